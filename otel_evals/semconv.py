@@ -1,0 +1,91 @@
+"""Every attribute, event and metric name this package reads or writes.
+
+Names are plain strings: the constants of the semantic-convention packages move and get deprecated, the
+names on the wire do not. The first part belongs to OpenTelemetry (GenAI semantic conventions, status
+Development), the last part, `otel_evals.*`, is our own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- OpenTelemetry GenAI: https://github.com/open-telemetry/semantic-conventions-genai ---
+
+GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
+GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
+GEN_AI_SYSTEM: Final = "gen_ai.system"  # name of gen_ai.provider.name before 1.37
+GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
+GEN_AI_AGENT_VERSION: Final = "gen_ai.agent.version"
+GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
+GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
+GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
+GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
+GEN_AI_RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+GEN_AI_SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
+GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+GEN_AI_TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
+GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+GEN_AI_TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+GEN_AI_TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
+GEN_AI_RETRIEVAL_QUERY_TEXT: Final = "gen_ai.retrieval.query.text"
+GEN_AI_RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
+GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+ERROR_TYPE: Final = "error.type"
+USER_ID: Final = "user.id"
+SESSION_ID: Final = "session.id"
+SERVICE_NAME: Final = "service.name"
+
+GEN_AI_EVALUATION_RESULT: Final = "gen_ai.evaluation.result"  # event name
+GEN_AI_EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+GEN_AI_EVALUATION_SCORE_VALUE: Final = "gen_ai.evaluation.score.value"
+GEN_AI_EVALUATION_SCORE_LABEL: Final = "gen_ai.evaluation.score.label"
+GEN_AI_EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
+
+# --- OpenInference: https://github.com/Arize-ai/openinference/tree/main/spec ---
+
+OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
+
+# --- ours ---
+
+SCOPE_NAME: Final = "otel_evals"
+"""Instrumentation scope of everything we emit; spans of this scope are never scored."""
+
+MARK: Final = "otel_evals.internal"
+"""Span attribute and baggage key of everything that happens inside a scorer; never scored."""
+
+SCORE_PREFIX: Final = "otel_evals.score."
+"""`otel_evals.score.<scorer>` (double), `.label`, `.explanation`, on the judged span."""
+
+EVALUATION_ID: Final = "otel_evals.evaluation.id"
+EVALUATION_OUTCOME: Final = "otel_evals.evaluation.outcome"
+EVALUATION_REASON: Final = "otel_evals.evaluation.reason"
+EVALUATION_REVISION: Final = "otel_evals.evaluation.revision"
+SCORER_VERSION: Final = "otel_evals.scorer.version"
+SCORER_DIRECTION: Final = "otel_evals.scorer.direction"
+SAMPLING_PROBABILITY: Final = "otel_evals.sampling.probability"
+SAMPLING_RULE: Final = "otel_evals.sampling.rule"
+JUDGE_MODEL: Final = "otel_evals.judge.model"
+JUDGE_COST: Final = "otel_evals.judge.cost"
+CONTEXT_DIGEST: Final = "otel_evals.context.digest"
+STEP_NAME: Final = "otel_evals.step.name"
+STEP_PROMPT: Final = "otel_evals.step.prompt"
+STEP_RESULT: Final = "otel_evals.step.result"
+
+METRIC_SCORE: Final = "otel_evals.score"
+METRIC_RUNS: Final = "otel_evals.runs"
+METRIC_EVALUATIONS: Final = "otel_evals.evaluations"
+METRIC_EVALUATION_DURATION: Final = "otel_evals.evaluation.duration"
+METRIC_JUDGE_TOKENS: Final = "otel_evals.judge.tokens"
+METRIC_JUDGE_COST: Final = "otel_evals.judge.cost"
+METRIC_QUEUE_SIZE: Final = "otel_evals.queue.size"
+METRIC_SPANS_HELD: Final = "otel_evals.spans.held"
+METRIC_EXPORTS: Final = "otel_evals.exports"
+
+OUTCOME: Final = "otel_evals.outcome"
+REASON: Final = "otel_evals.reason"
+DESTINATION: Final = "otel_evals.destination"
