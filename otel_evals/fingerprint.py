@@ -1,0 +1,84 @@
+"""Short fingerprints of what a scorer is made of, so that its version changes when its judgement could."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Set
+from enum import Enum
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from pydantic import BaseModel
+
+__all__ = ["fingerprint"]
+
+_DEPTH = 8
+
+
+def fingerprint(*parts: Any) -> str:
+    """Twelve hex digits that are equal for equal parts, in any process.
+
+    Functions count by their source, defaults and captured values; pydantic classes by their JSON schema;
+    other objects by their type and fields.
+    """
+    text = json.dumps([_plain(part, _DEPTH) for part in parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """`value` as JSON that does not depend on addresses or the order of sets."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value.value if isinstance(value, Enum) else value
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    if depth == 0:
+        return name
+    if isinstance(value, type):
+        return value.model_json_schema() if issubclass(value, BaseModel) else value.__qualname__
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(json.dumps(_plain(item, depth - 1), sort_keys=True) for item in value)
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth - 1) for item in value]
+    if isinstance(value, partial):
+        return [_plain(item, depth - 1) for item in (value.func, value.args, value.keywords)]
+    if inspect.ismethod(value):
+        return [_plain(value.__func__, depth - 1), _plain(value.__self__, depth - 1)]
+    if inspect.isfunction(value):
+        return _function(value, depth)
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr}
+        return [name, _plain(fields, depth - 1)]
+    return [name, _plain({k: v for k, v in getattr(value, "__dict__", {}).items() if k[0] != "_"}, depth - 1)]
+
+
+def _function(function: Callable[..., Any], depth: int) -> Any:
+    closure = getattr(function, "__closure__", None) or ()
+    captured = [cell.cell_contents for cell in closure if _filled(cell)]
+    return [
+        _source(function),
+        *(_plain(item, depth - 1) for item in (function.__defaults__, function.__kwdefaults__, captured)),
+    ]
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # a name that is assigned later, or a function that refers to itself
+        return False
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):  # typed at a prompt: no file to read
+        return _code(function.__code__)
+
+
+def _code(code: CodeType) -> str:
+    constants = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
