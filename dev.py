@@ -1,0 +1,128 @@
+"""Does the set-up itself and then what is asked. Needs Python 3.11 or later and nothing else.
+
+python3 dev.py demo [options]   score a support agent's live traffic; --help lists the options
+python3 dev.py test [options]   run the tests; options go to pytest
+python3 dev.py check            lint, format, types and import contracts
+python3 dev.py setup            only make the development environment
+python3 dev.py lock             refresh requirements/*.lock from pyproject.toml
+
+The environment is .venv, or the folder named by OTEL_EVALS_VENV. Everything in it comes from a lock of
+names, versions and hashes; while the lock stays the same, nothing is installed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+LOCKS = ROOT / "requirements"
+VENV = Path(os.environ.get("OTEL_EVALS_VENV", ROOT / ".venv")).absolute()
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / "python"
+
+CHECKS = (
+    ("ruff", "check"),
+    ("ruff", "format", "--check"),
+    ("mypy",),
+    ("lint-imports",),
+)
+
+
+def main() -> int:
+    """Runs one command and returns its exit code."""
+    command, *options = sys.argv[1:] or ["--help"]
+    if command not in {"demo", "test", "check", "setup", "lock"}:
+        print(__doc__)
+        return 0 if command in {"-h", "--help"} else 2
+    if sys.version_info < (3, 11):
+        return restart_with_newer_python()
+    try:
+        set_up("demo" if command == "demo" else "dev")
+        if command == "lock":
+            refresh_locks()
+    except subprocess.CalledProcessError as error:
+        print(f"\nThis command failed, its output is above: {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        return 1
+    if command == "demo":
+        return run(BIN / "otel-evals", "demo", *options)
+    if command == "test":
+        return run(PYTHON, "-m", "pytest", *options)
+    if command == "check":
+        return max([run(BIN / tool, *arguments) for tool, *arguments in CHECKS])
+    return 0
+
+
+def set_up(lock: str) -> None:
+    """Makes the environment and installs a lock and the project into it, unless that is already done."""
+    # Whatever `demo` needs is in `dev` too, so a current development environment serves both.
+    if any(stamp(name).exists() and stamp(name).read_text() == fingerprint(name) for name in {lock, "dev"}):
+        return
+    print(f"Installing requirements/{lock}.lock into {VENV}", flush=True)
+    make_environment()
+    pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    must(*pip, "--require-hashes", "--only-binary", ":all:", "-r", LOCKS / f"{lock}.lock")
+    must(*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT)
+    stamp(lock).write_text(fingerprint(lock))
+
+
+def make_environment() -> None:
+    """Makes the virtual environment and its pip, each only where it is missing."""
+    if not PYTHON.exists():
+        made = subprocess.run([sys.executable, "-m", "venv", VENV], check=False).returncode == 0
+        if not made:
+            shutil.rmtree(VENV, ignore_errors=True)
+            sys.exit(
+                "Python's own venv module does not work here. On Debian and Ubuntu: apt install python3-venv"
+            )
+    if subprocess.run([PYTHON, "-c", "import pip"], stderr=subprocess.DEVNULL, check=False).returncode:
+        must(PYTHON, "-m", "ensurepip", "--upgrade")
+
+
+def refresh_locks() -> None:
+    """Compiles the locks anew: the newest versions that fit pyproject.toml, `demo` with those of `dev`."""
+    form = "--universal --generate-hashes --no-annotate --no-header --no-emit-index-url --upgrade --quiet"
+    compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", "--extra", "all", *form.split()]
+    dev, demo = LOCKS / "dev.lock", LOCKS / "demo.lock"
+    must(*compile_lock, "--group", "dev", "--output-file", dev)
+    must(*compile_lock, "--group", "build", "--constraints", dev, "--output-file", demo)
+
+
+def restart_with_newer_python() -> int:
+    """Runs the same command with a newer Python of this machine; returns 1 when there is none."""
+    for minor in range(20, 10, -1):
+        python = shutil.which(f"python3.{minor}")
+        # A shim may stand on the PATH for a version that is not there.
+        if python and run(python, "-c", "") == 0:
+            return run(python, Path(__file__).resolve(), *sys.argv[1:])
+    print("otel-evals needs Python 3.11 or later, and none is on the PATH.", file=sys.stderr)
+    return 1
+
+
+def stamp(lock: str) -> Path:
+    """The file that says what was installed last."""
+    return VENV / f"installed-{lock}"
+
+
+def fingerprint(lock: str) -> str:
+    """Changes whenever the environment has to be brought up to date."""
+    parts = [LOCKS / f"{lock}.lock", ROOT / "pyproject.toml"]
+    return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+
+
+def run(*command: object) -> int:
+    """Runs a command from the repository's root and returns its exit code."""
+    return subprocess.run([str(word) for word in command], cwd=ROOT, check=False).returncode
+
+
+def must(*command: object) -> None:
+    """Runs a command and raises if it fails."""
+    subprocess.run([str(word) for word in command], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
