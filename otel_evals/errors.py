@@ -13,6 +13,11 @@ and inside the engine they become counted outcomes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_evals.model import Usage
+
 __all__ = [
     "ConfigError",
     "DestinationError",
@@ -40,6 +45,13 @@ class ConfigError(OtelEvalsError, ValueError):
 
 class JudgeError(OtelEvalsError):
     """A judge gave no usable answer."""
+
+    usage: Usage | None = None
+    """Tokens spent all the same."""
+    cost: float | None = None
+    """US dollars spent all the same; None when unknown."""
+    attempts: int = 1
+    """Calls made, repairs and retries included."""
 
 
 class JudgeUnavailableError(JudgeError):

@@ -8,20 +8,17 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
-from anyio import to_thread
-
+from otel_evals.calls import call
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.fingerprint import fingerprint
 from otel_evals.model import Availability, Direction, NotScored, Run, Score, StepRecord
 
-__all__ = ["FunctionScorer", "Judgement", "Scorer", "StepFailure", "call", "missing", "scorer", "to_score"]
+__all__ = ["FunctionScorer", "Judgement", "Scorer", "StepFailure", "missing", "scorer", "to_score"]
 
 Judgement = bool | float | Score | NotScored
 """What a scoring function may return; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
-
-_Param = TypeVar("_Param")
 
 
 class Scorer(ABC):
@@ -34,6 +31,13 @@ class Scorer(ABC):
     direction: Direction = Direction.HIGHER
     inline: bool = False
     """True runs it on the engine's own thread: only for code that never waits and takes microseconds."""
+
+    def check(self) -> None:  # noqa: B027  # most scorers are whole once they exist
+        """See that it can score; called when a rule is built.
+
+        Raises:
+            ConfigError: something is missing.
+        """
 
     @abstractmethod
     async def score(self, run: Run) -> Score | NotScored:
@@ -131,15 +135,6 @@ def scorer(
     return make if function is None else make(function)
 
 
-async def call(function: Callable[[_Param], Any], argument: _Param, *, inline: bool = False) -> Any:
-    """Call a sync or async function; a sync one in a worker thread, unless `inline`."""
-    if inline or inspect.iscoroutinefunction(inspect.unwrap(function)):
-        result = function(argument)
-    else:
-        result = await to_thread.run_sync(function, argument, abandon_on_cancel=True)
-    return await result if inspect.isawaitable(result) else result
-
-
 def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
     """Check what a scoring function returned and make it a score.
 
@@ -185,7 +180,8 @@ def missing(run: Run, *fields: str) -> NotScored | None:
     """A NotScored for the first of these fields of the run that is not there; None when all are.
 
     Fields: `input`, `output`, `system_instructions`, `ground_truth`.
-    The reason is `<field>_not_recorded`, or `<field>_captured_off` where the instrumentation left it out.
+    The reason is `<field>_captured_off` where the instrumentation left it out, else `<field>_empty` or
+    `<field>_not_recorded`.
     """
     for name in fields:
         value = getattr(run, name)
@@ -195,5 +191,6 @@ def missing(run: Run, *fields: str) -> NotScored | None:
                 return NotScored(
                     reason=f"{name}_captured_off", explanation=f"{name} was left out: {_HOW_TO_CAPTURE}"
                 )
-            return NotScored(reason=f"{name}_not_recorded", explanation=f"the run has no {name}")
+            what = "empty" if value == "" else "not_recorded"
+            return NotScored(reason=f"{name}_{what}", explanation=f"the run has no {name}")
     return None

@@ -24,6 +24,8 @@ class JudgeRequest:
     """Form of the answer; None asks for plain text."""
     scorer_id: str = ""
     step: str = ""
+    mark: str = ""
+    """The fences' random mark: differs each time, so a cache leaves it out of the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class JudgeReply:
     """An instance of the request's schema, or text."""
     model: str
     """The model that answered, as the provider names it."""
-    usage: Usage = Usage()
+    usage: Usage = Usage()  # noqa: RUF009  # frozen
     cost: float | None = None
     """US dollars; None when the price is unknown, which is never the same as zero."""
     attempts: int = 1
@@ -42,7 +44,11 @@ class JudgeReply:
 
 
 class Judge(Protocol):
-    """Answers questions about a run."""
+    """Answers questions about a run.
+
+    A judge may also have `redact`, a function applied to judged text before it stands in a prompt; without
+    it common shapes of secrets are taken out.
+    """
 
     @property
     def model(self) -> str:
