@@ -1,0 +1,149 @@
+"""A scored run as plain JSON values: the form it has in files."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from otel_evals import semconv
+from otel_evals.model import (
+    ContextSeen,
+    Dropped,
+    Evaluation,
+    NotScored,
+    Outcome,
+    Run,
+    Score,
+    ScoredRun,
+    ScorerFailure,
+    StepRecord,
+    Usage,
+)
+
+__all__ = ["cost_of", "plain", "run_record", "steps_of"]
+
+
+def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
+    """A scored run as JSON values: what was judged in short, and every evaluation whole.
+
+    Without `content`, whatever could quote the conversation is None: input, output, explanations, error
+    messages, and the steps' prompts, results and contexts. Numbers that are not finite become None.
+    """
+    return {
+        **_run(scored.run, content=content),
+        "evaluations": [_evaluation(evaluation, content=content) for evaluation in scored.evaluations],
+    }
+
+
+def steps_of(outcome: Outcome) -> tuple[StepRecord, ...]:
+    """The steps taken, whatever came of them."""
+    return () if isinstance(outcome, Dropped) else outcome.steps
+
+
+def cost_of(outcome: Outcome) -> float | None:
+    """US dollars of all judge calls; None when a price is unknown or no judge was called."""
+    return Score(value=0.0, steps=steps_of(outcome)).cost
+
+
+def plain(value: Any) -> Any:
+    """Anything as a JSON value. What JSON cannot say becomes None (a number) or its text (an object)."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case bytes() | bytearray():
+            return value.hex()
+        case Sequence() | set() | frozenset():
+            return [plain(item) for item in value]
+    # A pydantic model, told by its method: importing pydantic takes longer than all the rest.
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return plain(dump())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return str(value)
+
+
+def _run(run: Run, *, content: bool) -> dict[str, Any]:
+    return {
+        "trace_id": run.trace_id,
+        "span_id": run.root_span_id,
+        "service": plain(run.resource.get(semconv.SERVICE_NAME)),
+        "agent": run.agent_name,
+        "agent_version": run.agent_version,
+        "conversation_id": run.conversation_id,
+        "user_id": run.user_id,
+        "provider": run.provider,
+        "models": list(run.models),
+        "start_time": run.start_time,
+        "end_time": run.end_time,
+        "duration": run.duration,
+        "usage": plain(run.usage),
+        "content": run.content,
+        "error_type": run.error_type,
+        "error": run.error if content else None,
+        "input": run.input if content else None,
+        "output": run.output if content else None,
+        "tool_calls": [{"name": call.name, "status": call.status} for call in run.tool_calls],
+    }
+
+
+def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
+    outcome = evaluation.outcome
+    steps = steps_of(outcome)
+    explanation = outcome.explanation if isinstance(outcome, Score | NotScored) else None
+    return {
+        "evaluation_id": evaluation.evaluation_id,
+        "scorer": evaluation.scorer_id,
+        "version": evaluation.scorer_version,
+        "direction": evaluation.direction.value,
+        "trace_id": evaluation.trace_id,
+        "span_id": evaluation.span_id,
+        "status": evaluation.status,
+        "value": plain(float(outcome.value)) if isinstance(outcome, Score) else None,
+        "label": outcome.label if isinstance(outcome, Score) else None,
+        "explanation": explanation if content else None,
+        "reason": evaluation.reason,
+        "message": outcome.message if content and isinstance(outcome, ScorerFailure) else None,
+        "sampling": {"probability": plain(evaluation.sampled.probability), "rule": evaluation.sampled.rule},
+        "duration": plain(evaluation.duration),
+        "attempts": evaluation.attempts,
+        "revision": evaluation.revision,
+        "time": evaluation.time,
+        "cost": plain(cost_of(outcome)),
+        "usage": plain(_usage(steps)),
+        "steps": [_step(step, content=content) for step in steps],
+    }
+
+
+def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "result": plain(step.result) if content else None,
+        "prompt": step.prompt if content else None,
+        "model": step.model,
+        "usage": plain(step.usage),
+        "cost": plain(step.cost),
+        "attempts": step.attempts,
+        "start_time": step.start_time,
+        "duration": plain(step.duration),
+        "context": step.context and _context(step.context, content=content),
+        "error": step.error if content else None,
+    }
+
+
+def _context(seen: ContextSeen, *, content: bool) -> dict[str, Any]:
+    return {
+        "digest": seen.digest,
+        "pieces": seen.pieces,
+        "truncated": seen.truncated,
+        "text": list(seen.text) if content and seen.text is not None else None,
+    }
+
+
+def _usage(steps: Iterable[StepRecord]) -> Usage:
+    return sum((step.usage for step in steps), Usage())
