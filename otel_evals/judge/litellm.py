@@ -1,20 +1,193 @@
-"""LiteLLM as judge: any provider it knows, and any OpenAI-compatible address."""
+"""LiteLLM as judge: any provider it knows, and any OpenAI-compatible address.
+
+Only LiteLLM's translation between providers is used. Its retries, router, cache and telemetry stay off: there
+are our own, and LiteLLM's multiply calls, reject instead of queueing, or fail.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
 
+from anyio import to_thread
+from pydantic import BaseModel
+
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
+from otel_evals.judge.fence import once_more
+from otel_evals.judge.fitting import describe, fit
+from otel_evals.judge.litellm_calls import Answer, load, translate
+from otel_evals.judge.redact import redact_secrets
 from otel_evals.judge.socket import JudgeReply, JudgeRequest
+from otel_evals.model import Usage
 
 __all__ = ["LiteLLMJudge"]
 
 
 @dataclass(frozen=True)
 class LiteLLMJudge:
-    """Placeholder until the next commit."""
+    """A model asked through LiteLLM.
+
+    A typed answer is asked for in the provider's own way first, then by showing the schema in the prompt,
+    then once more with what was wrong.
+
+    Raises:
+        ConfigError: LiteLLM is not installed, or an option is out of its range.
+    """
 
     model: str
+    """As LiteLLM names it: `openai/gpt-5-mini`; with `api_base`, `openai/` and any name the server knows."""
+    _: KW_ONLY
+    api_base: str | None = None
+    """Address of an OpenAI-compatible server, such as `http://localhost:8000/v1`."""
+    api_key: str | None = field(default=None, repr=False)
+    """Read from the provider's usual environment variable when None."""
+    temperature: float | None = 0.0
+    """Left out for models that refuse it; None leaves it to the provider."""
+    timeout: float = 60.0
+    """Seconds for one call."""
+    max_tokens: int | None = None
+    """Limit of one answer."""
+    input_price: float | None = None
+    """US dollars per million input tokens; for models LiteLLM has no price of."""
+    output_price: float | None = None
+    """US dollars per million output tokens."""
+    redact: Callable[[str], str] = redact_secrets
+    """Applied to all judged text before it leaves the process."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of `litellm.acompletion`, such as `reasoning_effort`."""
+    _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if find_spec("litellm") is None:
+            raise ConfigError("judge", "needs LiteLLM: pip install 'otel-evals[litellm]'")
+        if not self.model:
+            raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
+        if self.timeout <= 0:
+            raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
+        if (self.input_price is None) != (self.output_price is None):
+            raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
-        """Ask once."""
-        raise NotImplementedError
+        """Ask, at most three times for a typed answer.
+
+        Raises:
+            JudgeUnavailableError: 429, 5xx, connection lost or timed out.
+            JudgeReplyError: the answer does not fit the schema.
+            JudgeError: the provider refused the request for good.
+        """
+        spent = Spent()
+        try:
+            return await self._ask(request, spent)
+        except JudgeError as error:
+            error.usage, error.cost, error.attempts = spent.usage, spent.cost, spent.calls
+            raise
+
+    async def _ask(self, request: JudgeRequest, spent: Spent) -> JudgeReply:
+        if request.schema is None:
+            answer = await self._complete(request, spent, native=False)
+            if not answer.text.strip():
+                raise JudgeReplyError(f"{self.model} answered nothing ({answer.finish_reason})")
+            return spent.reply(answer.text.strip(), answer.model)
+        if not self._plain_text_only:
+            value = await self._natively(request, request.schema, spent)
+            if value is not None:
+                return spent.reply(value, spent.model)
+        return await self._by_prompt(request, request.schema, spent)
+
+    async def _natively(self, request: JudgeRequest, schema: type[BaseModel], spent: Spent) -> Any:
+        """The answer by the provider's own structured output; None where that did not work."""
+        try:
+            answer = await self._complete(request, spent, native=True)
+        except JudgeError as error:
+            if getattr(error.__cause__, "status_code", None) not in (400, 422) or _hopeless(error):
+                raise
+            self._plain_text_only.append(True)  # this provider does not know the form: spare the next calls
+            return None
+        value, _ = fit(answer.text, schema)
+        return value
+
+    async def _by_prompt(self, request: JudgeRequest, schema: type[BaseModel], spent: Spent) -> JudgeReply:
+        asked = replace(request, prompt=f"{request.prompt}\n\n{describe(schema)}")
+        for again in (True, False):
+            answer = await self._complete(asked, spent, native=False)
+            value, complaint = fit(answer.text, schema)
+            if value is not None:
+                return spent.reply(value, answer.model)
+            if again:
+                asked = once_more(asked, answer.text, complaint)
+        said = redact_secrets(answer.text)[:300]
+        raise JudgeReplyError(f"{complaint} ({self.model}, {answer.finish_reason}); it answered: {said!r}")
+
+    async def _complete(self, request: JudgeRequest, spent: Spent, *, native: bool) -> Answer:
+        litellm = await to_thread.run_sync(load)
+        messages = [
+            {"role": "system", "content": request.instructions},
+            {"role": "user", "content": request.prompt},
+        ]
+        spent.calls += 1
+        try:
+            response = await litellm.acompletion(
+                model=self.model,
+                messages=messages[0 if request.instructions else 1 :],
+                response_format=request.schema if native else None,
+                **self._options(),
+            )
+        except Exception as error:
+            raise translate(error, self.model) from error
+        answer = Answer.of(response)
+        spent.add(answer, self._cost(answer))
+        return answer
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "api_base": self.api_base,
+            "api_key": self.api_key or ("none" if self.api_base else None),
+            "temperature": self.temperature,
+            "timeout": self.timeout,
+            "max_tokens": self.max_tokens,
+            "max_retries": 0,
+            "num_retries": 0,
+            "caching": False,
+            "drop_params": True,
+            **self.options,
+        }
+
+    def _cost(self, answer: Answer) -> float | None:
+        if self.input_price is None or self.output_price is None:
+            return answer.cost
+        usage = answer.usage
+        return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6
+
+
+class Spent:
+    """What one question has cost so far."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.model = ""
+        self.usage = Usage()
+        self._costs: list[float | None] = []
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None if any call's price is unknown."""
+        known = [cost for cost in self._costs if cost is not None]
+        return sum(known) if known and len(known) == len(self._costs) else None
+
+    def add(self, answer: Answer, cost: float | None) -> None:
+        """Count an answer."""
+        self.model = answer.model
+        self.usage += answer.usage
+        self._costs.append(cost)
+
+    def reply(self, value: Any, model: str) -> JudgeReply:
+        """The finished reply."""
+        return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
+
+
+def _hopeless(error: JudgeError) -> bool:
+    """Whether the request itself was refused, so that asking in another form cannot help."""
+    kind = type(error.__cause__).__name__
+    return kind in ("ContextWindowExceededError", "ContentPolicyViolationError")

@@ -1,0 +1,156 @@
+"""An OpenAI-compatible server on loopback: answers by script, remembers requests, misbehaves on command.
+
+    with StubOpenAI(reply={"score": 1}) as stub:
+        judge = LiteLLMJudge("openai/any", api_base=stub.url)
+
+A script is one act or a list of acts given in turn, the last one again and again. An act is a value to answer
+as JSON text, a `str` to answer as it is, a function of the request's body, or a `Misbehave`.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Misbehave:
+    """One way not to answer."""
+
+    how: str
+    """`status`, `hang`, `garbage`, `truncated`, `reset`, `slow` or `empty`."""
+    status: int = 500
+    headers: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 30.0
+
+
+class StubOpenAI:
+    def __init__(self, reply: Any = "ok", *, usage: tuple[int, int] = (120, 20)) -> None:
+        self.script: list[Any] = list(reply) if isinstance(reply, list) else [reply]
+        self.usage = usage
+        self.requests: list[dict[str, Any]] = []
+        self.times: list[float] = []
+        self.headers: list[dict[str, str]] = []
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                stub._serve(self)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    @property
+    def prompts(self) -> list[str]:
+        """The last user message of each request."""
+        return [request["messages"][-1]["content"] for request in self.requests]
+
+    def __enter__(self) -> StubOpenAI:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _serve(self, http: BaseHTTPRequestHandler) -> None:
+        body = json.loads(http.rfile.read(int(http.headers["content-length"])))
+        with self._lock:
+            self.requests.append(body)
+            self.times.append(time.monotonic())
+            self.headers.append({key.lower(): value for key, value in http.headers.items()})
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            act = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        try:
+            self._act(http, body, act)
+        except (BrokenPipeError, ConnectionResetError):
+            http.close_connection = True  # the client gave up
+        finally:
+            with self._lock:
+                self.in_flight -= 1
+
+    def _act(self, http: BaseHTTPRequestHandler, body: dict[str, Any], act: Any) -> None:
+        if callable(act):
+            act = act(body)
+        if not isinstance(act, Misbehave):
+            return _send(http, 200, self._completion(body, act))
+        match act.how:
+            case "status":
+                error = {"error": {"message": f"status {act.status} on command", "type": "stub"}}
+                return _send(http, act.status, json.dumps(error).encode(), act.headers)
+            case "hang":
+                self._closing.wait(act.seconds)
+                http.close_connection = True
+            case "slow":
+                self._closing.wait(act.seconds)
+                return _send(http, 200, self._completion(body, "slow but sure"))
+            case "garbage":
+                return _send(http, 200, b"<html>this is no JSON at all</html>")
+            case "truncated":
+                return _send(http, 200, self._completion(body, "")[:40])
+            case "empty":
+                return _send(http, 200, self._completion(body, ""))
+            case "reset":
+                linger = struct.pack("ii", 1, 0)  # close with RST
+                http.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                http.close_connection = True
+        return None
+
+    def _completion(self, body: dict[str, Any], answer: Any) -> bytes:
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        prompt, completion = self.usage
+        return json.dumps(
+            {
+                "id": f"c{len(self.requests)}",
+                "object": "chat.completion",
+                "created": 1_700_000_000,
+                "model": body["model"],
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"role": "assistant", "content": text},
+                        "finish_reason": "stop",
+                    }
+                ],
+                "usage": {
+                    "prompt_tokens": prompt,
+                    "completion_tokens": completion,
+                    "total_tokens": prompt + completion,
+                },
+            }
+        ).encode()
+
+
+def _send(
+    http: BaseHTTPRequestHandler, status: int, body: bytes, headers: Mapping[str, str] | None = None
+) -> None:
+    http.send_response(status)
+    for name, value in {"content-type": "application/json", **(headers or {})}.items():
+        http.send_header(name, value)
+    http.send_header("content-length", str(len(body)))
+    http.end_headers()
+    http.wfile.write(body)
