@@ -78,6 +78,8 @@ class Dialects:
 
 
 def load_dialects() -> Dialects:
-    """All installed dialects, in the order of their entry points' names."""
-    points = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
+    """All installed dialects by name; OpenTelemetry's own, which most others write too, comes last."""
+    points = sorted(
+        entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name == "otel_genai", point.name)
+    )
     return Dialects(point.load()() for point in points)

@@ -123,6 +123,8 @@ class Part:
     tool_call_id: str | None = None
     name: str | None = None
     """The tool's name, for tool calls and results."""
+    failed: bool = False
+    """For tool results: the message says that the call failed."""
     truncated: bool = False
 
 

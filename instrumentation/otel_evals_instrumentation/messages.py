@@ -1,0 +1,307 @@
+"""Messages, in whatever form a provider or framework gave them.
+
+One reader for all forms, because instrumentations pass the framework's own objects through: OpenTelemetry
+parts, OpenAI chat and Responses, Anthropic blocks, Bedrock, Gemini, LangChain dumps, Vercel, AG-UI and plain
+texts. A form is told by its keys, never by who sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from otel_evals.model import Message, Part
+from otel_evals_instrumentation.parts import read_part, read_parts, tool_call
+from otel_evals_instrumentation.values import MAX_DEPTH, parse
+
+__all__ = ["event_messages", "read_messages", "role_of"]
+
+_MAX_MESSAGES = 5_000
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "tool_response": "tool",
+    "tool-call": "assistant",
+    "tool-response": "tool",
+    "tool_call": "assistant",
+    "toolresult": "tool",
+}
+_LANGCHAIN = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+    "chat": "user",
+}
+_CALLS = {"function_call", "custom_tool_call", "mcp_call", "local_shell_call", "computer_call"}
+_OUTPUTS = {
+    "function_call_output",
+    "custom_tool_call_output",
+    "local_shell_call_output",
+    "computer_call_output",
+}
+_ENVELOPES = ("message", "data", "kwargs")
+_LISTS = ("messages", "contents", "choices", "generations", "candidates", "new_messages", "chat_history")
+
+
+def role_of(name: Any, default: str = "user") -> str:
+    """A role in OpenTelemetry's words."""
+    if not isinstance(name, str) or not name:
+        return default
+    role = name.lower().removeprefix("messagerole.").removeprefix("chatrole.")
+    return _ROLES.get(role, role)
+
+
+def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
+    """All messages a value holds, oldest first; texts without a role get the one given."""
+    found: list[Message] = []
+    _collect(parse(value), role, found, 0)
+    return tuple(found)
+
+
+def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
+    if value is None or depth > MAX_DEPTH or len(found) >= _MAX_MESSAGES:
+        return
+    if isinstance(value, str):
+        if value:
+            found.append(Message(role=role, parts=(Part(kind="text", text=value),)))
+    elif isinstance(value, Mapping):
+        _collect_one(value, role, found, depth)
+    elif isinstance(value, (list, tuple)):
+        _collect_list(value, role, found, depth)
+
+
+def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: int) -> None:
+    loose: list[Any] = []
+    for item in items:
+        item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
+        if isinstance(item, Mapping) and not _is_part(item):
+            _flush(loose, role, found)
+            _collect_one(item, role, found, depth + 1)
+        elif isinstance(item, (list, tuple)) and not _is_role_pair(item):
+            _flush(loose, role, found)
+            _collect(item, role, found, depth + 1)
+        elif isinstance(item, (list, tuple)):
+            found.append(Message(role=role_of(item[0]), parts=read_parts(item[1])))
+        elif item is not None:
+            loose.append(item)
+    _flush(loose, role, found)
+
+
+def _flush(loose: list[Any], role: str, found: list[Message]) -> None:
+    """Parts that stand in a list without a message around them are one message."""
+    if loose:
+        parts = read_parts(loose)
+        if parts:
+            tools = all(part.kind == "tool_result" for part in parts)
+            found.append(Message(role="tool" if tools else role, parts=parts))
+        loose.clear()
+
+
+def _is_role_pair(item: Any) -> bool:
+    """LangChain's `("user", "text")`."""
+    return (
+        len(item) == 2
+        and isinstance(item[0], str)
+        and item[0].lower() in {"user", "human", "system", "ai", "assistant"}
+    )
+
+
+def _is_part(item: Mapping[str, Any]) -> bool:
+    if "role" in item or "parts" in item:
+        return False
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return not (
+            kind in _LANGCHAIN
+            or kind in {"constructor", "message"}
+            or kind in _CALLS
+            or kind in _OUTPUTS
+            or (kind == "reasoning" and "summary" in item)
+        )
+    return len(item) <= 3 and any(
+        key in item
+        for key in (
+            "text",
+            "toolUse",
+            "toolResult",
+            "function_call",
+            "function_response",
+            "functionCall",
+            "functionResponse",
+            "reasoningContent",
+            "inline_data",
+            "image",
+        )
+    )
+
+
+def _collect_one(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
+    if depth > MAX_DEPTH:
+        return
+    kind = item.get("type")
+    if kind in _CALLS:
+        found.append(Message(role="assistant", parts=(tool_call(item),)))
+        return
+    if kind in _OUTPUTS:
+        found.append(Message(role="tool", parts=(read_part({**item, "type": "tool_result"}),)))
+        return
+    if kind == "constructor" and isinstance(item.get("kwargs"), Mapping):
+        _collect_one(_unwrap_constructor(item), role, found, depth + 1)
+        return
+    if kind in _LANGCHAIN and isinstance(item.get("data"), Mapping):
+        _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
+        return
+    if _is_part(item):
+        _flush([item], role, found)
+        return
+    if "role" in item or "parts" in item or kind in _LANGCHAIN or "tool_calls" in item:
+        message = _message(item, role)
+        if message is not None:
+            found.append(message)
+        return
+    _open(item, role, found, depth)
+
+
+def _unwrap_constructor(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """LangChain's serialised objects: the class name says the role."""
+    path = item.get("id")
+    name = str(path[-1]) if isinstance(path, (list, tuple)) and path else ""
+    kind = name.removesuffix("Chunk").removesuffix("Message").lower()
+    return {"type": kind, **item["kwargs"]} if kind in _LANGCHAIN else item["kwargs"]
+
+
+def _open(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
+    """A mapping that is no message itself, but may hold some."""
+    system = item.get("system") or item.get("system_instruction") or item.get("instructions")
+    before = len(found)
+    if isinstance(item.get("message"), (Mapping, str)):
+        _collect(item["message"], role, found, depth + 1)
+        return
+    for key in _LISTS:
+        if isinstance(item.get(key), (list, tuple)):
+            _collect(
+                item[key],
+                "assistant" if key in ("choices", "generations", "candidates") else role,
+                found,
+                depth + 1,
+            )
+            break
+    else:
+        for key in ("new_message", "update", "output", "input", "content", "prompt", "raw", "text"):
+            inner = item.get(key)
+            if inner is not None and not (
+                key in ("output", "input", "text") and not isinstance(inner, (str, list, tuple, Mapping))
+            ):
+                _collect(inner, role, found, depth + 1)
+                break
+    if len(found) > before and isinstance(system, str) and system and found[before].role != "system":
+        found.insert(before, Message(role="system", parts=(Part(kind="text", text=system),)))
+
+
+def _message(item: Mapping[str, Any], default: str) -> Message | None:
+    kind = item.get("type")
+    role = role_of(item.get("role"), _LANGCHAIN.get(kind, default) if isinstance(kind, str) else default)
+    content = item.get("parts")
+    if content is None:
+        content = item.get("content")
+    if content is None:
+        content = item.get("contents")
+    if content is None:
+        content = item.get("blocks")
+    parts = list(read_parts(content))
+    if content is None and isinstance(item.get("text"), str):
+        parts.extend(read_parts(item["text"]))
+    parts.extend(_tool_calls(item))
+    call_id = (
+        item.get("tool_call_id") or item.get("toolCallId") or (item.get("id") if role == "tool" else None)
+    )
+    if role == "tool" and not any(part.kind == "tool_result" for part in parts):
+        if not parts and content is None and call_id is None and "name" not in item:
+            return Message(role=role)
+        parts = [_as_result(parts, content, call_id, item)]
+    name = item.get("name")
+    return Message(role=role, parts=tuple(parts), name=name if isinstance(name, str) and name else None)
+
+
+def _as_result(parts: list[Part], content: Any, call_id: Any, item: Mapping[str, Any]) -> Part:
+    """A tool's message whose content stands in it like anybody's text."""
+    texts = [part.text for part in parts if part.kind == "text" and part.text is not None]
+    data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) else content
+    name = item.get("name")
+    return Part(
+        kind="tool_result",
+        data=parse(data) if isinstance(data, str) else data,
+        tool_call_id=call_id if isinstance(call_id, str) else None,
+        name=name if isinstance(name, str) else None,
+        failed=item.get("status") == "error" or item.get("is_error") is True,
+    )
+
+
+def _tool_calls(item: Mapping[str, Any]) -> list[Part]:
+    """Calls that stand beside the content, as in OpenAI's chat and in Gemini's old form."""
+    calls = parse(item.get("tool_calls") or item.get("toolCalls") or ())
+    found = (
+        [tool_call(call) for call in calls if isinstance(call, Mapping)]
+        if isinstance(calls, (list, tuple))
+        else []
+    )
+    if not found:
+        kwargs = item.get("additional_kwargs")
+        source = kwargs if isinstance(kwargs, Mapping) and "content" in item else {}
+        nested = source.get("tool_calls")
+        found = (
+            [tool_call(c) for c in nested if isinstance(c, Mapping)]
+            if isinstance(nested, (list, tuple))
+            else []
+        )
+        single = item.get("function_call")
+        if not found and isinstance(single, Mapping) and single.get("name"):
+            found = [tool_call(single)]
+    return found
+
+
+_EVENTS = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+
+
+def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:
+    """Input and output messages of events such as `gen_ai.user.message` and `gen_ai.choice`, given as (name, body)."""
+    inputs: list[Message] = []
+    outputs: list[Message] = []
+    for name, body in events:
+        role = _EVENTS.get(name)
+        if role is not None:
+            inputs.extend(_event(parse(body), role))
+        elif name == "gen_ai.choice":
+            outputs.extend(_event(parse(body), "assistant"))
+    return inputs, outputs
+
+
+def _event(body: Any, role: str) -> tuple[Message, ...]:
+    if not isinstance(body, Mapping):
+        return read_messages(body, role)
+    message = parse(body.get("message"))
+    if isinstance(message, Mapping):
+        calls = message.get("tool_calls") or body.get("tool_calls")
+        body = {**message, "tool_calls": calls} if calls else message
+    elif message is not None:
+        body = {**body, "content": message}
+    content = parse(body.get("content"))
+    if (
+        role == "tool"
+        and isinstance(content, (list, tuple))
+        and all(isinstance(c, Mapping) and "toolResult" in c for c in content)
+    ):
+        return read_messages(content, role)
+    return tuple(filter(None, [_message({"role": role, **body, "content": content}, role)]))

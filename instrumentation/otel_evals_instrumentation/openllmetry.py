@@ -1,0 +1,56 @@
+"""OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, indexed and message forms of `gen_ai.*`."""
+
+from __future__ import annotations
+
+from otel_evals.dialect import Dialect
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation.convention import Convention, Names
+
+__all__ = ["openllmetry"]
+
+_KINDS = {
+    "workflow": OperationKind.WORKFLOW,
+    "agent": OperationKind.AGENT,
+    "tool": OperationKind.TOOL,
+    "task": OperationKind.OTHER,
+}
+_PROPERTIES = "traceloop.association.properties."
+
+
+def openllmetry() -> Dialect:
+    """The dialect of Traceloop's instrumentations and decorators."""
+    return Convention(
+        name="openllmetry",
+        scopes=("traceloop.", "opentelemetry.instrumentation.openai.v"),
+        markers=(
+            "traceloop.span.kind",
+            "traceloop.entity.name",
+            "traceloop.workflow.name",
+            "llm.request.type",
+        ),
+        names=Names(
+            input=("gen_ai.input.messages", "traceloop.entity.input"),
+            output=("gen_ai.output.messages", "traceloop.entity.output"),
+            tool_name=("gen_ai.tool.name", "traceloop.entity.name"),
+            arguments=("gen_ai.tool.call.arguments", "traceloop.entity.input"),
+            result=("gen_ai.tool.call.result", "traceloop.entity.output"),
+            documents=("traceloop.entity.output",),
+            query=("traceloop.entity.input",),
+            conversation=(
+                _PROPERTIES + "session_id",
+                _PROPERTIES + "thread_id",
+                _PROPERTIES + "conversation_id",
+            ),
+            user=(_PROPERTIES + "user_id",),
+            agent=("gen_ai.agent.name",),
+            name=("traceloop.workflow.name", "traceloop.entity.name"),
+        ),
+        kind_of=_kind,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    if "gen_ai.operation.name" in span.attributes:
+        return None
+    kind = span.attributes.get("traceloop.span.kind")
+    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None

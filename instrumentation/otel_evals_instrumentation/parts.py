@@ -1,0 +1,241 @@
+"""The parts of messages: texts, thoughts, tool calls and their results, media."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from otel_evals.model import Part
+from otel_evals_instrumentation.values import literal, parse
+
+__all__ = ["read_part", "read_parts", "result_value", "text_of", "tool_call"]
+
+_TEXTS = {"text", "input_text", "output_text", "text_delta", "refusal", "summary_text"}
+_THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content", "thought"}
+_CALLS = {
+    "tool_call",
+    "tool_use",
+    "tool-call",
+    "function_call",
+    "server_tool_call",
+    "server_tool_use",
+    "tooluse",
+    "function",
+}
+_RESULTS = {
+    "tool_call_response",
+    "tool_result",
+    "tool-result",
+    "tool_response",
+    "function_call_output",
+    "function_result",
+    "server_tool_call_response",
+    "tool-error",
+}
+_MEDIA = {
+    "image",
+    "image_url",
+    "input_image",
+    "audio",
+    "input_audio",
+    "video",
+    "file",
+    "input_file",
+    "blob",
+    "uri",
+    "media",
+    "document",
+    "binary",
+}
+
+
+def read_parts(content: Any) -> tuple[Part, ...]:
+    """The parts of a message's content."""
+    if content is None or content == "":
+        return ()
+    if isinstance(content, str):
+        return (Part(kind="text", text=content),)
+    if isinstance(content, Mapping):
+        inner = content.get("parts")
+        return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
+    if isinstance(content, (list, tuple)):
+        return tuple(read_part(item) for item in content if item is not None)
+    return (Part(kind="text", text=text_of(content)),)
+
+
+def read_part(item: Any) -> Part:
+    """One part, whichever provider's form it has."""
+    if isinstance(item, str):
+        return Part(kind="text", text=item)
+    if not isinstance(item, Mapping):
+        return Part(kind="other", data=item)
+    kind = item.get("type")
+    if kind == "text" or (kind is None and len(item) == 1 and "text" in item):
+        return _text(item)
+    if kind is None:
+        return _untyped(item)
+    kind = str(kind)
+    if kind in _TEXTS:
+        return _text(item)
+    if kind in _THOUGHTS:
+        return Part(kind="reasoning", text=_thought(item))
+    if kind in _CALLS:
+        return tool_call(item)
+    if kind in _RESULTS:
+        return _result(item)
+    if kind in _MEDIA or kind.startswith("image"):
+        return Part(kind="media", data=item)
+    return Part(kind="other", data=item)
+
+
+def _text(item: Mapping[str, Any]) -> Part:
+    for key in ("content", "text", "value", "refusal"):
+        value = item.get(key)
+        if isinstance(value, Mapping):
+            value = value.get("value")
+        if value is not None:
+            return Part(kind="text", text=value if isinstance(value, str) else text_of(value))
+    return Part(kind="text")
+
+
+def _thought(item: Mapping[str, Any]) -> str | None:
+    for key in ("content", "text", "thinking", "reasoning"):
+        value = item.get(key)
+        if isinstance(value, str):
+            return value
+    summary = item.get("summary")
+    if isinstance(summary, (list, tuple)):
+        return "\n\n".join(str(s.get("text", "")) for s in summary if isinstance(s, Mapping)) or None
+    return summary if isinstance(summary, str) else None
+
+
+def _untyped(item: Mapping[str, Any]) -> Part:
+    """Bedrock's and Gemini's parts say what they are by their only key."""
+    for key in ("toolUse", "function_call", "functionCall", "tool_call", "tool_use"):
+        if isinstance(item.get(key), Mapping):
+            return tool_call(item[key])
+    for key in ("toolResult", "function_response", "functionResponse", "tool_result"):
+        if isinstance(item.get(key), Mapping):
+            return _result(item[key])
+    if isinstance(item.get("message_content"), Mapping):
+        return read_part(item["message_content"])
+    if isinstance(item.get("text"), str):
+        return Part(kind="reasoning" if item.get("thought") is True else "text", text=item["text"])
+    if isinstance(item.get("content"), str):
+        return Part(kind="text", text=item["content"])
+    thought = item.get("reasoningContent")
+    if isinstance(thought, Mapping):
+        inner = thought.get("reasoningText")
+        return Part(kind="reasoning", text=inner.get("text") if isinstance(inner, Mapping) else None)
+    if any(
+        key in item
+        for key in ("inline_data", "inlineData", "file_data", "image", "document", "video", "image_url")
+    ):
+        return Part(kind="media", data=item)
+    return Part(kind="other", data=item)
+
+
+def tool_call(item: Mapping[str, Any]) -> Part:
+    """A tool call: the name and arguments may stand in it or in a `function` below."""
+    inner = item.get("tool_call")
+    if isinstance(inner, Mapping):
+        item = inner
+    function = item.get("function")
+    source = {**item, **function} if isinstance(function, Mapping) else item
+    arguments = None
+    for key in ("arguments", "args", "input", "parameters"):
+        if source.get(key) is not None:
+            arguments = source[key]
+            break
+    if isinstance(arguments, str):
+        parsed = parse(arguments)
+        arguments = literal(arguments) if parsed is arguments else parsed
+    elif arguments is None:
+        server = item.get("server_tool_call")
+        arguments = {k: v for k, v in server.items() if k != "type"} if isinstance(server, Mapping) else None
+    return Part(
+        kind="tool_call",
+        data=arguments,
+        tool_call_id=_string(source, "call_id", "tool_call_id", "toolCallId", "toolUseId", "id"),
+        name=_string(source, "name", "toolName", "tool_name", "function_name"),
+    )
+
+
+def _result(item: Mapping[str, Any]) -> Part:
+    value: Any = None
+    for key in ("response", "result", "output", "content", "server_tool_call_response", "error"):
+        if item.get(key) is not None:
+            value = item[key]
+            break
+    failed = (
+        item.get("status") == "error"
+        or item.get("is_error") is True
+        or item.get("isError") is True
+        or item.get("type") == "tool-error"
+    )
+    if isinstance(value, Mapping) and str(value.get("type", "")).startswith("error-"):
+        failed = True
+    return Part(
+        kind="tool_result",
+        data=result_value(value),
+        tool_call_id=_string(item, "call_id", "tool_call_id", "tool_use_id", "toolCallId", "toolUseId", "id"),
+        name=_string(item, "name", "toolName", "tool_name"),
+        failed=failed,
+    )
+
+
+def result_value(value: Any) -> Any:
+    """A tool's result as the value it was, out of the wrappings of texts and typed outputs."""
+    value = parse(value)
+    if isinstance(value, Mapping):
+        if set(value) == {"type", "value"}:  # Vercel: {"type": "text" | "json" | "error-text", "value": ...}
+            return value["value"]
+        if set(value) == {"result"}:  # Gemini wraps what is not an object
+            return value["result"]
+        if isinstance(value.get("content"), (list, tuple)) and set(value) <= {
+            "content",
+            "isError",
+            "structuredContent",
+            "_meta",
+        }:
+            return result_value(value["content"])
+        return value
+    if isinstance(value, (list, tuple)) and value and all(_is_text(item) for item in value):
+        return parse("\n\n".join(str(item.get("text", item.get("content", ""))) for item in value))
+    if (
+        isinstance(value, (list, tuple))
+        and len(value) == 1
+        and isinstance(value[0], Mapping)
+        and set(value[0]) == {"json"}
+    ):
+        return value[0]["json"]
+    return value
+
+
+def _is_text(item: Any) -> bool:
+    return (
+        isinstance(item, Mapping)
+        and isinstance(item.get("text", item.get("content")), str)
+        and set(item) <= {"type", "text", "content", "annotations"}
+        and item.get("type", "text") == "text"
+    )
+
+
+def text_of(value: Any) -> str:
+    """A value as text: texts as they are, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    import json
+
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def _string(item: Mapping[str, Any], *keys: str) -> str | None:
+    for key in keys:
+        value = item.get(key)
+        if isinstance(value, str) and value and value != "<not specified>":
+            return value
+    return None

@@ -1,0 +1,173 @@
+"""Attribute values as they were before an instrumentation wrote them down.
+
+Values arrive as JSON text, as Python's repr, cut off by a limit, masked, or as they are. Nothing here raises,
+whatever it is given, and the work is bounded by `MAX_TEXT` characters and `MAX_DEPTH` levels.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_TEXT",
+    "first",
+    "first_text",
+    "is_masked",
+    "literal",
+    "mend",
+    "parse",
+    "parse_or_mend",
+    "unflatten",
+]
+
+MAX_TEXT = 8_000_000
+"""Longer texts are kept, but not parsed."""
+
+MAX_DEPTH = 60
+"""Deeper nesting is kept, but not interpreted."""
+
+_MASKED = re.compile(
+    r"\s*(__REDACTED__|\[?<?\(?REDACTED\)?>?\]?|\*{3,}|\[Scrubbed due to [^\]]*\]|<not specified>|\[FILTERED\])\s*",
+    re.IGNORECASE,
+)
+_decode = json.JSONDecoder().decode
+
+
+def parse(value: Any) -> Any:
+    """The value that a JSON text stands for; whatever is not JSON text comes back unchanged."""
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        return value
+    head = value.lstrip()[:1] if value[:1].isspace() else value[:1]
+    if head == "" or head not in '[{"':
+        return value
+    try:
+        return _decode(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def parse_or_mend(value: Any) -> tuple[Any, bool]:
+    """As `parse`, but JSON that a limit cut off is closed again; the flag says that it was."""
+    parsed = parse(value)
+    if parsed is not value or not isinstance(value, str) or value[:1] not in ("[", "{"):
+        return parsed, False
+    mended = mend(value)
+    return (value, False) if mended is None else (mended, True)
+
+
+def mend(text: str) -> Any:
+    """What a JSON text that was cut off still holds; None when it is not the beginning of JSON."""
+    if len(text) > MAX_TEXT:
+        return None
+    closers, in_string, escaped, cut = _scan(text)
+    if not closers:
+        return None
+    body = text[: len(text) - 1] if escaped else re.sub(r"\\u[0-9a-fA-F]{0,3}$", "", text)
+    tail = "".join(reversed(closers))
+    for candidate in (body + '"' if in_string else body, text[:cut]):
+        for glue in ("", ":null", "null", '":null'):
+            try:
+                return _decode(candidate.rstrip().rstrip(",") + glue + tail)
+            except (ValueError, RecursionError):
+                continue
+    return None
+
+
+def _scan(text: str) -> tuple[list[str], bool, bool, int]:
+    """Brackets left open, whether a string is, whether its last character escapes, the last safe place to cut."""
+    closers: list[str] = []
+    in_string = escaped = False
+    cut = 0
+    for match in re.finditer(r'[\[\]{}"\\,]', text):
+        char, at = match[0], match.start()
+        if escaped and at == escape_at + 1:
+            escaped = False
+            continue
+        escaped = False
+        if in_string:
+            if char == '"':
+                in_string = False
+            elif char == "\\":
+                escaped, escape_at = True, at
+        elif char == '"':
+            in_string = True
+        elif char in "[{":
+            closers.append("]" if char == "[" else "}")
+        elif char in "]}":
+            if not closers or closers.pop() != char:
+                return [], False, False, 0
+        elif char == ",":
+            cut = at
+        if len(closers) > MAX_DEPTH:
+            return [], False, False, 0
+    return closers, in_string, escaped and escape_at == len(text) - 1, cut
+
+
+def literal(value: Any) -> Any:
+    """The value of a Python literal's repr, such as `{'city': 'Paris'}`; anything else comes back unchanged."""
+    if not isinstance(value, str) or value[:1] not in ("{", "[", "(") or len(value) > 200_000:
+        return value
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return value
+
+
+def is_masked(value: Any) -> bool:
+    """Whether a value is an instrumentation's way of saying that it left the content out."""
+    return isinstance(value, str) and len(value) < 200 and _MASKED.fullmatch(value) is not None
+
+
+def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, Any] | None:
+    """The first of these keys that is there and not None, with its value."""
+    for key in keys:
+        value = attributes.get(key)
+        if value is not None:
+            return key, value
+    return None
+
+
+def first_text(attributes: Mapping[str, Any], keys: Iterable[str]) -> str | None:
+    """The first of these attributes that is a text with something in it, and not a mask."""
+    for key in keys:
+        value = attributes.get(key)
+        if isinstance(value, str) and value and not is_masked(value):
+            return value
+    return None
+
+
+def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+    """The list that keys such as `prefix.0.role` spell out, in index order, gaps closed."""
+    tree: dict[str, Any] = {}
+    start = len(prefix) + 1
+    dotted = prefix + "."
+    for key, value in attributes.items():
+        if not key.startswith(dotted):
+            continue
+        *path, leaf = key[start:].split(".", MAX_DEPTH)
+        node = tree
+        for step in path:
+            below = node.get(step)
+            if not isinstance(below, dict):
+                below = node[step] = {} if below is None else {"": below}
+            node = below
+        if isinstance(node.get(leaf), dict):
+            node[leaf][""] = value
+        else:
+            node[leaf] = value
+    nested = _lists(tree)
+    return nested if isinstance(nested, list) else []
+
+
+def _lists(node: Any) -> Any:
+    """Turn mappings whose keys are all indexes into lists."""
+    if not isinstance(node, dict):
+        return node
+    if node and all(key.isascii() and key.isdigit() for key in node):
+        return [_lists(node[key]) for key in sorted(node, key=lambda key: (len(key.lstrip("0")), key))]
+    return {key: _lists(value) for key, value in node.items()}

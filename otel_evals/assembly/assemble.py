@@ -1,0 +1,201 @@
+"""One run, put together from its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from otel_evals.assembly.toolcalls import join_tool_calls
+from otel_evals.assembly.turns import Answer, Question, find_answer, find_question
+from otel_evals.model import Availability, Document, Operation, OperationKind, Run, Source, ToolCall, Usage
+
+__all__ = ["assemble"]
+
+
+def assemble(
+    root: Operation,
+    operations: Sequence[Operation],
+    children: Mapping[str, tuple[str, ...]],
+    above: Mapping[str, str | None],
+) -> Run:
+    """A run from its operations, given by start time with the root among them."""
+    question, answer = find_question(root, operations), find_answer(root, operations)
+    calls = join_tool_calls(operations, above)
+    documents = _documents(operations)
+    system = _system(root, question, operations)
+    inferences = [o for o in operations if o.kind is OperationKind.INFERENCE]
+    last = max(inferences, key=lambda o: o.span.end_time or o.span.start_time, default=None)
+    error = _error(root, answer, last)
+    span = root.span
+    start = min((o.span.start_time for o in operations), default=span.start_time)
+    return Run(
+        trace_id=span.trace_id,
+        root_span_id=span.span_id,
+        root_kind=root.kind,
+        operations=tuple(operations),
+        children=children,
+        trace_ids=(span.trace_id,),
+        agent_name=_agent(root, operations),
+        agent_version=_first("agent_version", root, operations),
+        conversation_id=_first("conversation_id", root, operations),
+        user_id=_first("user_id", root, operations),
+        input_messages=question.messages if question else (),
+        history=question.history if question else (),
+        system_instructions=system[0],
+        output_messages=answer.messages if answer else (),
+        output=answer.text if answer else None,
+        tool_calls=calls,
+        documents=documents,
+        models=tuple(dict.fromkeys(m for o in inferences if (m := o.response_model or o.request_model))),
+        provider=_first("provider", root, inferences) if inferences else root.provider,
+        usage=_usage(root, operations, children),
+        finish_reasons=last.finish_reasons if last else root.finish_reasons,
+        error=error.error if error else None,
+        error_type=error.error_type if error else None,
+        start_time=start,
+        end_time=span.end_time,
+        resource=span.resource,
+        scope_name=span.scope_name,
+        dialect=root.dialect,
+        trace_flags=span.trace_flags,
+        trace_state=span.trace_state,
+        **_provenance(root, operations, question, answer, calls, documents, system[1]),
+    )
+
+
+def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
+    """A field of the root, else of the first operation that has it."""
+    value = getattr(root, name)
+    return value if value is not None else next(filter(None, (getattr(o, name) for o in operations)), None)
+
+
+def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
+    if root.kind is OperationKind.AGENT and (root.agent_name or root.name):
+        return root.agent_name or root.name
+    agents = (o.agent_name or o.name for o in operations if o.kind is OperationKind.AGENT)
+    return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
+
+
+def _system(
+    root: Operation, question: Question | None, operations: Iterable[Operation]
+) -> tuple[str | None, Operation | None]:
+    tellers = [root, *((question.operation,) if question else ()), *operations]
+    teller = next((o for o in tellers if o.system_instructions), None)
+    return (teller.system_instructions, teller) if teller else (None, None)
+
+
+def _error(root: Operation, answer: Answer | None, last: Operation | None) -> Operation | None:
+    """The operation whose error is the run's: the root, or the last model call when no answer came of it."""
+    if root.error is not None:
+        return root
+    return last if answer is None and last is not None and last.error is not None else None
+
+
+def _usage(
+    root: Operation, operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]
+) -> Usage:
+    """Tokens of the innermost operations that tell any: what stands above them repeats or sums them up."""
+    by_id = {o.span_id: o for o in operations}
+    totals: dict[str, Usage | None] = {}
+    counted: set[str] = set()
+    for operation in _inside_out(root, operations, children):
+        inner = [
+            totals[c] for c in children.get(operation.span_id, ()) if c in by_id and totals.get(c) is not None
+        ]
+        if inner:
+            totals[operation.span_id] = sum((u for u in inner if u is not None), Usage())
+        elif operation.usage is not None and operation.response_id not in counted:
+            totals[operation.span_id] = operation.usage
+            if operation.response_id is not None:
+                counted.add(operation.response_id)
+        else:
+            totals[operation.span_id] = None
+    inside = {c for o in operations for c in children.get(o.span_id, ())}
+    return sum((u for i, u in totals.items() if i not in inside and u is not None), Usage())
+
+
+def _inside_out(
+    root: Operation, operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]
+) -> list[Operation]:
+    """Every operation after those below it."""
+    by_id = {o.span_id: o for o in operations}
+    inside = {c for o in operations for c in children.get(o.span_id, ())}
+    order: list[Operation] = []
+    stack = [o.span_id for o in operations if o.span_id not in inside]
+    while stack:
+        span_id = stack.pop()
+        order.append(by_id[span_id])
+        stack.extend(c for c in children.get(span_id, ()) if c in by_id)
+    return order[::-1]
+
+
+def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
+    """Documents of retrievers and rerankers, each once."""
+    found: dict[tuple[str | None, str | None], Document] = {}
+    for operation in operations:
+        if operation.kind is OperationKind.RETRIEVAL:
+            for document in operation.documents:
+                found.setdefault((document.content, None if document.content else document.id), document)
+    return tuple(found.values())
+
+
+# --- where it came from, and how whole it is ---
+
+
+def _provenance(
+    root: Operation,
+    operations: Sequence[Operation],
+    question: Question | None,
+    answer: Answer | None,
+    calls: Sequence[ToolCall],
+    documents: Sequence[Document],
+    system: Operation | None,
+) -> dict[str, Any]:
+    availability: dict[str, Availability] = {}
+    sources: dict[str, Source] = {}
+    for name, there, teller in (
+        ("input", question is not None, question.operation if question else None),
+        ("output", answer is not None, answer.operation if answer else None),
+        ("system", system is not None, system),
+        ("tool_arguments", _all_told(calls, "arguments"), None),
+        ("tool_results", _all_told(calls, "result"), None),
+        ("documents", any(d.content for d in documents), None),
+    ):
+        key = {"input": "input", "output": "output"}.get(name, name)
+        teller = teller or next((o for o in operations if key in o.sources), None)
+        if teller is not None and key in teller.sources:
+            sources[name] = teller.sources[key]
+        availability[name] = _state(name, there, teller, operations, calls)
+    return {"availability": availability, "sources": sources}
+
+
+def _all_told(calls: Sequence[ToolCall], name: str) -> bool:
+    return bool(calls) and all(
+        getattr(c, name) is not None or (name == "result" and c.error is not None) for c in calls
+    )
+
+
+def _state(
+    name: str,
+    there: bool,
+    teller: Operation | None,
+    operations: Sequence[Operation],
+    calls: Sequence[ToolCall],
+) -> Availability:
+    told = teller.availability.get(name) if teller else None
+    if there:
+        return Availability.TRUNCATED if told is Availability.TRUNCATED else Availability.PRESENT
+    states = {o.availability.get(name) for o in operations}
+    if Availability.CAPTURED_OFF in states:
+        return Availability.CAPTURED_OFF
+    if name in ("input", "output") and not states & {Availability.PRESENT, Availability.TRUNCATED}:
+        silent = [o for o in operations if o.kind is OperationKind.INFERENCE and o.error is None]
+        return Availability.CAPTURED_OFF if silent else Availability.NOT_RECORDED
+    if name in ("tool_arguments", "tool_results") and calls and _silent(operations):
+        return Availability.CAPTURED_OFF
+    return Availability.NOT_RECORDED
+
+
+def _silent(operations: Sequence[Operation]) -> bool:
+    """Whether no operation tells any content at all."""
+    return not any(a is Availability.PRESENT for o in operations for a in o.availability.values())

@@ -1,0 +1,205 @@
+"""From the spans of one trace to its runs. Pure: the same spans give the same runs, live or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from otel_evals import semconv
+from otel_evals.assembly.assemble import assemble
+from otel_evals.assembly.groups import group_loose
+from otel_evals.dialect import Dialects
+from otel_evals.model import Operation, OperationKind, Run, SpanRecord
+
+__all__ = ["find_runs", "subruns"]
+
+_INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
+_WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
+
+
+def find_runs(
+    spans: Sequence[SpanRecord], dialects: Dialects, links: Mapping[str, str | None] | None = None
+) -> list[Run]:
+    """The root runs of one trace, by start time. Never raises, whatever the spans hold.
+
+    `spans` are all spans of the trace, in any order; doubles count once. `links` maps a span's id to its nearest
+    ancestor where spans between the two were dropped. A root is the outermost agent or workflow. Model calls
+    outside of any are gathered into turns, and the last call of a turn, which gives the answer, is its root.
+    """
+    records = _unique(spans)
+    parents: dict[str, str | None] = {span_id: record.parent_span_id for span_id, record in records.items()}
+    if links:
+        parents.update(links)
+    ours = {
+        i for i, r in records.items() if r.scope_name == semconv.SCOPE_NAME or r.attributes.get(semconv.MARK)
+    }
+    operations = _read(records, dialects, ours, parents)
+    above = _nearest(operations, parents)
+    below = _children(operations, above)
+    roots, loose = _roots(operations, above, below)
+    runs = [_run(root, (root,), operations, above, below) for root in roots]
+    for members in group_loose(
+        loose, answered={o.response_id for run in runs for o in run.operations if o.response_id}
+    ):
+        runs.append(_run(members[-1], members, operations, above, below))
+    return sorted(runs, key=lambda run: (run.start_time, run.root_span_id))
+
+
+def subruns(run: Run) -> list[Run]:
+    """Every agent operation in a run, the root included if it is one, as a run of its own."""
+    operations = {o.span_id: o for o in run.operations}
+    above: dict[str, str | None] = dict.fromkeys(operations)
+    for parent, children in run.children.items():
+        above.update(dict.fromkeys(children, parent))
+    agents = [o for o in run.operations if o.kind is OperationKind.AGENT]
+    return [
+        run if agent.span_id == run.root_span_id else _run(agent, (agent,), operations, above, run.children)
+        for agent in agents
+    ]
+
+
+def _run(
+    root: Operation,
+    members: Sequence[Operation],
+    operations: Mapping[str, Operation],
+    above: Mapping[str, str | None],
+    below: Mapping[str, Sequence[str]],
+) -> Run:
+    inside: list[Operation] = []
+    stack = [member.span_id for member in members]
+    while stack:
+        span_id = stack.pop()
+        inside.append(operations[span_id])
+        stack.extend(below.get(span_id, ()))
+    inside.sort(key=_order)
+    children = {o.span_id: tuple(below[o.span_id]) for o in inside if o.span_id in below}
+    return assemble(root, inside, children, above)
+
+
+def _order(operation: Operation) -> tuple[int, int, str]:
+    """By start; where a span and one inside it started at once, the one that ended last comes first."""
+    span = operation.span
+    return span.start_time, -(span.end_time or 0), span.span_id
+
+
+def _unique(spans: Iterable[SpanRecord]) -> dict[str, SpanRecord]:
+    """Spans by id; of doubles, the one that tells most."""
+    records: dict[str, SpanRecord] = {}
+    for span in spans:
+        known = records.get(span.span_id)
+        if known is None or _wealth(span) > _wealth(known):
+            records[span.span_id] = span
+    return records
+
+
+def _wealth(span: SpanRecord) -> tuple[Any, ...]:
+    return (
+        span.end_time is not None,
+        len(span.attributes),
+        len(span.events) + len(span.logs),
+        span.end_time or 0,
+    )
+
+
+def _read(
+    records: Mapping[str, SpanRecord], dialects: Dialects, ours: set[str], parents: Mapping[str, str | None]
+) -> dict[str, Operation]:
+    """The operations by span id, by start time; what we made ourselves and what happened inside it is left out."""
+    found: list[Operation] = []
+    for span_id, record in records.items():
+        if ours and _is_inside(span_id, ours, parents):
+            continue
+        operation = dialects.read(record)
+        if operation is not None:
+            found.append(operation)
+    found.sort(key=_order)
+    return {o.span_id: o for o in found}
+
+
+def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
+    seen: set[str] = set()
+    while span_id is not None and span_id not in seen:
+        if span_id in ours:
+            return True
+        seen.add(span_id)
+        span_id = parents.get(span_id)
+    return False
+
+
+def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Each operation's nearest operation above. Circles are cut where their first span stands."""
+    above: dict[str, str | None] = {}
+    for span_id in operations:
+        seen = {span_id}
+        parent = parents.get(span_id)
+        while parent is not None and parent not in operations and parent not in seen:
+            seen.add(parent)
+            parent = parents.get(parent)
+        above[span_id] = parent if parent in operations and parent not in seen else None
+    for span_id in operations:
+        seen = {span_id}
+        parent = above[span_id]
+        while parent is not None and parent not in seen:
+            seen.add(parent)
+            parent = above[parent]
+        if parent == span_id:
+            above[span_id] = None
+    return above
+
+
+def _children(
+    operations: Mapping[str, Operation], above: Mapping[str, str | None]
+) -> dict[str, tuple[str, ...]]:
+    below: dict[str, list[str]] = {}
+    for span_id in operations:
+        parent = above[span_id]
+        if parent is not None:
+            below.setdefault(parent, []).append(span_id)
+    return {parent: tuple(children) for parent, children in below.items()}
+
+
+def _roots(
+    operations: Mapping[str, Operation], above: Mapping[str, str | None], below: Mapping[str, Sequence[str]]
+) -> tuple[list[Operation], list[Operation]]:
+    """The outermost agents and workflows, and the outermost of the other operations outside of them."""
+    roots: list[Operation] = []
+    loose: list[Operation] = []
+    stack = [span_id for span_id in operations if above[span_id] is None]
+    while stack:
+        operation = operations[stack.pop()]
+        if operation.kind in _INVOCATIONS:
+            if _does_something(operation, operations, below):
+                roots.append(operation)
+        elif operation.kind is OperationKind.OTHER or _holds_agent(operation, operations, below):
+            stack.extend(below.get(operation.span_id, ()))
+        else:
+            loose.append(operation)
+    return sorted(roots, key=_order), sorted(loose, key=_order)
+
+
+def _does_something(
+    root: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
+) -> bool:
+    """A workflow in which nothing happens is somebody's function, not a run."""
+    if root.kind is OperationKind.AGENT:
+        return True
+    return any(o.kind in _WORK for o in _descendants(root, operations, below))
+
+
+def _holds_agent(
+    top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
+) -> bool:
+    """A tool's server span may stand above the agent that the tool is."""
+    return top.kind is OperationKind.TOOL and any(
+        o.kind in _INVOCATIONS for o in _descendants(top, operations, below)
+    )
+
+
+def _descendants(
+    top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
+) -> Iterable[Operation]:
+    stack = list(below.get(top.span_id, ()))
+    while stack:
+        span_id = stack.pop()
+        yield operations[span_id]
+        stack.extend(below.get(span_id, ()))

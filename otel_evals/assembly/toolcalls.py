@@ -1,0 +1,227 @@
+"""Tool calls, joined from tool spans and from messages: none doubled, none lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from otel_evals.assembly.turns import turn_start
+from otel_evals.model import Message, Operation, OperationKind, Part, ToolCall
+
+__all__ = ["join_tool_calls"]
+
+
+@dataclass(slots=True)
+class _Told:
+    """A call that messages tell of."""
+
+    name: str
+    id: str | None
+    arguments: Any
+    time: int
+    result: Any = None
+    failed: bool = False
+    answered: bool = False
+
+
+def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
+    """The run's tool calls by time; `above` maps each span to its nearest operation above."""
+    told = _from_messages(operations)
+    spans = _from_spans(operations, above)
+    joined = [(time, _merge(call, _take(told, call))) for time, call in spans]
+    joined.extend((t.time, _alone(t)) for t in told)
+    joined.sort(key=lambda pair: pair[0])
+    return tuple(call for _, call in joined)
+
+
+# --- spans ---
+
+
+def _from_spans(
+    operations: Sequence[Operation], above: Mapping[str, str | None]
+) -> list[tuple[int, ToolCall]]:
+    """One call per execution: spans inside a tool's span that tell the same call are folded into it."""
+    by_id = {o.span_id: o for o in operations}
+    calls: dict[str, tuple[int, ToolCall]] = {}
+    for operation in operations:
+        call = operation.tool_call
+        if operation.kind is not OperationKind.TOOL or call is None:
+            continue
+        outer = _same_call(operation, call, calls, above, by_id)
+        if outer is None:
+            calls[operation.span_id] = (operation.span.start_time, call)
+        else:
+            time, known = calls[outer]
+            calls[outer] = (time, _fill(known, call))
+    return list(calls.values())
+
+
+def _same_call(
+    operation: Operation,
+    call: ToolCall,
+    calls: Mapping[str, tuple[int, ToolCall]],
+    above: Mapping[str, str | None],
+    by_id: Mapping[str, Operation],
+) -> str | None:
+    """The span whose call this is too: one with the same id, or a tool's span around it with the same name."""
+    if call.id is not None:
+        twin = next((span_id for span_id, (_, known) in calls.items() if known.id == call.id), None)
+        if twin is not None:
+            return twin
+    span_id = above.get(operation.span_id)
+    while span_id is not None:
+        outer = by_id.get(span_id)
+        if outer is None or outer.kind in (OperationKind.AGENT, OperationKind.INFERENCE):
+            return None
+        if span_id in calls and _same_name(calls[span_id][1].name, call.name):
+            known = calls[span_id][1]
+            return span_id if known.id is None or call.id is None else None
+        span_id = above.get(span_id)
+    return None
+
+
+def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
+    """A call with what another telling of it adds."""
+    return replace(
+        known,
+        id=known.id or more.id,
+        arguments=_better(known.arguments, more.arguments),
+        result=known.result if known.result is not None else more.result,
+        error=known.error if known.error not in (None, "error") else more.error or known.error,
+        error_type=known.error_type or more.error_type,
+        status=more.status if known.status == "unknown" or more.status == "error" else known.status,
+    )
+
+
+def _better(known: Any, more: Any) -> Any:
+    """Named arguments tell more than a bare value does."""
+    if known is None or (isinstance(more, Mapping) and not isinstance(known, Mapping)):
+        return known if more is None else more
+    return known
+
+
+# --- messages ---
+
+
+def _from_messages(operations: Sequence[Operation]) -> list[_Told]:
+    known: dict[Any, _Told] = {}
+    for operation in operations:
+        if operation.kind in (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW):
+            messages = (*operation.input_messages[turn_start(operation) :], *operation.output_messages)
+            _follow(messages, operation.span.end_time or operation.span.start_time, known)
+    return list(known.values())
+
+
+def _follow(messages: Iterable[Message], time: int, known: dict[Any, _Told]) -> None:
+    """Walk a conversation: calls first, their results after."""
+    seen: dict[Any, int] = {}
+    waiting: list[_Told] = []
+    for message in messages:
+        for part in message.parts:
+            if part.kind == "tool_call" and part.name:
+                waiting.append(_call(part, time, known, seen))
+            elif part.kind == "tool_result":
+                _answer(part, time, known, waiting)
+
+
+def _call(part: Part, time: int, known: dict[Any, _Told], seen: dict[Any, int]) -> _Told:
+    key: Any = part.tool_call_id
+    if key is None:
+        same = (part.name, _canonical(part.data))
+        seen[same] = seen.get(same, 0) + 1
+        key = (*same, seen[same])
+    told = known.get(key)
+    if told is None:
+        told = known[key] = _Told(part.name or "", part.tool_call_id, part.data, time)
+    elif told.arguments is None:
+        told.arguments = part.data
+    return told
+
+
+def _answer(part: Part, time: int, known: dict[Any, _Told], waiting: list[_Told]) -> None:
+    told = known.get(part.tool_call_id) if part.tool_call_id is not None else None
+    if told is None and part.tool_call_id is None:
+        open_calls = (t for t in waiting if part.name is None or _same_name(t.name, part.name))
+        told = next(open_calls, None)
+    if told is None and part.tool_call_id is not None and part.name:
+        told = known[part.tool_call_id] = _Told(part.name, part.tool_call_id, None, time)
+    if told is None:
+        return
+    if told in waiting:
+        waiting.remove(told)
+    if not told.answered:
+        told.result, told.failed, told.answered = part.data, part.failed, part.data is not None
+
+
+def _canonical(value: Any) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)[:10_000]
+
+
+# --- the two together ---
+
+
+def _take(told: list[_Told], call: ToolCall) -> _Told | None:
+    """The telling of this very call, taken off the list."""
+    match = next((t for t in told if call.id is not None and t.id == call.id), None)
+    if match is None:
+        same = [t for t in told if _same_name(t.name, call.name) and (call.id is None or t.id is None)]
+        match = next((t for t in same if _agree(call.arguments, t.arguments)), same[0] if same else None)
+    if match is not None:
+        told.remove(match)
+    return match
+
+
+def _agree(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return True
+    if isinstance(other, Mapping) and not isinstance(one, Mapping):
+        return any(str(value) == str(one) for value in other.values())
+    return _canonical(one) == _canonical(other)
+
+
+def _merge(call: ToolCall, told: _Told | None) -> ToolCall:
+    if told is None:
+        return call
+    result = call.result if call.result is not None else told.result
+    status = call.status
+    if told.failed or status == "unknown":
+        status = "error" if told.failed else "ok" if result is not None else "unknown"
+    error = call.error
+    if status == "error" and error in (None, "error") and isinstance(told.result, str):
+        error = told.result
+    return replace(
+        call,
+        id=call.id or told.id,
+        arguments=_better(call.arguments, told.arguments),
+        result=result,
+        error=error,
+        status=status,
+        source="both",
+    )
+
+
+def _alone(told: _Told) -> ToolCall:
+    """A call without a span: whether it succeeded is known only if its result says that it failed."""
+    return ToolCall(
+        name=told.name,
+        id=told.id,
+        arguments=told.arguments,
+        result=told.result,
+        error=told.result if told.failed and isinstance(told.result, str) else None,
+        status="error" if told.failed else "unknown",
+        source="messages",
+    )
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Whether two names mean the same tool: prefixes of servers and plugins, case and separators aside."""
+    if one == other:
+        return True
+    first, second = (re.sub(r"[^a-z0-9]+", "_", name.lower()) for name in (one, other))
+    return first == second or first.endswith("_" + second) or second.endswith("_" + first)
