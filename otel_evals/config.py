@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import pydantic
-from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
 from otel_evals import plugins, sampling
@@ -86,7 +86,7 @@ class Config:
     """Everything that can be configured; the defaults suit a busy production service."""
 
     rules: tuple[Rule, ...] = ()
-    destinations: tuple[Destination, ...] = ()
+    destinations: tuple[SkipValidation[Destination], ...] = ()
     span_attributes: bool = True
     """Attach scores to the judged span as attributes (it is held until they are there, or `hold` is over)."""
     evaluation_events: bool = True
@@ -219,6 +219,10 @@ def _destination(value: Any, field: str) -> Destination:
             raise ConfigError(field, "must name one destination, as in `jsonl: {path: scores.jsonl}`")
         name, options = next(iter(value.items()))
         return plugins.build_destination(str(name), options or {}, field)
+    if isinstance(value, type) or not all(hasattr(value, name) for name in ("name", "export", "shutdown")):
+        raise ConfigError(
+            field, f"{value!r:.100} is no destination: it needs `name`, `export` and `shutdown`"
+        )
     return cast("Destination", value)
 
 

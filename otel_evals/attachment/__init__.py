@@ -1,0 +1,6 @@
+"""Puts scores where the traces are: span attributes, evaluation events, evaluation spans, metrics."""
+
+from otel_evals.attachment.hold import ScoringSpanExporter, Verdicts
+from otel_evals.attachment.metrics import Metrics
+
+__all__ = ["Metrics", "ScoringSpanExporter", "Verdicts"]

@@ -1,0 +1,133 @@
+"""Metrics of scores and of the funnel. Counters are read from the books when metrics are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from otel_evals import semconv
+from otel_evals.engine import Stats
+from otel_evals.model import Evaluation, Run, Score
+
+__all__ = ["Metrics"]
+
+_SCORE_BOUNDARIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+_SECONDS_BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+
+class Metrics:
+    """Records evaluations and lets the books be observed.
+
+    Args:
+        meter: where the instruments are made.
+        stats: reads the books.
+        queue_size: evaluations and spans that wait, for the gauge.
+        held: spans held for their scores.
+        exports: per destination, how many scored runs were exported, failed, dropped.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        stats: Callable[[], Stats],
+        queue_size: Callable[[], int],
+        held: Callable[[], int],
+        exports: Callable[[], Mapping[str, Mapping[str, int]]],
+    ) -> None:
+        self._stats = stats
+        self._exports = exports
+        self._score = meter.create_histogram(
+            semconv.METRIC_SCORE,
+            unit="1",
+            description="Scores.",
+            explicit_bucket_boundaries_advisory=_SCORE_BOUNDARIES,
+        )
+        self._duration = meter.create_histogram(
+            semconv.METRIC_EVALUATION_DURATION,
+            unit="s",
+            description="Time from a scorer's start to its outcome.",
+            explicit_bucket_boundaries_advisory=_SECONDS_BOUNDARIES,
+        )
+        self._tokens = meter.create_counter(
+            semconv.METRIC_JUDGE_TOKENS, unit="{token}", description="Tokens that judges used."
+        )
+        self._cost = meter.create_counter(
+            semconv.METRIC_JUDGE_COST, unit="{USD}", description="What judges cost, where the price is known."
+        )
+        meter.create_observable_counter(
+            semconv.METRIC_RUNS, [self._runs], unit="{run}", description="Runs, by what became of them."
+        )
+        meter.create_observable_counter(
+            semconv.METRIC_EVALUATIONS,
+            [self._evaluations],
+            unit="{evaluation}",
+            description="Eligible runs of each scorer, by what became of them.",
+        )
+        meter.create_observable_counter(
+            semconv.METRIC_EXPORTS,
+            [self._exported],
+            unit="{run}",
+            description="Scored runs, by destination and what became of them.",
+        )
+        meter.create_observable_gauge(
+            semconv.METRIC_QUEUE_SIZE,
+            [lambda _: [Observation(queue_size())]],
+            unit="{item}",
+            description="Items that wait to be scored.",
+        )
+        meter.create_observable_gauge(
+            semconv.METRIC_SPANS_HELD,
+            [lambda _: [Observation(held())]],
+            unit="{span}",
+            description="Judged spans that wait for their scores.",
+        )
+
+    def record(self, run: Run, evaluation: Evaluation) -> None:
+        """Record one evaluation."""
+        attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
+        if run.agent_name:
+            attributes[semconv.GEN_AI_AGENT_NAME] = run.agent_name
+        self._duration.record(evaluation.duration, {**attributes, semconv.OUTCOME: evaluation.status})
+        for step in getattr(evaluation.outcome, "steps", ()):
+            if step.model is not None:
+                judged = {
+                    semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id,
+                    semconv.JUDGE_MODEL: step.model,
+                }
+                self._tokens.add(step.usage.total_tokens, judged)
+                if step.cost is not None:
+                    self._cost.add(step.cost, judged)
+        if isinstance(evaluation.outcome, Score):
+            if run.models:
+                attributes[semconv.GEN_AI_REQUEST_MODEL] = run.models[0]
+            self._score.record(evaluation.outcome.value, attributes)
+
+    def _runs(self, _: CallbackOptions) -> Iterable[Observation]:
+        stats = self._stats()
+        yield Observation(stats.eligible, {semconv.OUTCOME: "eligible"})
+        yield from _by_reason("ignored", stats.ignored, {})
+
+    def _evaluations(self, _: CallbackOptions) -> Iterable[Observation]:
+        for name, rule in self._stats().rules.items():
+            scorer = {semconv.GEN_AI_EVALUATION_NAME: name}
+            yield Observation(rule.scored, {**scorer, semconv.OUTCOME: "scored"})
+            for outcome in ("not_sampled", "not_scored", "dropped"):
+                yield from _by_reason(outcome, getattr(rule, outcome), scorer)
+            for error_type, count in rule.failed.items():
+                yield Observation(
+                    count, {**scorer, semconv.OUTCOME: "failed", semconv.ERROR_TYPE: error_type}
+                )
+
+    def _exported(self, _: CallbackOptions) -> Iterable[Observation]:
+        for destination, outcomes in self._exports().items():
+            for outcome, count in outcomes.items():
+                yield Observation(count, {semconv.DESTINATION: destination, semconv.OUTCOME: outcome})
+
+
+def _by_reason(
+    outcome: str, counts: Mapping[str, int], attributes: Mapping[str, str]
+) -> Iterator[Observation]:
+    for reason, count in counts.items():
+        yield Observation(count, {**attributes, semconv.OUTCOME: outcome, semconv.REASON: reason})

@@ -1,0 +1,260 @@
+"""The way in, in process: a span processor and a log-record processor.
+
+Both run on the application's threads, so they do the least there is to do: a ratio test on the trace id,
+a look at who claims the span, and an append. Nothing is parsed, nothing waits, nothing is raised.
+
+Which span is a run's root is decided here, because only here is it known which spans above are still open:
+a claimed span below no open claimed span is a root.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+from opentelemetry import baggage
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
+
+from otel_evals import semconv
+from otel_evals.dialect import Dialects
+from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals.sampling import randomness, threshold
+
+__all__ = ["CaptureLogRecords", "CaptureSpans", "EndedSpan", "Intake", "LogOfSpan", "mark", "to_record"]
+
+_logger = logging.getLogger(__name__)
+_MARK_KEY = context_api.create_key(semconv.MARK)
+_MAX_OPEN = 100_000
+_STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
+    StatusCode.UNSET: "UNSET",
+    StatusCode.OK: "OK",
+    StatusCode.ERROR: "ERROR",
+}
+
+
+def mark(context: Context | None = None) -> Context:
+    """A context in which every span is known to be ours; the mark travels in baggage to other services."""
+    marked = context_api.set_value(_MARK_KEY, True, context)
+    return baggage.set_baggage(semconv.MARK, "1", marked)
+
+
+class EndedSpan:
+    """A claimed span on its way to assembly."""
+
+    __slots__ = ("owner", "span")
+
+    def __init__(self, span: ReadableSpan, owner: int) -> None:
+        self.span = span
+        self.owner = owner
+        """Span id of the nearest claimed span above that was still open; 0 for none."""
+
+
+class LogOfSpan:
+    """A log record that belongs to a span, on its way to assembly."""
+
+    __slots__ = ("event", "span_id", "trace_id")
+
+    def __init__(self, trace_id: int, span_id: int, event: SpanEvent) -> None:
+        self.trace_id = trace_id
+        self.span_id = span_id
+        self.event = event
+
+
+class Intake(Protocol):
+    """Where captured items go."""
+
+    def put(self, item: EndedSpan | LogOfSpan) -> None:
+        """Take an item. Must not wait and must not raise."""
+
+
+class CaptureSpans(SpanProcessor):
+    """Hands claimed spans of possibly sampled traces to the engine.
+
+    Args:
+        intake: where they go.
+        dialects: who claims them.
+        ceiling: the highest sampling probability of any rule; traces that lose at it are not looked at.
+        expect: called with trace id and span id of each span that a score may be attached to.
+        nested_targets: whether spans other than roots may be judged.
+        flush: called by `force_flush` with milliseconds.
+        close: called by `shutdown`.
+    """
+
+    def __init__(
+        self,
+        intake: Intake,
+        dialects: Dialects,
+        ceiling: float,
+        expect: Callable[[int, int], None] | None = None,
+        *,
+        nested_targets: bool = False,
+        flush: Callable[[int], bool] = lambda _: True,
+        close: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._intake = intake
+        self._dialects = dialects
+        self._ceiling = ceiling
+        self._floor = threshold(ceiling)
+        self._expect = expect
+        self._nested_targets = nested_targets
+        self._flush = flush
+        self._close = close
+        self._open: dict[int, Span | None] = {}
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Remember an open span, so that the spans below it find it; None stands for one that is ours."""
+        try:
+            context = span.context
+            if self._loses(context.trace_id, context.trace_state):
+                return
+            if self._is_ours(span, parent_context):
+                span.set_attribute(semconv.MARK, True)
+                self._open[context.span_id] = None
+            else:
+                self._open[context.span_id] = span
+            if len(self._open) > _MAX_OPEN:
+                self._forget_oldest()
+        except Exception:
+            _logger.debug("a started span was not captured", exc_info=True)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Hand over a span that a dialect claims."""
+        try:
+            context: Any = span.context
+            if self._loses(context.trace_id, context.trace_state):
+                return
+            if self._open.pop(context.span_id, span) is None or not self._claims(span):
+                return
+            owner = self._owner(span)
+            if self._expect is not None and (owner == 0 or self._nested_targets):
+                self._expect(context.trace_id, context.span_id)
+            self._intake.put(EndedSpan(span, owner))
+        except Exception:
+            _logger.debug("an ended span was not captured", exc_info=True)
+
+    def keeps(self, trace_id: int, span_id: int) -> bool:
+        """Whether the trace of this span may be sampled."""
+        return self._open.get(span_id) is not None or not self._loses(trace_id, None)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Score what has been captured, within the time given."""
+        return self._flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        """Score or count what has been captured, and stop."""
+        self._close()
+
+    def reset(self) -> None:
+        """Forget all open spans: in a forked child they belong to the parent process."""
+        self._open = {}
+
+    def _loses(self, trace_id: int, trace_state: Any) -> bool:
+        if self._ceiling == 1.0:
+            return False
+        if trace_state:
+            header = trace_state.to_header()
+            return randomness(trace_id, header) < threshold(self._ceiling, header)
+        return randomness(trace_id) < self._floor
+
+    def _is_ours(self, span: Span, parent_context: Context | None) -> bool:
+        if context_api.get_value(_MARK_KEY, parent_context):
+            return True
+        parent = span.parent
+        if parent is not None and not parent.is_remote:
+            return self._open.get(parent.span_id, span) is None
+        return baggage.get_baggage(semconv.MARK, parent_context) is not None
+
+    def _claims(self, span: ReadableSpan) -> bool:
+        scope = span.instrumentation_scope
+        attributes = span.attributes or {}
+        return self._dialects.choose(scope.name if scope else "", attributes) is not None
+
+    def _owner(self, span: ReadableSpan) -> int:
+        parent = span.parent
+        while parent is not None:
+            above = self._open.get(parent.span_id)
+            if above is None:
+                return 0
+            if self._claims(above):
+                return parent.span_id
+            parent = above.parent
+        return 0
+
+    def _forget_oldest(self) -> None:
+        """Spans that are never ended must not pile up."""
+        for span_id in list(self._open)[: _MAX_OPEN // 10]:
+            self._open.pop(span_id, None)
+
+
+class CaptureLogRecords(LogRecordProcessor):
+    """Hands log records that carry content of GenAI spans to the engine.
+
+    Args:
+        intake: where they go.
+        keeps: whether a span's trace may be sampled; `CaptureSpans.keeps`.
+    """
+
+    def __init__(self, intake: Intake, keeps: Callable[[int, int], bool]) -> None:
+        self._intake = intake
+        self._keeps = keeps
+
+    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
+        """Hand over a record that belongs to a span, unless it is ours or its trace loses the sampling."""
+        try:
+            record = log_record.log_record
+            trace_id, span_id = record.trace_id, record.span_id
+            if not trace_id or not span_id or not self._keeps(trace_id, span_id):
+                return
+            scope = log_record.instrumentation_scope
+            if scope is not None and scope.name == semconv.SCOPE_NAME:
+                return
+            attributes = dict(record.attributes or {})
+            name = record.event_name or str(attributes.get("event.name") or "")
+            if name:
+                event = SpanEvent(
+                    name=name, time=record.timestamp or 0, attributes=attributes, body=record.body
+                )
+                self._intake.put(LogOfSpan(trace_id, span_id, event))
+        except Exception:
+            _logger.debug("a log record was not captured", exc_info=True)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing waits here."""
+        return True
+
+    def shutdown(self) -> None:
+        """Nothing to release."""
+
+
+def to_record(span: ReadableSpan, logs: tuple[SpanEvent, ...] = ()) -> SpanRecord:
+    """The span as dialects read it."""
+    context: Any = span.context
+    scope = span.instrumentation_scope
+    return SpanRecord(
+        trace_id=format_trace_id(context.trace_id),
+        span_id=format_span_id(context.span_id),
+        parent_span_id=format_span_id(span.parent.span_id) if span.parent else None,
+        name=span.name,
+        kind=span.kind.name,
+        start_time=span.start_time or 0,
+        end_time=span.end_time,
+        attributes=dict(span.attributes or {}),
+        events=tuple(
+            SpanEvent(name=e.name, time=e.timestamp, attributes=dict(e.attributes or {})) for e in span.events
+        ),
+        logs=logs,
+        status=_STATUS[span.status.status_code],
+        status_message=span.status.description or "",
+        scope_name=(scope.name if scope else "") or "",
+        scope_version=(scope.version if scope else "") or "",
+        resource=dict(span.resource.attributes),
+        trace_flags=int(context.trace_flags),
+        trace_state=context.trace_state.to_header() if context.trace_state else "",
+        parent_is_remote=bool(span.parent and span.parent.is_remote),
+        dropped_attributes=span.dropped_attributes,
+    )

@@ -1,0 +1,7 @@
+"""Runs scorers off the request path: one thread, bounded, counted."""
+
+from otel_evals.engine.accounts import Accounts, RuleStats, Stats
+from otel_evals.engine.lane import Job, Lane
+from otel_evals.engine.loop import EngineLoop
+
+__all__ = ["Accounts", "EngineLoop", "Job", "Lane", "RuleStats", "Stats"]

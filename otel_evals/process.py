@@ -1,0 +1,126 @@
+"""The one configured pipeline of this process: `configure`, and what can be asked of it afterwards."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from opentelemetry import _logs, trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+
+from otel_evals.config import Config, build_config
+from otel_evals.engine import Stats
+from otel_evals.errors import ConfigError
+from otel_evals.pipeline import Pipeline
+from otel_evals.providers import Providers, make_providers
+
+__all__ = ["configure", "current", "force_flush", "install", "shutdown", "stats"]
+
+_logger = logging.getLogger(__name__)
+_lock = threading.Lock()
+_pipeline: Pipeline | None = None
+_made: Providers | None = None
+
+
+def configure(
+    *,
+    rules: Sequence[Any] = (),
+    destinations: Sequence[Any] = (),
+    tracer_provider: TracerProvider | None = None,
+    logger_provider: LoggerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    **options: Any,
+) -> Pipeline:
+    """Score this process's agent traffic from now on.
+
+    Spans are captured from the tracer provider given, or the global one. Where there is none yet, providers
+    are made and set: they export by OTLP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or one of its per-signal forms)
+    is set, with scores as attributes on the judged spans. Calling it again replaces what was configured.
+
+    Args:
+        rules: `Rule` objects, bare scorers, or mappings as in the YAML file.
+        destinations: besides OpenTelemetry: `"console"`, `{"jsonl": {"path": ...}}`, or `Destination`s.
+        tracer_provider: an SDK provider of your own.
+        logger_provider: where evaluation events go.
+        meter_provider: where metrics go.
+        options: the other fields of `otel_evals.config.Config`, such as `hold`.
+
+    Raises:
+        ConfigError: something is wrong; names the field and the fix.
+    """
+    config = build_config(rules, destinations, **options)
+    return install(config, tracer_provider, logger_provider, meter_provider)
+
+
+def install(
+    config: Config,
+    tracer_provider: Any = None,
+    logger_provider: Any = None,
+    meter_provider: Any = None,
+) -> Pipeline:
+    """Build the pipeline of a Config and put it to work; see `configure`.
+
+    Raises:
+        ConfigError: the tracer provider is not the SDK's.
+    """
+    global _pipeline, _made
+    with _lock:
+        shutdown()
+        given = Providers(tracer_provider, logger_provider, meter_provider)
+        own = tracer_provider is None and _is_default(trace.get_tracer_provider())
+        tracers: Any = tracer_provider or (TracerProvider() if own else trace.get_tracer_provider())
+        if not hasattr(tracers, "add_span_processor"):
+            kind = type(tracers).__name__
+            raise ConfigError(
+                "tracer_provider", f"a {kind} takes no span processors; give the SDK's TracerProvider"
+            )
+        built = Pipeline(
+            config, tracer_provider=tracers, logger_provider=given.loggers, meter_provider=given.meters
+        )
+        tracers.add_span_processor(built.spans)
+        if own:
+            _made = make_providers(tracers, built, given)
+        loggers = given.loggers or _logs.get_logger_provider()
+        if hasattr(loggers, "add_log_record_processor"):
+            loggers.add_log_record_processor(built.log_records)
+        _pipeline = built
+        return built
+
+
+def current() -> Pipeline | None:
+    """The configured pipeline, if there is one."""
+    return _pipeline
+
+
+def stats() -> Stats:
+    """What became of every run so far; empty when nothing is configured."""
+    return Stats() if _pipeline is None else _pipeline.stats()
+
+
+def force_flush(timeout_millis: int = 30_000) -> bool:
+    """Score and deliver everything captured so far; whether that was done in time."""
+    done = _pipeline.force_flush(timeout_millis) if _pipeline is not None else True
+    return (_made.force_flush(timeout_millis) if _made is not None else True) and done
+
+
+def shutdown(timeout_millis: int | None = None) -> None:
+    """Stop scoring; what cannot be scored in time is counted as dropped. Also called at interpreter exit."""
+    global _pipeline, _made
+    if _pipeline is not None:
+        _pipeline.shutdown(timeout_millis)
+    if _made is not None:
+        _made.shutdown()
+    _pipeline = _made = None
+
+
+def _is_default(provider: object) -> bool:
+    """Whether no tracer provider was set: the API hands out a proxy then."""
+    return isinstance(provider, trace.ProxyTracerProvider)
+
+
+atexit.register(shutdown)
