@@ -1,0 +1,162 @@
+"""Scores as span annotations in Arize Phoenix."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from otel_evals.errors import ConfigError, DestinationError
+from otel_evals.model import Evaluation, Score, ScoredRun
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["PhoenixDestination"]
+
+_RESERVED = "note"  # Phoenix keeps this name for notes and refuses the whole batch for it
+_WORTH_ANOTHER_TRY = {408, 425, 429}
+
+
+class PhoenixDestination:
+    """Annotates judged spans in Phoenix, one annotation per score.
+
+    Phoenix answers at once and attaches the annotation when the span has arrived, for about ten minutes.
+    A score sent twice overwrites itself; another version of the scorer makes an annotation of its own.
+    """
+
+    name = "phoenix"
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bool = True,
+        timeout: float = 10.0,
+    ) -> None:
+        """Name the server; nothing is sent yet.
+
+        Args:
+            endpoint: base URL; PHOENIX_COLLECTOR_ENDPOINT, or http://localhost:6006, unless given.
+            api_key: sent as a bearer token; PHOENIX_API_KEY unless given.
+            headers: sent with every request.
+            content: whether to send explanations, which may quote the conversation.
+            timeout: seconds a request may take.
+
+        Raises:
+            ConfigError: `endpoint` is no http URL, `timeout` is not positive, or httpx is not installed.
+        """
+        if importlib.util.find_spec("httpx") is None:
+            raise ConfigError("phoenix", "needs httpx: pip install 'otel-evals[phoenix]'")
+        if not timeout > 0:
+            raise ConfigError("timeout", "must be greater than zero")
+        url = endpoint or os.environ.get("PHOENIX_COLLECTOR_ENDPOINT") or "http://localhost:6006"
+        if not re.match(r"https?://[^/\s]", url):
+            raise ConfigError("endpoint", f"{url!r} is not a URL such as http://localhost:6006")
+        self._url = re.sub(r"(/v1/traces)?/*$", "", url) + "/v1/span_annotations"
+        self._headers = {"content-type": "application/json", **(headers or {})}
+        if key := api_key or os.environ.get("PHOENIX_API_KEY"):
+            self._headers["authorization"] = f"Bearer {key}"
+        self._content = content
+        self._timeout = timeout
+        self._client: httpx.AsyncClient | None = None
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        """Send the scores of a batch; other outcomes are not sent, since Phoenix would average them.
+
+        Raises:
+            DestinationError: Phoenix was not reached or refused the batch.
+        """
+        annotations = [
+            self._annotation(evaluation, outcome)
+            for scored in batch
+            for evaluation in scored.evaluations
+            if isinstance(outcome := evaluation.outcome, Score) and math.isfinite(outcome.value)
+        ]
+        if annotations:
+            await self._post({"data": annotations})
+
+    async def shutdown(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _post(self, body: Mapping[str, Any]) -> None:
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.AsyncClient(headers=self._headers, timeout=self._timeout)
+        # A lone surrogate, as broken input brings, has no UTF-8 form.
+        content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+        try:
+            response = await self._client.post(self._url, content=content)
+        except httpx.TransportError as error:
+            problem = f"{self._url} was not reached: {type(error).__name__} {error}".rstrip()
+            raise DestinationError(problem, retryable=True) from error
+        if not response.is_success:
+            raise DestinationError(
+                f"{self._url} answered {response.status_code}: {response.text[:200]}",
+                retryable=response.status_code >= 500 or response.status_code in _WORTH_ANOTHER_TRY,
+                retry_after=_retry_after(response.headers.get("retry-after")),
+            )
+
+    def _annotation(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
+        judged = any(step.model for step in score.steps)
+        name = evaluation.scorer_id
+        result = {
+            "score": float(score.value),
+            "label": _text(score.label),
+            "explanation": _text(score.explanation) if self._content else None,
+        }
+        return {
+            "span_id": evaluation.span_id,
+            "name": f"otel_evals.{name}" if name == _RESERVED else name,
+            "annotator_kind": "LLM" if judged else "CODE",
+            "identifier": f"{evaluation.scorer_id}@{evaluation.scorer_version}",
+            "result": {key: value for key, value in result.items() if value is not None},
+            "metadata": _metadata(evaluation, score),
+        }
+
+
+def _metadata(evaluation: Evaluation, score: Score) -> dict[str, Any]:
+    models = {step.model for step in score.steps if step.model}
+    facts = {
+        "evaluation_id": evaluation.evaluation_id,
+        "scorer_version": evaluation.scorer_version,
+        "direction": evaluation.direction.value,
+        "revision": evaluation.revision,
+        "sampling_probability": evaluation.sampled.probability,
+        "sampling_rule": evaluation.sampled.rule,
+        "judge_model": ", ".join(sorted(models)) or None,
+        "judge_tokens": score.usage.total_tokens or None,
+        "judge_cost_usd": score.cost,
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _text(text: str | None) -> str | None:
+    """Without NUL characters, which PostgreSQL does not store."""
+    return text and text.replace("\x00", "")
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds to wait, from a number of seconds or a date; None where neither is there."""
+    if value is None:
+        return None
+    try:
+        seconds = (
+            float(value)
+            if value.strip().isdigit()
+            else parsedate_to_datetime(value).timestamp() - time.time()
+        )
+    except ValueError:
+        return None
+    return max(seconds, 0.0)
