@@ -1,0 +1,117 @@
+"""Whether evidence bears out a claim: directly, rounded, in another unit, by counting, by arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import accumulate, combinations
+
+from otel_evals.text.claims import Claim
+from otel_evals.text.dates import Day
+from otel_evals.text.evidence import Evidence
+from otel_evals.text.numbers import SECONDS, Number
+
+__all__ = ["ungrounded"]
+
+_MAX_POOL = 60
+_APPROXIMATE = Decimal("0.05")
+_SMALL = 20  # whole numbers up to here come out of any arithmetic: that they do says nothing
+
+
+def ungrounded(claims: Sequence[Claim], evidence: Evidence, counts: Collection[int]) -> list[Claim]:
+    """The claims that evidence does not bear out. `counts` are further numbers of things that are known."""
+    known = evidence.counts | frozenset(counts)
+    open_claims = [claim for claim in claims if not _found(claim, evidence, known)]
+    while open_claims:
+        stated = [c.number for c in claims if c.number and c not in open_claims]
+        left = [c for c in open_claims if not (c.number and _follows(c.number, stated, evidence, known))]
+        if len(left) == len(open_claims):
+            break
+        open_claims = left
+    return open_claims
+
+
+def _found(claim: Claim, evidence: Evidence, counts: Collection[int]) -> bool:
+    if claim.number is not None:
+        return _number_found(claim.number, evidence, counts)
+    if claim.when is not None and claim.kind == "date":
+        return any(_same_day(day, other) for day in claim.when.days for other in evidence.days)
+    if claim.when is not None:
+        return not evidence.times.isdisjoint(claim.when.times)
+    if claim.kind == "name":
+        if claim.gloss is not None and claim.gloss.casefold() in evidence.words:
+            return True
+        return all(part in evidence.words for word in claim.words for part in re.split("['-]", word))
+    return evidence.has_identifier(claim.text)
+
+
+def _number_found(number: Number, evidence: Evidence, counts: Collection[int]) -> bool:
+    values = set(number.readings)
+    if not evidence.numbers.isdisjoint(values) or not evidence.numbers.isdisjoint(_converted(number)):
+        return True
+    if number.unit in SECONDS:
+        return not evidence.durations.isdisjoint(v * SECONDS[number.unit] for v in values)
+    if number.unit == "ordinal":
+        return any(day[2] in values for day in evidence.days) or _is_count(values, counts)
+    if number.unit == "" and _is_count(values, counts):
+        return True
+    sources = (evidence.numbers, evidence.totals) if number.unit in ("", "money") else (evidence.numbers,)
+    return any(_near(number, source) for source in sources)
+
+
+def _is_count(values: Iterable[Decimal], counts: Collection[int]) -> bool:
+    return any(value == value.to_integral_value() and int(value) in counts for value in values)
+
+
+def _near(number: Number, source: Iterable[Decimal]) -> bool:
+    """Whether a number is a rounded form of one of these, or says about and is 5% off at most."""
+    for value in number.readings:
+        place = number.last_place(value)
+        slack = value * _APPROXIMATE if number.approximate else Decimal(0)
+        for other in source:
+            distance = abs(other - value)
+            if distance <= slack or (distance <= place / 2 and other % place):
+                return True
+    return False
+
+
+def _converted(number: Number) -> Iterator[Decimal]:
+    """What a number would be in the other units it may have been told in."""
+    for value in number.readings:
+        match number.unit:
+            case "%":
+                yield value / 100
+            case "money":
+                yield value * 100
+            case "c":
+                yield round(value * 9 / 5 + 32, 0)
+                yield value * 9 / 5 + 32
+            case "f":
+                yield round((value - 32) * 5 / 9, 0)
+                yield round((value - 32) * 5 / 9, 1)
+            case unit if unit in SECONDS:
+                others = (value * SECONDS[unit] / other for other in (*SECONDS.values(), Decimal("0.001")))
+                yield from (other for other in others if other > _SMALL)
+
+
+def _follows(number: Number, stated: Sequence[Number], evidence: Evidence, counts: Collection[int]) -> bool:
+    """Whether a number is a sum, difference or product of numbers the answer states and that are found."""
+    if number.unit not in ("", "money"):
+        return False
+    values = {v for v in number.readings if v > _SMALL or v != v.to_integral_value()}
+    pool = [n.readings[0] for n in stated if n.unit in ("", "money")][:_MAX_POOL]
+    if number.remainder and any(
+        abs(a - v) in evidence.numbers or a + v in evidence.numbers for v in values for a in pool
+    ):
+        return True
+    results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
+    results |= {a * b for a in pool for b in counts if 1 < b < _SMALL}
+    for first in range(len(pool)):
+        results.update(accumulate(pool[first:]))
+    return not results.isdisjoint(values)
+
+
+def _same_day(stated: Day, known: Day) -> bool:
+    """Parts that either side leaves out match."""
+    return all(a is None or b is None or a == b for a, b in zip(stated, known, strict=True))
