@@ -18,7 +18,7 @@ from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
+from opentelemetry.trace import SpanContext, StatusCode, format_span_id, format_trace_id
 
 from otel_evals import semconv
 from otel_evals.dialect import Dialects
@@ -30,6 +30,7 @@ __all__ = ["CaptureLogRecords", "CaptureSpans", "EndedSpan", "Intake", "LogOfSpa
 _logger = logging.getLogger(__name__)
 _MARK_KEY = context_api.create_key(semconv.MARK)
 _MAX_OPEN = 100_000
+_UNSEEN: Any = object()
 _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
     StatusCode.UNSET: "UNSET",
     StatusCode.OK: "OK",
@@ -110,7 +111,8 @@ class CaptureSpans(SpanProcessor):
         """Remember an open span, so that the spans below it find it; None stands for one that is ours."""
         try:
             context = span.context
-            if self._loses(context.trace_id, context.trace_state):
+            parent = span.parent
+            if (parent is None or parent.span_id not in self._open) and self._loses(context):
                 return
             if self._is_ours(span, parent_context):
                 span.set_attribute(semconv.MARK, True)
@@ -126,20 +128,20 @@ class CaptureSpans(SpanProcessor):
         """Hand over a span that a dialect claims."""
         try:
             context: Any = span.context
-            if self._loses(context.trace_id, context.trace_state):
-                return
-            if self._open.pop(context.span_id, span) is None or not self._claims(span):
+            span_id = context.span_id
+            opened = self._open.pop(span_id, _UNSEEN)
+            if opened is None or (opened is _UNSEEN and self._loses(context)) or not self._claims(span):
                 return
             owner = self._owner(span)
             if self._expect is not None and (owner == 0 or self._nested_targets):
-                self._expect(context.trace_id, context.span_id)
+                self._expect(context.trace_id, span_id)
             self._intake.put(EndedSpan(span, owner))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
 
     def keeps(self, trace_id: int, span_id: int) -> bool:
         """Whether the trace of this span may be sampled."""
-        return self._open.get(span_id) is not None or not self._loses(trace_id, None)
+        return self._open.get(span_id) is not None or randomness(trace_id) >= self._floor
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Score what has been captured, within the time given."""
@@ -153,13 +155,14 @@ class CaptureSpans(SpanProcessor):
         """Forget all open spans: in a forked child they belong to the parent process."""
         self._open = {}
 
-    def _loses(self, trace_id: int, trace_state: Any) -> bool:
+    def _loses(self, context: SpanContext) -> bool:
+        """Whether no rule can pick this trace."""
         if self._ceiling == 1.0:
             return False
-        if trace_state:
-            header = trace_state.to_header()
-            return randomness(trace_id, header) < threshold(self._ceiling, header)
-        return randomness(trace_id) < self._floor
+        if context.trace_state:
+            header = context.trace_state.to_header()
+            return randomness(context.trace_id, header) < threshold(self._ceiling, header)
+        return randomness(context.trace_id) < self._floor
 
     def _is_ours(self, span: Span, parent_context: Context | None) -> bool:
         if context_api.get_value(_MARK_KEY, parent_context):
@@ -231,30 +234,37 @@ class CaptureLogRecords(LogRecordProcessor):
         """Nothing to release."""
 
 
-def to_record(span: ReadableSpan, logs: tuple[SpanEvent, ...] = ()) -> SpanRecord:
+def to_record(span: ReadableSpan) -> SpanRecord:
     """The span as dialects read it."""
     context: Any = span.context
     scope = span.instrumentation_scope
+    parent = span.parent
+    status = span.status
     return SpanRecord(
         trace_id=format_trace_id(context.trace_id),
         span_id=format_span_id(context.span_id),
-        parent_span_id=format_span_id(span.parent.span_id) if span.parent else None,
+        parent_span_id=format_span_id(parent.span_id) if parent else None,
         name=span.name,
         kind=span.kind.name,
         start_time=span.start_time or 0,
         end_time=span.end_time,
-        attributes=dict(span.attributes or {}),
+        attributes=_plain(span.attributes),
         events=tuple(
-            SpanEvent(name=e.name, time=e.timestamp, attributes=dict(e.attributes or {})) for e in span.events
+            SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in span.events
         ),
-        logs=logs,
-        status=_STATUS[span.status.status_code],
-        status_message=span.status.description or "",
+        status=_STATUS[status.status_code],
+        status_message=status.description or "",
         scope_name=(scope.name if scope else "") or "",
         scope_version=(scope.version if scope else "") or "",
-        resource=dict(span.resource.attributes),
+        resource=_plain(span.resource.attributes),
         trace_flags=int(context.trace_flags),
         trace_state=context.trace_state.to_header() if context.trace_state else "",
-        parent_is_remote=bool(span.parent and span.parent.is_remote),
+        parent_is_remote=parent is not None and parent.is_remote,
         dropped_attributes=span.dropped_attributes,
     )
+
+
+def _plain(attributes: Any) -> dict[str, Any]:
+    """Attributes as a dict; the SDK's own copy is many times faster than iterating over them."""
+    copied = attributes.copy() if hasattr(attributes, "copy") else attributes or {}
+    return copied if type(copied) is dict else dict(copied)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import format_span_id
 
 from otel_evals.capture import EndedSpan, LogOfSpan, to_record
@@ -45,8 +43,16 @@ class Closed:
 @dataclass(slots=True)
 class _Trace:
     first_seen: float
-    spans: dict[int, EndedSpan] = field(default_factory=dict)
+    spans: dict[str, _Span] = field(default_factory=dict)
     size: int = 0
+
+
+@dataclass(slots=True)
+class _Span:
+    record: SpanRecord
+    above: str | None
+    """Id of the nearest known ancestor."""
+    size: int
 
 
 class Assembler:
@@ -61,10 +67,10 @@ class Assembler:
     def __init__(self, limits: Limits, ignore: Callable[[str, int], None]) -> None:
         self._limits = limits
         self._ignore = ignore
-        self._traces: OrderedDict[int, _Trace] = OrderedDict()
-        self._due: deque[tuple[float, int, int]] = deque()
-        self._closed: OrderedDict[int, None] = OrderedDict()
-        self._logs: OrderedDict[int, list[SpanEvent]] = OrderedDict()
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._due: deque[tuple[float, str, str]] = deque()
+        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._logs: OrderedDict[str, list[SpanEvent]] = OrderedDict()
         self._bytes = 0
 
     @property
@@ -106,74 +112,75 @@ class Assembler:
             self._evict(trace_id, "root_not_ended_at_shutdown")
 
     def _add_span(self, item: EndedSpan, now: float) -> None:
-        span_id, trace_id, parent = _ids(item.span)
-        above = item.owner or parent
-        if above in self._closed or span_id in self._closed:
+        record = to_record(item.span)
+        owner = format_span_id(item.owner) if item.owner else None
+        above = owner or record.parent_span_id
+        if above in self._closed or record.span_id in self._closed:
             self._ignore("span_late", 1)
-            self._remember(span_id)
+            self._remember(record.span_id)
             return
-        trace = self._trace(trace_id, now)
-        if len(trace.spans) >= self._limits.max_spans_per_trace and item.owner:
+        trace = self._trace(record.trace_id, now)
+        if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
             self._ignore("span_limit_per_trace", 1)
             return
-        size = _size(item.span)
-        trace.spans[span_id] = item
+        size = _size(record)
+        trace.spans[record.span_id] = _Span(record, above, size)
         trace.size += size
         self._bytes += size
-        if item.owner == 0 and parent not in trace.spans:
-            self._due.append((now + self._limits.grace, trace_id, span_id))
-        self._evict_excess(trace_id)
+        if owner is None and above not in trace.spans:
+            self._due.append((now + self._limits.grace, record.trace_id, record.span_id))
+        self._evict_excess(record.trace_id)
 
     def _add_log(self, item: LogOfSpan) -> None:
         """Log records wait for their span by themselves: most spans with log records are none of ours."""
-        if item.span_id in self._closed:
+        span_id = format_span_id(item.span_id)
+        if span_id in self._closed:
             self._ignore("log_late", 1)
             return
-        held = self._logs.setdefault(item.span_id, [])
+        held = self._logs.setdefault(span_id, [])
         if len(held) < self._limits.max_spans_per_trace:
             held.append(item.event)
         if len(self._logs) > _REMEMBERED:
             self._logs.popitem(last=False)
 
-    def _trace(self, trace_id: int, now: float) -> _Trace:
+    def _trace(self, trace_id: str, now: float) -> _Trace:
         trace = self._traces.get(trace_id)
         if trace is None:
             trace = self._traces[trace_id] = _Trace(now)
         return trace
 
-    def _close(self, trace_id: int, trace: _Trace, root: int) -> Closed:
+    def _close(self, trace_id: str, trace: _Trace, root: str) -> Closed:
         mine = [s for s in trace.spans if self._root_of(trace, s) == root]
-        records, links = [], {}
+        records: list[SpanRecord] = []
+        links: dict[str, str | None] = {}
         for span_id in mine:
-            item = trace.spans.pop(span_id)
-            size = _size(item.span)
-            trace.size -= size
-            self._bytes -= size
-            record = to_record(item.span, tuple(self._logs.pop(span_id, ())))
-            records.append(record)
-            if item.owner:
-                links[record.span_id] = format_span_id(item.owner)
+            held = trace.spans.pop(span_id)
+            trace.size -= held.size
+            self._bytes -= held.size
+            logs = self._logs.pop(span_id, None)
+            records.append(replace(held.record, logs=tuple(logs)) if logs else held.record)
+            if span_id != root and held.above != held.record.parent_span_id:
+                links[span_id] = held.above
             self._remember(span_id)
         if not trace.spans:
             self._traces.pop(trace_id, None)
         return Closed(tuple(records), links)
 
-    def _root_of(self, trace: _Trace, span_id: int) -> int:
+    def _root_of(self, trace: _Trace, span_id: str) -> str:
         """The topmost span above this one that has ended; malformed traces may run in circles."""
         for _ in range(len(trace.spans)):
-            item = trace.spans[span_id]
-            above = item.owner or _ids(item.span)[2]
-            if above not in trace.spans or above == span_id:
+            above = trace.spans[span_id].above
+            if above is None or above not in trace.spans or above == span_id:
                 break
             span_id = above
         return span_id
 
-    def _remember(self, span_id: int) -> None:
+    def _remember(self, span_id: str) -> None:
         self._closed[span_id] = None
         if len(self._closed) > _REMEMBERED:
             self._closed.popitem(last=False)
 
-    def _evict_excess(self, newest: int) -> None:
+    def _evict_excess(self, newest: str) -> None:
         """Make room by giving up the oldest traces, never the one that just grew."""
         while len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
             oldest = next(iter(self._traces))
@@ -186,7 +193,7 @@ class Assembler:
                 oldest, "too_many_traces" if self._bytes <= self._limits.max_bytes else "too_many_bytes"
             )
 
-    def _evict(self, trace_id: int, reason: str) -> None:
+    def _evict(self, trace_id: str, reason: str) -> None:
         trace = self._traces.pop(trace_id)
         self._bytes -= trace.size
         roots = {self._root_of(trace, s) for s in trace.spans}
@@ -196,11 +203,6 @@ class Assembler:
             self._remember(span_id)
 
 
-def _ids(span: ReadableSpan) -> tuple[int, int, int]:
-    context: Any = span.context
-    return context.span_id, context.trace_id, span.parent.span_id if span.parent else 0
-
-
-def _size(span: ReadableSpan) -> int:
-    """Rough bytes of a span's attributes: the strings in them, and a fixed share for the rest."""
-    return 500 + sum(len(v) for v in (span.attributes or {}).values() if isinstance(v, str))
+def _size(record: SpanRecord) -> int:
+    """Rough bytes of a span: the strings in its attributes, and a fixed share for the rest."""
+    return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)

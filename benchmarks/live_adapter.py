@@ -1,0 +1,91 @@
+"""Plugs otel-evals into the live-scorer benchmark harness; see its README for the scenarios.
+
+Differs from a bare traced application only in the span processor and what it leads to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from adapters.base import Adapter, make_logger_provider, make_tracer_provider
+from workload import otel_call
+
+import otel_evals
+from otel_evals import Rule, sampling
+from otel_evals.config import build_config
+from otel_evals.model import Run
+from otel_evals.pipeline import Pipeline
+from otel_evals.scorer import scorer as make_scorer
+
+
+class OtelEvals(Adapter):
+    name = "otel_evals"
+    scenarios = "ABCDE"
+    note = "otel-evals, evaluation events only, as its peers emit"
+
+    def setup(
+        self, scorer, *, rate=1.0, concurrency=10, queue=None, log_path=None, mode="thread", defaults=False
+    ):
+        self.lp, self.log = make_logger_provider(log_path)
+        self.p, self.exp = make_tracer_provider(True)
+        if scorer.is_async:
+
+            async def judge(run: Run) -> float:
+                return await scorer.ascore(run.output)
+        else:
+
+            def judge(run: Run) -> float:
+                return scorer.score(run.output)
+
+        self.scorer = make_scorer(id="m", inline=not scorer.is_async and scorer.kind != "cpu", version="1")(
+            judge
+        )
+        self.concurrency, self.queue = concurrency, queue or 2048
+        self.pipelines: dict[float, Pipeline] = {}
+        self.processors = self.p._active_span_processor
+        self.plain = self.processors._span_processors
+        self.set_rate(rate)
+        self.t = self.p.get_tracer("bench")
+
+    def set_rate(self, rate: float):
+        """Each rate has its own pipeline; only the current one stands in the provider."""
+        if rate not in self.pipelines:
+            config = build_config(
+                [Rule(self.scorer, sample=sampling.ratio(rate), concurrency=self.concurrency)],
+                queue_size=self.queue,
+                span_attributes=False,
+                evaluation_spans=False,
+            )
+            self.pipelines[rate] = Pipeline(config, tracer_provider=self.p, logger_provider=self.lp)
+        self.current = self.pipelines[rate]
+        self.processors._span_processors = (*self.plain, self.current.spans)
+
+    def call(self, user: str) -> str:
+        return otel_call(self.t, user)
+
+    def emitted(self):
+        self.lp.force_flush()
+        return self.log.n
+
+    def flush(self, timeout=30.0):
+        self.current.force_flush(int(timeout * 1000))
+
+    async def aflush(self, timeout=30.0):
+        end = time.monotonic() + timeout
+        flushing = asyncio.get_running_loop().run_in_executor(None, self.flush, timeout)
+        while not flushing.done() and time.monotonic() < end:
+            await asyncio.sleep(0.002)
+
+    def shutdown(self):
+        self.p.shutdown()
+        self.lp.shutdown()
+
+    def loss_report(self):
+        stats = self.current.stats()
+        rule = stats.rules["m"]
+        return {"dropped": dict(rule.dropped), "pending": rule.pending, "failed": dict(rule.failed)}
+
+
+ADAPTER = OtelEvals
+assert otel_evals
