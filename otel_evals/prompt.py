@@ -170,7 +170,7 @@ def _context(params: Params[Any, Any]) -> Slot | NotScored:
 
 
 def _score(params: Params[Any, Any]) -> Slot | NotScored:
-    return f"{params.score:g}" if params.score is not None else NotScored(reason="no_score")
+    return NotScored(reason="no_score") if params.score is None else params.score
 
 
 _READY: dict[str, Callable[[Params[Any, Any]], Slot | NotScored]] = {

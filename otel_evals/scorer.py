@@ -106,7 +106,7 @@ def scorer(
     function: Callable[[Run], Any] | None = None,
     /,
     *,
-    id: str | None = None,  # noqa: A002
+    id: str | None = None,
     version: str = "",
     direction: Direction = Direction.HIGHER,
     inline: bool = False,

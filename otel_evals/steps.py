@@ -143,7 +143,7 @@ class Pipeline(Scorer, Generic[_P, _A]):
 
 
 def pipeline(
-    id: str,  # noqa: A002
+    id: str,
     *,
     judge: Judge | str | None = None,
     instructions: str = "",

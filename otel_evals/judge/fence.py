@@ -18,12 +18,13 @@ from otel_evals.judge.socket import JudgeRequest
 
 __all__ = ["Fence", "Slot", "once_more", "shorten"]
 
-Slot = str | Sequence[str] | Context
-"""What may stand in a prompt's slot: a text, a list of short texts (numbered), or a resolver's context."""
+Slot = str | float | Sequence[str] | Context
+"""What may stand in a prompt's slot: a text, a list of short texts, a resolver's context, or a number; only
+numbers are not fenced."""
 
-# Characters that make text look different from what a model reads: controls, bidi overrides, Unicode tags.
+# Characters that make text look different from what a model reads: controls, odd line ends, bidi overrides, tags.
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
@@ -51,6 +52,8 @@ class Fence:
 
     def wrap(self, name: str, slot: Slot) -> str:
         """Fence a slot's content."""
+        if isinstance(slot, int | float):
+            return f"{slot:g}"
         if isinstance(slot, Context):
             blocks = [self._block(f"{name} {n}", self._safe(p)) for n, p in enumerate(slot.pieces, 1)]
             return "\n".join(blocks) or self._block(name, "(nothing)")

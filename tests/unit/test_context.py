@@ -1,0 +1,131 @@
+"""The ready-made resolvers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from runs import a_run, tool
+
+from otel_evals.context import (
+    Context,
+    Params,
+    Resolver,
+    Results,
+    attribute,
+    combine,
+    conversation,
+    documents,
+    resolve,
+    static,
+    tool_results,
+)
+from otel_evals.errors import ConfigError
+from otel_evals.model import Availability, Document, Operation, OperationKind, Run, SpanRecord
+
+CALLS = (
+    tool("orders", {"id": 7, "ships": "Friday"}, arguments={"id": 7}),
+    tool("stock", error="out of reach", arguments={"sku": "x"}),
+    tool("orders", "none left"),
+    tool("notes"),
+)
+
+
+def find(resolver: Resolver, run: Run) -> Context:
+    async def main() -> Context:
+        params: Params[Any, Any] = Params(run=run, results=Results(None, None), step="analyze")
+        return await resolve(resolver, params)
+
+    return anyio.run(main)
+
+
+def test_tool_results_are_one_piece_per_call() -> None:
+    assert find(tool_results(), a_run(tools=CALLS)).pieces == (
+        'orders({"id": 7}) returned:\n{"id": 7, "ships": "Friday"}',
+        'stock({"sku": "x"}) failed: out of reach',
+        "orders() returned:\nnone left",
+    )
+
+
+def test_tool_results_by_name_without_errors_newest_first() -> None:
+    run = a_run(tools=CALLS)
+    assert len(find(tool_results("orders"), run).pieces) == 2
+    assert len(find(tool_results(["stock"], include_errors=False), run).pieces) == 0
+    assert find(tool_results({"orders"}, order="newest"), run).pieces[0] == "orders() returned:\nnone left"
+
+
+def test_what_does_not_fit_is_marked_as_left_out() -> None:
+    run = a_run(tools=[tool("a", "x" * 100), tool("b", "y" * 100), tool("c", "z")])
+    found = find(tool_results(max_chars=150), run)
+    assert found.truncated
+    assert found.seen.truncated
+    assert len(found.pieces) == 2
+    assert found.pieces[1].endswith("characters left out, and 1 more pieces]")
+    assert sum(piece.count("x") + piece.count("y") for piece in found.pieces) < 150
+
+
+def test_an_empty_context_says_why() -> None:
+    off = a_run(tools=[tool("a")], availability={"tool_results": Availability.CAPTURED_OFF})
+    assert "turn on content capture" in (find(tool_results(), off).note or "")
+    assert find(tool_results(), a_run()).note == "no tool call matches"
+    assert find(documents(), a_run()).note is not None
+    assert find(conversation(), a_run()).note is not None
+
+
+def test_documents_come_with_their_content() -> None:
+    run = a_run(documents=(Document(content="one"), Document(id="2"), Document(content="three")))
+    assert find(documents(), run).pieces == ("one", "three")
+    assert find(documents(top=1), run).pieces == ("one",)
+
+
+def test_a_conversation_is_what_was_said_before() -> None:
+    run = a_run(history=[("system", "rules"), ("user", "hi"), ("assistant", "hello"), ("user", "so")])
+    assert find(conversation(last=2), run).pieces == ("assistant: hello", "user: so")
+
+
+@pytest.mark.parametrize(
+    ("value", "pieces"),
+    [
+        ("text", ("text",)),
+        ('["a", {"b": 1}]', ("a", '{"b": 1}')),
+        (("x", "y"), ("x", "y")),
+        ("[not json", ("[not json",)),
+        (3, ("3",)),
+        ("", ()),
+    ],
+)
+def test_an_attribute_may_hold_one_text_or_a_list(value: Any, pieces: tuple[str, ...]) -> None:
+    span = SpanRecord(trace_id="1" * 32, span_id="3" * 16, attributes={"app.context": value})
+    run = a_run(operations=(Operation(span=span, kind=OperationKind.OTHER, dialect="x"),))
+    assert find(attribute("app.context"), run).pieces == pieces
+
+
+def test_resolvers_combine_sync_and_async_ones() -> None:
+    async def later(params: Params[Any, Any]) -> list[str]:
+        return ["later"]
+
+    found = find(combine(static("first"), later, lambda params: "last"), a_run())
+    assert found.pieces == ("first", "later", "last")
+    assert getattr(combine(static("a"), tool_results()), "pure", False)
+    assert not getattr(combine(static("a"), later), "pure", True)
+
+
+def test_the_digest_tells_contexts_apart() -> None:
+    digests = {Context(pieces).seen.digest for pieces in [(), ("ab",), ("a", "b"), ("", "ab"), ("ab", "")]}
+    assert len(digests) == 5
+
+
+def test_resolvers_compare_by_value() -> None:
+    assert tool_results(["a"]) == tool_results({"a"}) != tool_results(["b"])
+
+
+@pytest.mark.parametrize("make", [lambda: tool_results(max_chars=0), lambda: documents(max_chars=-1)])
+def test_limits_must_be_positive(make: Any) -> None:
+    with pytest.raises(ConfigError, match="max_chars"):
+        make()
+
+
+def test_the_order_is_one_of_two() -> None:
+    with pytest.raises(ConfigError, match="order"):
+        tool_results(order="random")  # type: ignore[arg-type]  # what a user may do
