@@ -45,7 +45,7 @@ _MONTH_NAMES = (
 )
 _MONTHS = {name: i for i, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
 _DATE = re.compile(
-    r"""(?<![\w.])(?=\d)(?:
+    r"""(?<![A-Za-z_\d.])(?=\d)(?:
       (?P<iso>\d{4})[-/.](?P<iso_m>\d{1,2})[-/.](?P<iso_d>\d{1,2})(?![\d-])
     | (?P<a>\d{1,2})(?P<sep>[./-])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4}|\d{2})(?![\w-])
     | (?:(?P<cjk_y>\d{4})\s?[年년]\s?)?(?P<cjk_m>\d{1,2})\s?[月월]\s?(?P<cjk_d>\d{1,2})\s?[日일号]
@@ -61,7 +61,7 @@ _DAY_AFTER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _TIME = re.compile(
-    r"(?:(?<![\w:.])|(?<=\dT))(?=\d)(?P<h>\d{1,2})(?::(?P<m>[0-5]\d)(?P<s>:\d\d(?:\.\d+)?)?(?!\d))?"
+    r"(?:(?<![A-Za-z_\d:.])|(?<=\dT))(?=\d)(?P<h>\d{1,2})(?::(?P<m>[0-5]\d)(?P<s>:\d\d(?:\.\d+)?)?(?!\d))?"
     r"(?:\s?(?P<half>[ap]\.?m\b\.?))?",
     re.IGNORECASE,
 )

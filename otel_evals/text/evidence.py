@@ -66,7 +66,7 @@ class Evidence:
 
     @cached_property
     def counts(self) -> frozenset[int]:
-        """Lengths of lists and objects, and how many entries of a list share a value."""
+        """Lengths of lists and of objects of objects, and how many entries of a list share a value."""
         return frozenset(count for result in self._results for count in _counts(result))
 
     @cached_property
@@ -136,8 +136,10 @@ def _inside(value: Any, depth: int = _MAX_DEPTH) -> Iterator[Mapping[str, Any] |
 
 def _counts(result: Any) -> Iterator[int]:
     for value in _inside(result):
-        yield len(value)
-        if isinstance(value, Sequence):
+        if isinstance(value, Mapping):
+            yield from [len(value)] if all(isinstance(item, Mapping) for item in value.values()) else []
+        else:
+            yield len(value)
             rows = [row for row in value if isinstance(row, Mapping)]
             shared = Counter((k, v) for row in rows for k, v in row.items() if isinstance(v, str | int))
             yield from shared.values()

@@ -1,0 +1,83 @@
+"""How many of the user's keywords come back in the answer. Code only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Literal
+
+from otel_evals.errors import ConfigError
+from otel_evals.model import NotScored, Run, Score, StepRecord
+from otel_evals.scorer import FunctionScorer, missing, scorer
+from otel_evals.text.extra import text_library
+
+__all__ = ["keyword_coverage", "keywords"]
+
+_TAG = re.compile(r"<[^>]+>")
+_PUNCTUATION = re.compile(r"[.,;!?():\"\u201c\u201d]")
+_NOTHING = frozenset("_@&#")
+_MAX_NAMED = 10
+
+
+def keyword_coverage(
+    *, reference: Literal["input", "ground_truth"] = "input", stop_words: Collection[str] | None = None
+) -> FunctionScorer:
+    """The share of a reference text's keywords that the answer contains.
+
+    The reference is what the user said or, in experiments, the expected answer. A keyword is a word between
+    blanks, without punctuation and case, that is neither a number nor a stop word; there is no stemming, and
+    scripts without blanks make one keyword of a phrase. Stop words are the 571 English ones of the SMART
+    system unless given; pass your own for other languages.
+
+    Range: 0..1, higher is better. Formula: matched keywords / keywords of the reference, each counted once.
+    Source: the keyword coverage scorer of Mastra's evals, which scores 1 where there is nothing to cover.
+    Needs: the input (or the ground truth) and the output. The `text` extra, unless `stop_words` is given.
+    Not scored: `no_keywords` when the reference holds stop words and numbers only; `input_not_recorded`,
+    `output_not_recorded`, `ground_truth_not_recorded` and their `_captured_off` forms.
+    Cost: none; microseconds.
+
+    Raises:
+        ConfigError: an unknown reference, or the stop-word list is not installed.
+    """
+    if reference not in ("input", "ground_truth"):
+        raise ConfigError("keyword_coverage.reference", f"must be input or ground_truth, not {reference!r}")
+    ignored = frozenset(stop_words) if stop_words is not None else _smart_stop_words()
+
+    @scorer(id="keyword_coverage", inline=True)
+    def keyword_coverage(run: Run) -> Score | NotScored:
+        """How many of the reference's keywords come back in the answer."""
+        absent = missing(run, reference, "output")
+        if absent is not None:
+            return absent
+        wanted = keywords(str(getattr(run, reference)), ignored)
+        if not wanted:
+            return NotScored(reason="no_keywords", explanation=f"the {reference} holds no keyword")
+        return _score(wanted, keywords(run.output or "", ignored))
+
+    return keyword_coverage
+
+
+def keywords(text: str, stop_words: Collection[str]) -> list[str]:
+    """The distinct keywords of a text, in order."""
+    found: dict[str, None] = {}
+    for token in _TAG.sub("", text).split():
+        word = token if token.startswith(("http://", "https://")) else _PUNCTUATION.sub("", token)
+        word = word.strip("'").lower()
+        if word and word not in _NOTHING and not word.isdigit() and word not in stop_words:
+            found[word] = None
+    return list(found)
+
+
+def _smart_stop_words() -> frozenset[str]:
+    return frozenset(text_library("RAKE", "keyword_coverage").SmartStopList())
+
+
+def _score(wanted: list[str], given: list[str]) -> Score:
+    matched = [word for word in wanted if word in given]
+    lost = [word for word in wanted if word not in given]
+    named = f"; missing: {', '.join(lost[:_MAX_NAMED])}" if lost else ""
+    return Score(
+        value=len(matched) / len(wanted),
+        explanation=f"{len(matched)} of {len(wanted)} keywords covered{named}",
+        steps=(StepRecord(name="preprocess", result={"wanted": wanted, "given": given}),),
+    )
