@@ -52,6 +52,8 @@ class Names:
 
     input: tuple[str, ...] = ()
     output: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
+    """Final answers: kept as the text they are, even where it is JSON."""
     system: tuple[str, ...] = ()
     tool_name: tuple[str, ...] = ()
     tool_id: tuple[str, ...] = ()
@@ -138,6 +140,8 @@ _OPERATIONS = {
     "retrieval": OperationKind.RETRIEVAL,
     "retrieve": OperationKind.RETRIEVAL,
     "vector_db_retrieve": OperationKind.RETRIEVAL,
+    "vector_search": OperationKind.RETRIEVAL,
+    "rerank": OperationKind.RETRIEVAL,
     "search_memory": OperationKind.RETRIEVAL,
     "embeddings": OperationKind.EMBEDDING,
     "embedding": OperationKind.EMBEDDING,
@@ -208,7 +212,7 @@ class Convention:
             _read_tool(reading)
         elif kind is OperationKind.RETRIEVAL:
             _read_retrieval(reading)
-        elif kind is not OperationKind.EMBEDDING:
+        elif kind is not OperationKind.OTHER:
             _read_messages(reading)
         if self.refine is not None:
             kind = self.refine(reading, kind)
@@ -317,7 +321,7 @@ def _read_error(reading: Reading) -> None:
 def _read_messages(reading: Reading) -> None:
     names = reading.names
     inputs = _side(reading, "input", names.input, "user")
-    outputs = _side(reading, "output", names.output, "assistant")
+    outputs = _answer(reading) or _side(reading, "output", names.output, "assistant")
     if not inputs or not outputs:
         events_in, events_out = event_messages(_events(reading.span))
         inputs = inputs or _from_events(reading, "input", events_in)
@@ -358,7 +362,7 @@ def _side(reading: Reading, side: str, keys: tuple[str, ...], role: str) -> tupl
                 reading.found(side, key, Availability.CAPTURED_OFF)
             continue
         parsed, cut = parse_or_mend(value)
-        messages = read_messages(parsed, role)
+        messages = _messages(parsed, side, role)
         if messages and (not best or _has_content(messages)):
             cut = cut or (key.endswith(".*") and side == "input" and reading.span.dropped_attributes > 0)
             _note(reading, side, key, messages, cut)
@@ -366,6 +370,25 @@ def _side(reading: Reading, side: str, keys: tuple[str, ...], role: str) -> tupl
             if _has_content(messages):
                 break
     return best
+
+
+def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
+    """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Mapping) and "event.name" in v for v in value):
+        sides = event_messages((str(v.get("event.name")), v) for v in value if isinstance(v, Mapping))
+        return tuple(sides[0] if side == "input" else sides[1])
+    return read_messages(value, role)
+
+
+def _answer(reading: Reading) -> tuple[Message, ...]:
+    """A final answer that stands in an attribute of its own."""
+    for key in reading.names.answer:
+        value = reading.attributes.get(key)
+        if value is None or value == "" or is_masked(value):
+            continue
+        reading.found("output", key)
+        return (Message(role="assistant", parts=(Part(kind="text", text=text_of(value)),)),)
+    return ()
 
 
 def _at(attributes: Mapping[str, Any], key: str) -> Any:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from otel_evals.model import Message, Part
-from otel_evals_instrumentation.parts import read_part, read_parts, tool_call
-from otel_evals_instrumentation.values import MAX_DEPTH, parse
+from otel_evals_instrumentation.parts import is_part, read_part, read_parts, tool_call
+from otel_evals_instrumentation.values import MAX_DEPTH, is_repr, parse
 
 __all__ = ["event_messages", "read_messages", "role_of"]
 
@@ -46,7 +46,37 @@ _OUTPUTS = {
     "local_shell_call_output",
     "computer_call_output",
 }
-_ENVELOPES = ("message", "data", "kwargs")
+_ANSWERS = (
+    "output",
+    "raw",
+    "answer",
+    "response",
+    "result",
+    "final_output",
+    "output_text",
+    "text",
+    "reply",
+    "content",
+)
+_QUESTIONS = (
+    "new_message",
+    "input",
+    "inputs",
+    "prompt",
+    "question",
+    "query",
+    "task",
+    "user_prompt",
+    "user_input",
+    "user_msg",
+    "user_message",
+    "query_str",
+    "query_bundle",
+    "text",
+    "content",
+    "body",
+)
+_REPLIES = ("choices", "generations", "candidates")
 _LISTS = ("messages", "contents", "choices", "generations", "candidates", "new_messages", "chat_history")
 
 
@@ -69,7 +99,7 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
     if value is None or depth > MAX_DEPTH or len(found) >= _MAX_MESSAGES:
         return
     if isinstance(value, str):
-        if value:
+        if value and not is_repr(value):
             found.append(Message(role=role, parts=(Part(kind="text", text=value),)))
     elif isinstance(value, Mapping):
         _collect_one(value, role, found, depth)
@@ -81,7 +111,7 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
     loose: list[Any] = []
     for item in items:
         item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
-        if isinstance(item, Mapping) and not _is_part(item):
+        if isinstance(item, Mapping) and not is_part(item):
             _flush(loose, role, found)
             _collect_one(item, role, found, depth + 1)
         elif isinstance(item, (list, tuple)) and not _is_role_pair(item):
@@ -89,7 +119,7 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
             _collect(item, role, found, depth + 1)
         elif isinstance(item, (list, tuple)):
             found.append(Message(role=role_of(item[0]), parts=read_parts(item[1])))
-        elif item is not None:
+        elif item is not None and not (isinstance(item, str) and is_repr(item)):
             loose.append(item)
     _flush(loose, role, found)
 
@@ -113,35 +143,6 @@ def _is_role_pair(item: Any) -> bool:
     )
 
 
-def _is_part(item: Mapping[str, Any]) -> bool:
-    if "role" in item or "parts" in item:
-        return False
-    kind = item.get("type")
-    if isinstance(kind, str):
-        return not (
-            kind in _LANGCHAIN
-            or kind in {"constructor", "message"}
-            or kind in _CALLS
-            or kind in _OUTPUTS
-            or (kind == "reasoning" and "summary" in item)
-        )
-    return len(item) <= 3 and any(
-        key in item
-        for key in (
-            "text",
-            "toolUse",
-            "toolResult",
-            "function_call",
-            "function_response",
-            "functionCall",
-            "functionResponse",
-            "reasoningContent",
-            "inline_data",
-            "image",
-        )
-    )
-
-
 def _collect_one(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
     if depth > MAX_DEPTH:
         return
@@ -158,7 +159,7 @@ def _collect_one(item: Mapping[str, Any], role: str, found: list[Message], depth
     if kind in _LANGCHAIN and isinstance(item.get("data"), Mapping):
         _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
         return
-    if _is_part(item):
+    if is_part(item):
         _flush([item], role, found)
         return
     if "role" in item or "parts" in item or kind in _LANGCHAIN or "tool_calls" in item:
@@ -178,31 +179,42 @@ def _unwrap_constructor(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _open(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
-    """A mapping that is no message itself, but may hold some."""
-    system = item.get("system") or item.get("system_instruction") or item.get("instructions")
+    """A mapping that is no message itself, but may hold some: a request, a response, a function's arguments."""
     before = len(found)
-    if isinstance(item.get("message"), (Mapping, str)):
-        _collect(item["message"], role, found, depth + 1)
+    _open_first(item, role, found, depth)
+    config = item.get("config") if isinstance(item.get("config"), Mapping) else {}
+    system = item.get("system") or item.get("system_instruction") or (config or {}).get("system_instruction")
+    if system and len(found) > before and found[before].role != "system":
+        parts = read_parts(system)
+        if parts:
+            found.insert(before, Message(role="system", parts=parts))
+
+
+def _open_first(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
+    before = len(found)
+    inner = item.get("message")
+    if isinstance(inner, (Mapping, str)):
+        _collect(inner, role, found, depth + 1)
         return
     for key in _LISTS:
         if isinstance(item.get(key), (list, tuple)):
-            _collect(
-                item[key],
-                "assistant" if key in ("choices", "generations", "candidates") else role,
-                found,
-                depth + 1,
-            )
-            break
-    else:
-        for key in ("new_message", "update", "output", "input", "content", "prompt", "raw", "text"):
-            inner = item.get(key)
-            if inner is not None and not (
-                key in ("output", "input", "text") and not isinstance(inner, (str, list, tuple, Mapping))
-            ):
-                _collect(inner, role, found, depth + 1)
-                break
-    if len(found) > before and isinstance(system, str) and system and found[before].role != "system":
-        found.insert(before, Message(role="system", parts=(Part(kind="text", text=system),)))
+            _collect(item[key], "assistant" if key in _REPLIES else role, found, depth + 1)
+            if len(found) > before:
+                return
+    if isinstance(item.get("update"), Mapping):  # LangGraph's command
+        _collect(item["update"], role, found, depth + 1)
+        return
+    for key in _QUESTIONS if role == "user" else _ANSWERS:
+        inner = item.get(key)
+        if inner is not None and isinstance(inner, (str, list, tuple, Mapping)):
+            _collect(inner, role, found, depth + 1)
+            if len(found) > before:
+                return
+    kwargs = item.get("kwargs")
+    if isinstance(kwargs, Mapping) and kwargs:
+        _collect(kwargs, role, found, depth + 1)
+    elif isinstance(item.get("args"), (list, tuple)) and len(item["args"]) == 1:
+        _collect(item["args"], role, found, depth + 1)
 
 
 def _message(item: Mapping[str, Any], default: str) -> Message | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from otel_evals.model import Part
 from otel_evals_instrumentation.values import literal, parse
 
-__all__ = ["read_part", "read_parts", "result_value", "text_of", "tool_call"]
+__all__ = ["is_part", "read_part", "read_parts", "result_value", "text_of", "tool_call"]
 
 _TEXTS = {"text", "input_text", "output_text", "text_delta", "refusal", "summary_text"}
 _THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content", "thought"}
@@ -47,6 +48,35 @@ _MEDIA = {
     "document",
     "binary",
 }
+
+
+_UNTYPED = frozenset(
+    (
+        "text",
+        "toolUse",
+        "toolResult",
+        "function_call",
+        "function_response",
+        "functionCall",
+        "functionResponse",
+        "reasoningContent",
+        "inline_data",
+        "inlineData",
+        "file_data",
+        "tool_kwargs",
+        "message_content",
+    )
+)
+
+
+def is_part(item: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a part of a message, and not a message."""
+    if "role" in item or "parts" in item or "message" in item:
+        return False
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return kind in _TEXTS or kind in _THOUGHTS or kind in _CALLS or kind in _RESULTS or kind in _MEDIA
+    return len(item) <= 4 and not _UNTYPED.isdisjoint(item)
 
 
 def read_parts(content: Any) -> tuple[Part, ...]:
@@ -117,6 +147,8 @@ def _untyped(item: Mapping[str, Any]) -> Part:
     for key in ("toolResult", "function_response", "functionResponse", "tool_result"):
         if isinstance(item.get(key), Mapping):
             return _result(item[key])
+    if "tool_kwargs" in item:
+        return tool_call(item)
     if isinstance(item.get("message_content"), Mapping):
         return read_part(item["message_content"])
     if isinstance(item.get("text"), str):
@@ -143,7 +175,7 @@ def tool_call(item: Mapping[str, Any]) -> Part:
     function = item.get("function")
     source = {**item, **function} if isinstance(function, Mapping) else item
     arguments = None
-    for key in ("arguments", "args", "input", "parameters"):
+    for key in ("arguments", "args", "input", "parameters", "tool_kwargs"):
         if source.get(key) is not None:
             arguments = source[key]
             break
@@ -192,6 +224,8 @@ def result_value(value: Any) -> Any:
             return value["value"]
         if set(value) == {"result"}:  # Gemini wraps what is not an object
             return value["result"]
+        if "raw_output" in value and "tool_name" in value:  # LlamaIndex
+            return value["raw_output"]
         if isinstance(value.get("content"), (list, tuple)) and set(value) <= {
             "content",
             "isError",
@@ -225,8 +259,6 @@ def text_of(value: Any) -> str:
     """A value as text: texts as they are, everything else as JSON."""
     if isinstance(value, str):
         return value
-    import json
-
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):

@@ -52,7 +52,7 @@ def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
         return result_value(parsed["content"]), parsed.get("status") == "error"
     if "response" in keys and keys <= {"id", "name", "response", "will_continue", "scheduling", "parts"}:
         return result_value(parsed["response"]), False
-    if parsed.get("isError") is True:
+    if parsed.get("isError") is True or parsed.get("is_error") is True:
         return result_value(parsed), True
     return result_value(parsed), False
 

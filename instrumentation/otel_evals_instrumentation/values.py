@@ -18,6 +18,7 @@ __all__ = [
     "first",
     "first_text",
     "is_masked",
+    "is_repr",
     "literal",
     "mend",
     "parse",
@@ -35,6 +36,7 @@ _MASKED = re.compile(
     r"\s*(__REDACTED__|\[?<?\(?REDACTED\)?>?\]?|\*{3,}|\[Scrubbed due to [^\]]*\]|<not specified>|\[FILTERED\])\s*",
     re.IGNORECASE,
 )
+_REPR = re.compile(r"<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x")
 _decode = json.JSONDecoder().decode
 
 
@@ -121,6 +123,11 @@ def literal(value: Any) -> Any:
 def is_masked(value: Any) -> bool:
     """Whether a value is an instrumentation's way of saying that it left the content out."""
     return isinstance(value, str) and len(value) < 200 and _MASKED.fullmatch(value) is not None
+
+
+def is_repr(text: str) -> bool:
+    """Whether a text is Python's repr of some object, such as `AgentInput(input=[...])`: nobody said that."""
+    return _REPR.match(text) is not None
 
 
 def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, Any] | None:

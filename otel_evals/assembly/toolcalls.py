@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from otel_evals.assembly.turns import turn_start
+from otel_evals.assembly.turns import this_turn, turn_start
 from otel_evals.model import Message, Operation, OperationKind, Part, ToolCall
 
 __all__ = ["join_tool_calls"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Told:
     """A call that messages tell of."""
 
@@ -106,54 +106,71 @@ def _better(known: Any, more: Any) -> Any:
 # --- messages ---
 
 
+class _Tellings:
+    """The calls that messages tell of: by id, and for those told without one by name and arguments."""
+
+    def __init__(self) -> None:
+        self.calls: list[_Told] = []
+        self._by_id: dict[str, _Told] = {}
+        self._alike: dict[tuple[str | None, str], list[_Told]] = {}
+
+    def follow(self, messages: Sequence[Message], time: int) -> None:
+        """Walk a conversation: calls first, their results after."""
+        answers = {p.tool_call_id for m in messages for p in m.parts if p.kind == "tool_result"}
+        seen: list[_Told] = []
+        for message in messages:
+            for part in message.parts:
+                if part.kind == "tool_call" and part.name:
+                    seen.append(self._call(part, time, seen, answers))
+                elif part.kind == "tool_result":
+                    self._answer(part, time, seen)
+
+    def _call(self, part: Part, time: int, seen: list[_Told], answers: set[str | None]) -> _Told:
+        """The call that a part tells: one with its id, else the first alike that this walk has not met."""
+        call_id = part.tool_call_id
+        told = self._by_id.get(call_id) if call_id is not None else None
+        alike = self._alike.setdefault((part.name, _canonical(part.data)), [])
+        if told is None:
+            # Some tell one call under two ids (an item's and a call's); its result then names the other.
+            free = (
+                t for t in alike if t not in seen and (None in (t.id, call_id) or (call_id not in answers))
+            )
+            told = next(free, None)
+        if told is None:
+            told = _Told(part.name or "", call_id, part.data, time)
+            self.calls.append(told)
+            alike.append(told)
+        if told.arguments is None:
+            told.arguments = part.data
+        if call_id is not None:
+            told.id = told.id or call_id
+            self._by_id[call_id] = told
+        return told
+
+    def _answer(self, part: Part, time: int, seen: list[_Told]) -> None:
+        told = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
+        if told is None:
+            waiting = (
+                t for t in seen if not t.answered and (part.name is None or _same_name(t.name, part.name))
+            )
+            told = next(waiting, None)
+        if told is None and part.tool_call_id is not None and part.name:
+            told = self._by_id[part.tool_call_id] = _Told(part.name, part.tool_call_id, None, time)
+            self.calls.append(told)
+        if told is not None and not told.answered:
+            told.result, told.failed, told.answered = part.data, part.failed, part.data is not None
+
+
 def _from_messages(operations: Sequence[Operation]) -> list[_Told]:
-    known: dict[Any, _Told] = {}
+    tellings = _Tellings()
     for operation in operations:
         if operation.kind in (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW):
-            messages = (*operation.input_messages[turn_start(operation) :], *operation.output_messages)
-            _follow(messages, operation.span.end_time or operation.span.start_time, known)
-    return list(known.values())
-
-
-def _follow(messages: Iterable[Message], time: int, known: dict[Any, _Told]) -> None:
-    """Walk a conversation: calls first, their results after."""
-    seen: dict[Any, int] = {}
-    waiting: list[_Told] = []
-    for message in messages:
-        for part in message.parts:
-            if part.kind == "tool_call" and part.name:
-                waiting.append(_call(part, time, known, seen))
-            elif part.kind == "tool_result":
-                _answer(part, time, known, waiting)
-
-
-def _call(part: Part, time: int, known: dict[Any, _Told], seen: dict[Any, int]) -> _Told:
-    key: Any = part.tool_call_id
-    if key is None:
-        same = (part.name, _canonical(part.data))
-        seen[same] = seen.get(same, 0) + 1
-        key = (*same, seen[same])
-    told = known.get(key)
-    if told is None:
-        told = known[key] = _Told(part.name or "", part.tool_call_id, part.data, time)
-    elif told.arguments is None:
-        told.arguments = part.data
-    return told
-
-
-def _answer(part: Part, time: int, known: dict[Any, _Told], waiting: list[_Told]) -> None:
-    told = known.get(part.tool_call_id) if part.tool_call_id is not None else None
-    if told is None and part.tool_call_id is None:
-        open_calls = (t for t in waiting if part.name is None or _same_name(t.name, part.name))
-        told = next(open_calls, None)
-    if told is None and part.tool_call_id is not None and part.name:
-        told = known[part.tool_call_id] = _Told(part.name, part.tool_call_id, None, time)
-    if told is None:
-        return
-    if told in waiting:
-        waiting.remove(told)
-    if not told.answered:
-        told.result, told.failed, told.answered = part.data, part.failed, part.data is not None
+            given, said = (
+                operation.input_messages[turn_start(operation) :],
+                this_turn(operation.output_messages),
+            )
+            tellings.follow((*given, *said), operation.span.end_time or operation.span.start_time)
+    return tellings.calls
 
 
 def _canonical(value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from otel_evals.model import Message, Operation, OperationKind
 
-__all__ = ["Answer", "Question", "answer_of", "find_answer", "find_question", "turn_start"]
+__all__ = ["Answer", "Question", "answer_of", "find_answer", "find_question", "this_turn", "turn_start"]
 
 _TELLERS = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 
@@ -40,6 +40,14 @@ def turn_start(operation: Operation) -> int:
         if messages[index].role == "user" and messages[index].text:
             return index
     return len(messages)
+
+
+def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
+    """Outputs without what some frameworks repeat before them: the conversation up to the user's last words."""
+    for index in range(len(outputs) - 1, -1, -1):
+        if outputs[index].role == "user" and outputs[index].text:
+            return outputs[index + 1 :]
+    return outputs
 
 
 def _question(operation: Operation) -> Question | None:
@@ -96,7 +104,7 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     """The root's own output; else that of whichever operation inside ended last and tells one."""
     text = answer_of(root)
     if text is not None:
-        return Answer(root, root.output_messages, text)
+        return Answer(root, tuple(this_turn(root.output_messages)), text)
     order = {o.span_id: index for index, o in enumerate(operations)}
     ended = sorted(
         (o for o in operations if o.kind in _TELLERS and o is not root),

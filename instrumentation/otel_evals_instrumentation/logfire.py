@@ -1,0 +1,50 @@
+"""Logfire's own integrations: OpenAI and Anthropic clients, OpenAI Agents. Kinds stand in the message template."""
+
+from __future__ import annotations
+
+from otel_evals.dialect import Dialect
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation.convention import Convention, Names
+
+__all__ = ["logfire"]
+
+_TEMPLATES = (
+    ("OpenAI Agents trace", OperationKind.WORKFLOW),
+    ("Agent run", OperationKind.AGENT),
+    ("Function", OperationKind.TOOL),
+    ("Responses API", OperationKind.INFERENCE),
+    ("Chat Completion", OperationKind.INFERENCE),
+    ("Chat completion", OperationKind.INFERENCE),
+    ("Completion with", OperationKind.INFERENCE),
+    ("Message with", OperationKind.INFERENCE),
+    ("Embedding Creation", OperationKind.EMBEDDING),
+)
+
+
+def logfire() -> Dialect:
+    """The dialect of Logfire's integrations; agents traced with pydantic-ai have their own."""
+    return Convention(
+        name="logfire",
+        scopes=("logfire.openai", "logfire.anthropic", "logfire.claude", "logfire.google"),
+        markers=("agent_trace_id",),
+        names=Names(
+            input=("gen_ai.input.messages", "raw_input", "events", "input", "request_data"),
+            output=("gen_ai.output.messages", "events", "response", "output", "response_data"),
+            tool_name=("gen_ai.tool.name", "name"),
+            arguments=("input",),
+            result=("output",),
+            agent=("gen_ai.agent.name", "name"),
+            conversation=("group_id",),
+            error=("error",),
+        ),
+        kind_of=_kind,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    template = span.attributes.get("logfire.msg_template", span.name)
+    if isinstance(template, str):
+        for start, kind in _TEMPLATES:
+            if template.startswith(start):
+                return kind
+    return None if "gen_ai.operation.name" in span.attributes else OperationKind.OTHER

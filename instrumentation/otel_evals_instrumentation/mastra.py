@@ -1,0 +1,59 @@
+"""Mastra's exporter: `mastra.<span type>.input` and `.output` beside OpenTelemetry's names."""
+
+from __future__ import annotations
+
+from otel_evals.dialect import Dialect
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation.convention import Convention, Names
+
+__all__ = ["mastra"]
+
+_KINDS = {
+    "agent_run": OperationKind.AGENT,
+    "workflow_run": OperationKind.WORKFLOW,
+    "model_inference": OperationKind.INFERENCE,
+    "tool_call": OperationKind.TOOL,
+    "mcp_tool_call": OperationKind.TOOL,
+    "client_tool_call": OperationKind.TOOL,
+    "llm_generation": OperationKind.INFERENCE,
+    "rag_vector_operation": OperationKind.RETRIEVAL,
+    "rag_embedding": OperationKind.EMBEDDING,
+}
+_METADATA = "mastra.metadata."
+
+
+def mastra() -> Dialect:
+    """The dialect of Mastra's OpenTelemetry exporter."""
+    return Convention(
+        name="mastra",
+        scopes=("@mastra/",),
+        markers=("mastra.span.type",),
+        names=Names(
+            input=(
+                "mastra.agent_run.input",
+                "mastra.workflow_run.input",
+                "gen_ai.input.messages",
+                "mastra.model_inference.input",
+                "mastra.model_step.input",
+                "mastra.llm_generation.input",
+            ),
+            output=(
+                "mastra.agent_run.output",
+                "mastra.workflow_run.output",
+                "gen_ai.output.messages",
+                "mastra.model_inference.output",
+                "mastra.llm_generation.output",
+            ),
+            arguments=("gen_ai.tool.call.arguments", "mastra.tool_call.input", "mastra.mcp_tool_call.input"),
+            result=("gen_ai.tool.call.result", "mastra.tool_call.output", "mastra.mcp_tool_call.output"),
+            conversation=("gen_ai.conversation.id", _METADATA + "threadId", _METADATA + "sessionId"),
+            user=(_METADATA + "userId", _METADATA + "resourceId"),
+        ),
+        kind_of=_kind,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    """Generations and steps only wrap the inference inside; before there were any, they were it."""
+    kind = span.attributes.get("mastra.span.type")
+    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None
