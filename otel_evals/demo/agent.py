@@ -76,7 +76,7 @@ def check_return(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
 
 @support.tool
 def refund_status(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
-    """Say how far the refund for a returned order is: status, how much money, on which card, when it is
+    """Say how far the refund for a returned order is: status, amount, the card it goes to, when it is
     paid out.
     """
     sql = "SELECT refunds.*, currency FROM refunds JOIN orders USING (order_id) WHERE order_id = ?"
@@ -103,8 +103,8 @@ def cancel_order(ctx: RunContext[Shop], order_id: str) -> dict[str, Any]:
 
 @support.tool
 def search_products(ctx: RunContext[Shop], name: str) -> list[dict[str, Any]]:
-    """Search products: price, how much it is, stock and availability, warranty, rating, whether it is any
-    good, which one is cheaper. To compare two, search for each.
+    """Search products: price, how much it is, stock and availability, warranty, rating. To compare what is
+    cheaper, search for each.
     """
     found = ctx.deps.all("SELECT * FROM products WHERE name LIKE ?", f"%{name}%")
     if not found:

@@ -104,12 +104,15 @@ class ScriptedModel:
         if self._fault is Fault.OFF_TOPIC:
             self.slip = "spoke of something else"
             return self._rng.choice(OFF_TOPIC)
-        return self._phrase(facts, "compare" if "other" in facts else str(said[-1].tool_name))
+        return self._phrase(facts, "compare" if "other" in facts else str(said[-1].tool_name), question)
 
-    def _phrase(self, facts: Mapping[str, Any], topic: str) -> str:
+    def _phrase(self, facts: Mapping[str, Any], topic: str, question: str) -> str:
+        """An answer from one of the topic's sentences, rather one that speaks of what was asked."""
         sentences = [s for s in ANSWERS[topic] if self._fault in kinds_in(s)] or ANSWERS[topic]
+        asked = _stems(question)
+        sentence = max(sentences, key=lambda s: len(asked & _stems(s)) + self._rng.uniform(0, 1.5))
         phrasing = Phrasing(self._rng, self._fault, known=set(facts.values()))
-        answer = phrasing.fill(self._rng.choice(sentences), facts) + self._rng.choice(CLOSINGS)
+        answer = phrasing.fill(sentence, facts) + self._rng.choice(CLOSINGS)
         self.slip = self.slip or phrasing.slipped
         return answer
 

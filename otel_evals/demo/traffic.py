@@ -16,7 +16,7 @@ from otel_evals.demo.script import BY_ORDER, Fault, ScriptedModel
 from otel_evals.demo.shop import CUSTOMERS, PRODUCTS, STORES, Shop
 from otel_evals.demo.words import kinds_in
 
-__all__ = ["Conversation", "Truth", "Turn", "hold", "plan"]
+__all__ = ["Conversation", "Truth", "Turn", "converse", "plan"]
 
 _FAULTY, _FAILING, _TWO_TURNS = 0.35, 0.1, 0.2
 _ELSEWHERE = ("Vienna", "Bergen", "Porto", "Krakow", "Austin")
@@ -79,7 +79,7 @@ def plan(shop: Shop, runs: int, seed: int) -> list[Conversation]:
     return conversations
 
 
-async def hold(
+async def converse(
     conversations: Sequence[Conversation], shop: Shop, tell: Callable[[Truth], None], at_once: int = 24
 ) -> None:
     """Hold conversations with the agent, `at_once` of them at the same time; tells the truth of each run."""
