@@ -235,11 +235,11 @@ def _checked(model: Any, field: str, **values: Any) -> Any:
     """Build a model; pydantic's errors and ours come out as one ConfigError that names the field's path."""
     try:
         return model(**values)
-    except ConfigError as error:
-        path = error.field if error.field.startswith(field) else f"{field}{error.field}"
-        raise ConfigError(path, error.problem) from None
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
+        ours = first.get("ctx", {}).get("error")
+        if isinstance(ours, ConfigError):
+            raise ConfigError(f"{field}{path or ours.field}", ours.problem) from None
         problem = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r:.100}"
         raise ConfigError(f"{field}{path}", problem) from None
