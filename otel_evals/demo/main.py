@@ -98,6 +98,8 @@ def demo(options: Options) -> None:
         destinations.append({"phoenix": {"endpoint": options.phoenix}})
         os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = options.phoenix.rstrip("/") + "/v1/traces"
 
+    os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
+
     # All it takes to score an agent: this line, and the agent framework's own instrumentation.
     pipeline = otel_evals.configure(
         rules=list(rules(options.judge, options.api_base)), destinations=destinations

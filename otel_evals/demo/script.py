@@ -51,6 +51,9 @@ class Fault(StrEnum):
     WRONG_DATE = "wrong_date"
     WRONG_IDENTIFIER = "wrong_identifier"
     WRONG_NAME = "wrong_name"
+    """Another person or street."""
+    MIXED_UP = "mixed_up"
+    """Another product, carrier or town."""
     WRONG_TOOL = "wrong_tool"
     GLOSSED_ERROR = "glossed_error"
     """The tool failed, and the answer pretends that it did not."""
@@ -111,7 +114,7 @@ class ScriptedModel:
         sentences = [s for s in ANSWERS[topic] if self._fault in kinds_in(s)] or ANSWERS[topic]
         asked = _stems(question)
         sentence = max(sentences, key=lambda s: len(asked & _stems(s)) + self._rng.uniform(0, 1.5))
-        phrasing = Phrasing(self._rng, self._fault, known=set(facts.values()))
+        phrasing = Phrasing(self._rng, self._fault, known={*facts.values(), str(TODAY)})
         answer = phrasing.fill(sentence, facts) + self._rng.choice(CLOSINGS)
         self.slip = self.slip or phrasing.slipped
         return answer

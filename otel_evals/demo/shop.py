@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["CARRIERS", "CUSTOMERS", "METHODS", "PRODUCTS", "STORES", "TODAY", "Shop"]
 
-TODAY = date(2026, 11, 20)
+TODAY = date(2026, 3, 20)
 CARRIERS = ("DHL", "UPS", "FedEx", "GLS", "Royal Mail", "DPD")
 TIERS = ("Bronze", "Silver", "Gold")
 METHODS = ("Visa card", "PayPal account", "Mastercard", "bank account")
@@ -54,7 +54,7 @@ CREATE TABLE order_lines (order_id, sku, quantity INT, unit_price REAL);
 CREATE TABLE shipments (order_id TEXT PRIMARY KEY, carrier, tracking_number, shipped_on, estimated_delivery,
                         last_seen_in, carrier_online INT);
 CREATE TABLE refunds (refund_id, order_id TEXT PRIMARY KEY, amount REAL, requested_on, expected_by, method);
-CREATE TABLE members (email TEXT PRIMARY KEY, name, tier, points INT, points_expiring INT, expire_on);
+CREATE TABLE members (email TEXT PRIMARY KEY, member, tier, points INT, points_expiring INT, expire_on);
 CREATE TABLE stores (city TEXT PRIMARY KEY, address, opens, closes, phone);
 """
 

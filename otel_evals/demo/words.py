@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from otel_evals.demo.shop import CARRIERS, PRODUCTS, STORES
+from otel_evals.demo.shop import CARRIERS, CUSTOMERS, PRODUCTS, STORES
 
 __all__ = ["KINDS", "Phrasing", "kinds_in"]
 
@@ -50,19 +50,25 @@ _TIMES: Sequence[Callable[[int, int], str]] = (
     lambda h, m: f"{(h - 1) % 12 + 1}:{m:02} {'am' if h < 12 else 'pm'}",
     lambda h, m: f"{(h - 1) % 12 + 1}{f':{m:02}' if m else ''} {'a.m.' if h < 12 else 'p.m.'}",
 )
-_NAMES: Mapping[str, Collection[str]] = {
+_PRODUCT_NAMES = [product[1] for product in PRODUCTS]
+_OTHERS: Mapping[str, Collection[str]] = {
     "carrier": CARRIERS,
-    "name": [product[1] for product in PRODUCTS],
-    "item": [product[1] for product in PRODUCTS],
-    "address": [store[1] for store in STORES],
+    "name": _PRODUCT_NAMES,
+    "other": _PRODUCT_NAMES,
+    "item": _PRODUCT_NAMES,
     "last_seen_in": ("Antwerp", "Toulouse", "Memphis", "Katowice", "Malmo"),
+    "address": [store[1] for store in STORES],
+    "customer": CUSTOMERS,
+    "member": CUSTOMERS,
 }
+"""What a fact can be confused with, by its name."""
 
 
 class Phrasing(string.Formatter):
     """Fills sentences such as `It arrives on {due:date}.` from facts.
 
-    The word after the colon is the fact's kind: money, count, percent, date, time, identifier, name, or text.
+    The word after the colon is the fact's kind: money, count, percent, date, time, identifier, name (of a
+    person or street), thing (a product, carrier or town), or text.
     With `slip`, the first fact of that kind comes out wrong; `slipped` then says how.
     """
 
@@ -105,7 +111,7 @@ class Phrasing(string.Formatter):
                 return f"{value}%" if self._spell else f"{value} percent"
             case "count" if self._spell:
                 return _SMALL[value] if value < len(_SMALL) else str(value)
-            case "identifier" | "name" if self._bold:
+            case "identifier" | "thing" if self._bold:
                 return f"**{value}**"
         return str(value)
 
@@ -127,7 +133,7 @@ class Phrasing(string.Formatter):
                 return f"{(hour + rng.choice((-2, -1, 1, 2))) % 24:02}:{minute:02}"
             case "identifier":
                 return _misread(str(value), rng)
-        return rng.choice([other for other in _NAMES[name] if other != value])
+        return rng.choice([other for other in _OTHERS[name] if other != value])
 
 
 def _misread(identifier: str, rng: random.Random) -> str:
@@ -147,6 +153,7 @@ KINDS: Mapping[str, str] = {
     "time": "wrong_date",
     "identifier": "wrong_identifier",
     "name": "wrong_name",
+    "thing": "mixed_up",
 }
 """Which fault a fact of each kind can have."""
 
