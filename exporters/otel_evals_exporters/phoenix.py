@@ -25,8 +25,10 @@ _WORTH_ANOTHER_TRY = {408, 425, 429}
 
 
 class PhoenixDestination:
-    """Annotates judged spans in Phoenix, one annotation per score.
+    """Annotates judged spans in Phoenix, one annotation per score, and the traces they are in.
 
+    The trace's own annotation is what Phoenix shows in its list of traces and at the top of a trace's page,
+    where a judged agent stands below, say, the span of an HTTP server.
     Phoenix answers at once and attaches the annotation when the span has arrived, for about ten minutes.
     A score sent twice overwrites itself; another version of the scorer makes an annotation of its own.
     """
@@ -39,6 +41,7 @@ class PhoenixDestination:
         endpoint: str | None = None,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        traces: bool = True,
         content: bool = True,
         timeout: float = 10.0,
     ) -> None:
@@ -48,6 +51,7 @@ class PhoenixDestination:
             endpoint: base URL; PHOENIX_COLLECTOR_ENDPOINT, or http://localhost:6006, unless given.
             api_key: sent as a bearer token; PHOENIX_API_KEY unless given.
             headers: sent with every request.
+            traces: whether to annotate the trace as well, with the scores of whole runs.
             content: whether to send explanations, which may quote the conversation.
             timeout: seconds a request may take.
 
@@ -61,10 +65,11 @@ class PhoenixDestination:
         url = endpoint or os.environ.get("PHOENIX_COLLECTOR_ENDPOINT") or "http://localhost:6006"
         if not re.match(r"https?://[^/\s]", url):
             raise ConfigError("endpoint", f"{url!r} is not a URL such as http://localhost:6006")
-        self._url = re.sub(r"(/v1/traces)?/*$", "", url) + "/v1/span_annotations"
+        self._url = re.sub(r"(/v1/traces)?/*$", "", url)
         self._headers = {"content-type": "application/json", **(headers or {})}
         if key := api_key or os.environ.get("PHOENIX_API_KEY"):
             self._headers["authorization"] = f"Bearer {key}"
+        self._traces = traces
         self._content = content
         self._timeout = timeout
         self._client: httpx.AsyncClient | None = None
@@ -75,41 +80,65 @@ class PhoenixDestination:
         Raises:
             DestinationError: Phoenix was not reached or refused the batch.
         """
-        annotations = [
-            self._annotation(evaluation, outcome)
+        scores = [
+            (scored.run, evaluation, outcome)
             for scored in batch
             for evaluation in scored.evaluations
             if isinstance(outcome := evaluation.outcome, Score) and math.isfinite(outcome.value)
         ]
-        if annotations:
-            await self._post({"data": annotations})
+        spans = [self._of_span(evaluation, score) for _, evaluation, score in scores]
+        await self._post("/v1/span_annotations", spans)
+        if self._traces:
+            runs = [(e, score) for run, e, score in scores if e.span_id == run.root_span_id]
+            await self._post("/v1/trace_annotations", [self._of_trace(e, score) for e, score in runs])
 
     async def shutdown(self) -> None:
         """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
 
-    async def _post(self, body: Mapping[str, Any]) -> None:
+    async def _post(self, path: str, annotations: Sequence[Mapping[str, Any]]) -> None:
         import httpx
 
+        if not annotations:
+            return
         if self._client is None:
             self._client = httpx.AsyncClient(headers=self._headers, timeout=self._timeout)
         # A lone surrogate, as broken input brings, has no UTF-8 form.
-        content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+        content = json.dumps({"data": annotations}, ensure_ascii=False, allow_nan=False).encode(
+            "utf-8", "replace"
+        )
+        url = self._url + path
         try:
-            response = await self._client.post(self._url, content=content)
+            response = await self._client.post(url, content=content)
         except httpx.TransportError as error:
-            problem = f"{self._url} was not reached: {type(error).__name__} {error}".rstrip()
+            problem = f"{url} was not reached: {type(error).__name__} {error}".rstrip()
             raise DestinationError(problem, retryable=True) from error
         if not response.is_success:
             raise DestinationError(
-                f"{self._url} answered {response.status_code}: {response.text[:200]}",
+                f"{url} answered {response.status_code}: {response.text[:200]}",
                 retryable=response.status_code >= 500 or response.status_code in _WORTH_ANOTHER_TRY,
                 retry_after=_retry_after(response.headers.get("retry-after")),
             )
 
+    def _of_span(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
+        identifier = f"{evaluation.scorer_id}@{evaluation.scorer_version}"
+        return {
+            "span_id": evaluation.span_id,
+            "identifier": identifier,
+            **self._annotation(evaluation, score),
+        }
+
+    def _of_trace(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
+        # A trace may hold several runs: each keeps its own annotation, and Phoenix shows their mean.
+        identifier = f"{evaluation.scorer_id}@{evaluation.scorer_version}/{evaluation.span_id}"
+        return {
+            "trace_id": evaluation.trace_id,
+            "identifier": identifier,
+            **self._annotation(evaluation, score),
+        }
+
     def _annotation(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
-        judged = any(step.model for step in score.steps)
         name = evaluation.scorer_id
         result = {
             "score": float(score.value),
@@ -117,10 +146,8 @@ class PhoenixDestination:
             "explanation": _text(score.explanation) if self._content else None,
         }
         return {
-            "span_id": evaluation.span_id,
             "name": f"otel_evals.{name}" if name == _RESERVED else name,
-            "annotator_kind": "LLM" if judged else "CODE",
-            "identifier": f"{evaluation.scorer_id}@{evaluation.scorer_version}",
+            "annotator_kind": "LLM" if any(step.model for step in score.steps) else "CODE",
             "result": {key: value for key, value in result.items() if value is not None},
             "metadata": _metadata(evaluation, score),
         }

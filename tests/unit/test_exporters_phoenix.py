@@ -39,7 +39,10 @@ class Server(ThreadingHTTPServer):
 
     @property
     def annotations(self) -> list[dict[str, Any]]:
-        return [annotation for _, _, body in self.requests for annotation in body["data"]]
+        return self.posted("/v1/span_annotations")
+
+    def posted(self, path: str) -> list[dict[str, Any]]:
+        return [annotation for to, _, body in self.requests if to == path for annotation in body["data"]]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -85,9 +88,7 @@ def send(destination: PhoenixDestination, *runs: ScoredRun) -> None:
 
 def test_every_score_becomes_an_annotation_of_its_span(server: Server) -> None:
     send(PhoenixDestination(endpoint=server.url), scored_run())
-    ((path, headers, _),) = server.requests
-    assert path == "/v1/span_annotations"
-    assert "authorization" not in headers
+    assert all("authorization" not in headers for _, headers, _ in server.requests)
     judged, by_code = server.annotations
     assert judged == {
         "span_id": SPAN,
@@ -110,6 +111,23 @@ def test_every_score_becomes_an_annotation_of_its_span(server: Server) -> None:
     assert (by_code["name"], by_code["annotator_kind"]) == ("keyword_coverage", "CODE")
     assert by_code["result"] == {"score": 1.0}
     assert "judge_model" not in by_code["metadata"]
+
+
+def test_the_scores_of_whole_runs_annotate_their_trace_too(server: Server) -> None:
+    whole = scored_run(outcomes={"tone": Score(value=0.5)})
+    (evaluation,) = whole.evaluations
+    part = replace(whole, evaluations=(replace(evaluation, span_id="b7ad6b7169203331"),))
+    send(PhoenixDestination(endpoint=server.url), whole, part)
+    assert [a["span_id"] for a in server.annotations] == [SPAN, "b7ad6b7169203331"]
+    (trace,) = server.posted("/v1/trace_annotations")
+    assert (trace["trace_id"], trace["identifier"]) == (TRACE, f"tone@1f3a/{SPAN}")
+    same = ("name", "annotator_kind", "result", "metadata")
+    assert {key: trace[key] for key in same} == {key: server.annotations[0][key] for key in same}
+
+
+def test_traces_can_be_left_alone(server: Server) -> None:
+    send(PhoenixDestination(endpoint=server.url, traces=False), scored_run())
+    assert [path for path, _, _ in server.requests] == ["/v1/span_annotations"]
 
 
 def test_only_finite_scores_are_sent(server: Server) -> None:
@@ -137,10 +155,11 @@ def test_text_that_a_database_cannot_hold_is_cleaned(server: Server) -> None:
 def test_endpoint_and_key_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", f"{server.url}/v1/traces")
     monkeypatch.setenv("PHOENIX_API_KEY", "from-env")
-    send(PhoenixDestination(), scored_run())
-    send(
-        PhoenixDestination(endpoint=f"{server.url}/", api_key="given", headers={"x-team": "a"}), scored_run()
+    send(PhoenixDestination(traces=False), scored_run())
+    given = PhoenixDestination(
+        endpoint=f"{server.url}/", api_key="given", headers={"x-team": "a"}, traces=False
     )
+    send(given, scored_run())
     (path, first, _), (other, second, _) = server.requests
     assert path == other == "/v1/span_annotations"
     assert first["authorization"] == "Bearer from-env"
@@ -210,7 +229,8 @@ def test_the_fan_out_repeats_a_batch_until_it_is_taken(server: Server) -> None:
     server.script = [Answer(429, {"Retry-After": "1"}), Answer(500)]
 
     async def deliver() -> tuple[bool, DestinationStats, float]:
-        fan_out = FanOut([PhoenixDestination(endpoint=server.url)], delay=0.0, retry=Retry(first=0.01))
+        phoenix = PhoenixDestination(endpoint=server.url, traces=False)
+        fan_out = FanOut([phoenix], delay=0.0, retry=Retry(first=0.01))
         fan_out.put(scored_run())
         start = time.monotonic()
         done = await fan_out.shutdown(4.0)
