@@ -74,7 +74,14 @@ class Dialects:
         return None if dialect is None or span.attributes.get(semconv.MARK) else dialect.read(span)
 
     def _claim(self, scope_name: str) -> Dialect | None:
-        return next((d for d in self._dialects if d.scopes and scope_name.startswith(d.scopes)), None)
+        """The dialect with the longest prefix of this scope."""
+        claims = [
+            (len(p), -i, d)
+            for i, d in enumerate(self._dialects)
+            for p in d.scopes
+            if scope_name.startswith(p)
+        ]
+        return max(claims, key=lambda claim: claim[:2])[2] if claims else None
 
 
 def load_dialects() -> Dialects:

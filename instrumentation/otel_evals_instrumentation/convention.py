@@ -93,7 +93,12 @@ class Names:
 GEN_AI = Names(
     input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*"),
     output=("gen_ai.output.messages", "gen_ai.completion", "gen_ai.completion.*"),
-    system=("gen_ai.system_instructions", "gen_ai.system.instructions"),
+    system=(
+        "gen_ai.system_instructions",
+        "gen_ai.system.instructions",
+        "gen_ai.agent.system_prompt",
+        "system_prompt",
+    ),
     tool_name=("gen_ai.tool.name",),
     tool_id=("gen_ai.tool.call.id",),
     arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.arguments", "gen_ai.tool.input"),
@@ -231,7 +236,12 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
-        return _OPERATIONS.get(operation, OperationKind.OTHER)
+        if (
+            attributes.get("gen_ai.tool.name") == "(merged tools)"
+        ):  # ADK repeats parallel calls in a span of no tool
+            return OperationKind.OTHER
+        wrapper = OperationKind.WORKFLOW if operation.startswith("invoke_") else OperationKind.OTHER
+        return _OPERATIONS.get(operation, wrapper)
     if "gen_ai.tool.name" in attributes:
         return OperationKind.TOOL
     kind = attributes.get("llm.request.type")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.convention import Convention, Names
+from otel_evals_instrumentation.convention import Convention, Names, Reading
+from otel_evals_instrumentation.values import parse
 
 __all__ = ["logfire"]
 
@@ -29,16 +32,30 @@ def logfire() -> Dialect:
         markers=("agent_trace_id",),
         names=Names(
             input=("gen_ai.input.messages", "raw_input", "events", "input", "request_data"),
-            output=("gen_ai.output.messages", "events", "response", "output", "response_data"),
+            output=("gen_ai.output.messages", "response", "output", "events", "response_data"),
             tool_name=("gen_ai.tool.name", "name"),
             arguments=("input",),
             result=("output",),
             agent=("gen_ai.agent.name", "name"),
             conversation=("group_id",),
-            error=("error",),
         ),
         kind_of=_kind,
+        refine=_refine,
     )
+
+
+def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
+    """Errors of OpenAI Agents are an object: a general message, and what happened below it."""
+    error = parse(reading.attributes.get("error"))
+    if isinstance(error, dict):
+        data = error.get("data")
+        told = data.get("error") if isinstance(data, dict) else None
+        text = told if isinstance(told, str) else str(error.get("message"))
+        reading.fields["error"] = text
+        call = reading.fields.get("tool_call")
+        if call is not None:
+            reading.fields["tool_call"] = replace(call, error=text, status="error")
+    return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

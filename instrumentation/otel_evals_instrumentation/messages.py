@@ -72,6 +72,7 @@ _QUESTIONS = (
     "user_message",
     "query_str",
     "query_bundle",
+    "embedding",
     "text",
     "content",
     "body",
@@ -159,6 +160,8 @@ def _collect_one(item: Mapping[str, Any], role: str, found: list[Message], depth
     if kind in _LANGCHAIN and isinstance(item.get("data"), Mapping):
         _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
         return
+    if "_role" in item:  # Haystack, before it dropped the underscores
+        item = {"role": item["_role"], "content": item.get("_content"), "name": item.get("_name")}
     if is_part(item):
         _flush([item], role, found)
         return

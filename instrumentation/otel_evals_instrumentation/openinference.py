@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from otel_evals.dialect import Dialect
-from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.convention import Convention, Names
+from dataclasses import replace
 
-__all__ = ["openinference"]
+from otel_evals.dialect import Dialect
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation.convention import Convention, Names, Reading
+
+__all__ = ["openinference", "smolagents"]
 
 _KINDS = {
     "LLM": OperationKind.INFERENCE,
@@ -21,35 +23,80 @@ _KINDS = {
 
 def openinference() -> Dialect:
     """The dialect of Arize's instrumentations."""
-    return Convention(
-        name="openinference",
-        scopes=("openinference.instrumentation", "@arizeai/openinference"),
-        markers=("openinference.span.kind",),
-        names=Names(
-            input=("llm.input_messages.*", "gen_ai.input.messages", "input.value"),
-            output=("llm.output_messages.*", "gen_ai.output.messages", "output.value"),
-            tool_name=("tool.name", "tool_call.function.name"),
-            tool_id=("tool.id", "tool_call.id"),
-            arguments=("input.value", "tool_call.function.arguments"),
-            result=("output.value",),
-            documents=("reranker.output_documents.*", "retrieval.documents.*", "output.value"),
-            query=("reranker.query", "input.value"),
-            provider=("llm.provider", "llm.system"),
-            request_model=("llm.request.model_name", "llm.model_name", "embedding.model_name"),
-            response_model=("llm.response.model_name", "llm.model_name"),
-            finish=("llm.finish_reason",),
-            input_tokens=("llm.token_count.prompt",),
-            output_tokens=("llm.token_count.completion",),
-            cache_tokens=("llm.token_count.prompt_details.cache_read",),
-            reasoning_tokens=("llm.token_count.completion_details.reasoning",),
-            conversation=("session.id",),
-            user=("user.id",),
-            agent=("agent.name",),
-        ),
-        kind_of=_kind,
+    return _TABLE
+
+
+def smolagents() -> Dialect:
+    """OpenInference as smolagents is instrumented: its agents answer through a tool that is none."""
+    return replace(
+        _TABLE,
+        name="smolagents",
+        scopes=("openinference.instrumentation.smolagents",),
+        markers=(),
+        refine=_refine,
     )
 
 
+def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
+    call = reading.fields.get("tool_call")
+    if call is not None and call.name == "final_answer":
+        return OperationKind.OTHER
+    for side in ("input_messages", "output_messages"):
+        if side in reading.fields:
+            reading.fields[side] = tuple(map(_plain, reading.fields[side]))
+    return kind
+
+
+def _plain(message: Message) -> Message:
+    """A message without the wrapping of the task and with the pseudo call told apart."""
+    parts = tuple(
+        replace(part, kind="other")
+        if part.kind == "tool_call" and part.name == "final_answer"
+        else replace(part, text=part.text.removeprefix("New task:\n"))
+        if part.kind == "text" and part.text and message.role == "user"
+        else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
+
+
 def _kind(span: SpanRecord) -> OperationKind | None:
+    if span.attributes.get("gen_ai.tool.name") == "(merged tools)":
+        return OperationKind.OTHER
     kind = span.attributes.get("openinference.span.kind")
     return _KINDS.get(kind.upper(), OperationKind.OTHER) if isinstance(kind, str) else None
+
+
+_TABLE = Convention(
+    name="openinference",
+    scopes=("openinference.instrumentation", "@arizeai/openinference"),
+    markers=("openinference.span.kind",),
+    names=Names(
+        input=(
+            "llm.input_messages.*",
+            "gen_ai.input.messages",
+            "llm.prompts",
+            "embedding.embeddings.*",
+            "input.value",
+        ),
+        output=("llm.output_messages.*", "gen_ai.output.messages", "output.value"),
+        tool_name=("tool.name", "tool_call.function.name"),
+        tool_id=("tool.id", "tool_call.id"),
+        arguments=("input.value", "tool_call.function.arguments"),
+        result=("output.value",),
+        documents=("reranker.output_documents.*", "retrieval.documents.*", "output.value"),
+        query=("reranker.query", "input.value"),
+        provider=("llm.provider", "llm.system"),
+        request_model=("llm.request.model_name", "llm.model_name", "embedding.model_name"),
+        response_model=("llm.response.model_name", "llm.model_name"),
+        finish=("llm.finish_reason",),
+        input_tokens=("llm.token_count.prompt",),
+        output_tokens=("llm.token_count.completion",),
+        cache_tokens=("llm.token_count.prompt_details.cache_read",),
+        reasoning_tokens=("llm.token_count.completion_details.reasoning",),
+        conversation=("session.id",),
+        user=("user.id",),
+        agent=("agent.name",),
+    ),
+    kind_of=_kind,
+)

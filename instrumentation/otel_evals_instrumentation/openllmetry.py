@@ -29,8 +29,14 @@ def openllmetry() -> Dialect:
             "llm.request.type",
         ),
         names=Names(
-            input=("gen_ai.input.messages", "traceloop.entity.input"),
-            output=("gen_ai.output.messages", "traceloop.entity.output"),
+            input=(
+                "gen_ai.input.messages",
+                "gen_ai.prompt.*",
+                "traceloop.entity.input",
+                "crewai.task.description",
+            ),
+            output=("gen_ai.output.messages", "gen_ai.completion.*", "traceloop.entity.output"),
+            answer=("crewai.crew.result",),
             tool_name=("gen_ai.tool.name", "traceloop.entity.name"),
             arguments=("gen_ai.tool.call.arguments", "traceloop.entity.input"),
             result=("gen_ai.tool.call.result", "traceloop.entity.output"),
@@ -50,7 +56,9 @@ def openllmetry() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    if "gen_ai.operation.name" in span.attributes:
+    if "gen_ai.operation.name" in span.attributes and span.name != "crewai.workflow":
         return None
+    if span.name == "crewai.workflow" or "crewai.task.description" in span.attributes:
+        return OperationKind.WORKFLOW
     kind = span.attributes.get("traceloop.span.kind")
     return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None

@@ -64,6 +64,8 @@ _UNTYPED = frozenset(
         "inlineData",
         "file_data",
         "tool_kwargs",
+        "tool_call",
+        "tool_call_result",
         "message_content",
     )
 )
@@ -144,7 +146,7 @@ def _untyped(item: Mapping[str, Any]) -> Part:
     for key in ("toolUse", "function_call", "functionCall", "tool_call", "tool_use"):
         if isinstance(item.get(key), Mapping):
             return tool_call(item[key])
-    for key in ("toolResult", "function_response", "functionResponse", "tool_result"):
+    for key in ("toolResult", "function_response", "functionResponse", "tool_result", "tool_call_result"):
         if isinstance(item.get(key), Mapping):
             return _result(item[key])
     if "tool_kwargs" in item:
@@ -195,6 +197,8 @@ def tool_call(item: Mapping[str, Any]) -> Part:
 
 def _result(item: Mapping[str, Any]) -> Part:
     value: Any = None
+    origin = item.get("origin")
+    item = {**origin, **item} if isinstance(origin, Mapping) else item
     for key in ("response", "result", "output", "content", "server_tool_call_response", "error"):
         if item.get(key) is not None:
             value = item[key]
@@ -204,6 +208,7 @@ def _result(item: Mapping[str, Any]) -> Part:
         or item.get("is_error") is True
         or item.get("isError") is True
         or item.get("type") == "tool-error"
+        or item.get("error") is True
     )
     if isinstance(value, Mapping) and str(value.get("type", "")).startswith("error-"):
         failed = True

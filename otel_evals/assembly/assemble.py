@@ -11,6 +11,14 @@ from otel_evals.model import Availability, Document, Operation, OperationKind, R
 
 __all__ = ["assemble"]
 
+_APART = (
+    OperationKind.AGENT,
+    OperationKind.TOOL,
+    OperationKind.WORKFLOW,
+    OperationKind.RETRIEVAL,
+    OperationKind.EMBEDDING,
+)
+
 
 def assemble(
     root: Operation,
@@ -48,7 +56,7 @@ def assemble(
         documents=documents,
         models=tuple(dict.fromkeys(m for o in inferences if (m := o.response_model or o.request_model))),
         provider=_first("provider", root, inferences) if inferences else root.provider,
-        usage=_usage(root, operations, children),
+        usage=_usage(operations, children),
         finish_reasons=last.finish_reasons if last else root.finish_reasons,
         error=error.error if error else None,
         error_type=error.error_type if error else None,
@@ -91,32 +99,28 @@ def _error(root: Operation, answer: Answer | None, last: Operation | None) -> Op
     return last if answer is None and last is not None and last.error is not None else None
 
 
-def _usage(
-    root: Operation, operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]
-) -> Usage:
-    """Tokens of the innermost operations that tell any: what stands above them repeats or sums them up."""
+def _usage(operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]) -> Usage:
+    """Tokens of the innermost operations that tell any: what stands above them repeats or sums them up.
+
+    A model call does not sum up what happens in a tool or an agent below it.
+    """
     by_id = {o.span_id: o for o in operations}
-    totals: dict[str, Usage | None] = {}
+    totals: dict[str, Usage] = {}
     counted: set[str] = set()
-    for operation in _inside_out(root, operations, children):
-        inner = [
-            totals[c] for c in children.get(operation.span_id, ()) if c in by_id and totals.get(c) is not None
-        ]
-        if inner:
-            totals[operation.span_id] = sum((u for u in inner if u is not None), Usage())
-        elif operation.usage is not None and operation.response_id not in counted:
-            totals[operation.span_id] = operation.usage
-            if operation.response_id is not None:
-                counted.add(operation.response_id)
-        else:
-            totals[operation.span_id] = None
+    for operation in _inside_out(operations, children):
+        inner = [c for c in children.get(operation.span_id, ()) if c in by_id]
+        apart = [c for c in inner if operation.kind is OperationKind.INFERENCE and by_id[c].kind in _APART]
+        total = sum((totals[c] for c in inner if c not in apart), Usage())
+        own = operation.usage
+        if not total.total_tokens and own is not None and operation.response_id not in counted:
+            total = own
+            counted.update(filter(None, (operation.response_id,)))
+        totals[operation.span_id] = sum((totals[c] for c in apart), total)
     inside = {c for o in operations for c in children.get(o.span_id, ())}
-    return sum((u for i, u in totals.items() if i not in inside and u is not None), Usage())
+    return sum((u for i, u in totals.items() if i not in inside), Usage())
 
 
-def _inside_out(
-    root: Operation, operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]
-) -> list[Operation]:
+def _inside_out(operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]) -> list[Operation]:
     """Every operation after those below it."""
     by_id = {o.span_id: o for o in operations}
     inside = {c for o in operations for c in children.get(o.span_id, ())}

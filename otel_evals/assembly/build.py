@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from otel_evals import semconv
@@ -38,9 +39,8 @@ def find_runs(
     below = _children(operations, above)
     roots, loose = _roots(operations, above, below)
     runs = [_run(root, (root,), operations, above, below) for root in roots]
-    for members in group_loose(
-        loose, answered={o.response_id for run in runs for o in run.operations if o.response_id}
-    ):
+    answered = {o.response_id for run in runs for o in run.operations if o.response_id}
+    for members in group_loose(loose, answered, alone=not runs):
         runs.append(_run(members[-1], members, operations, above, below))
     return sorted(runs, key=lambda run: (run.start_time, run.root_span_id))
 
@@ -106,7 +106,7 @@ def _read(
 ) -> dict[str, Operation]:
     """The operations by span id, by start time; what we made ourselves and what happened inside it is left out."""
     found: list[Operation] = []
-    for span_id, record in records.items():
+    for span_id, record in _with_lent_choices(records, dialects).items():
         if ours and _is_inside(span_id, ours, parents):
             continue
         operation = dialects.read(record)
@@ -114,6 +114,35 @@ def _read(
             found.append(operation)
     found.sort(key=_order)
     return {o.span_id: o for o in found}
+
+
+def _with_lent_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
+    """Some log the choice of a streamed call when its span is over, onto the span above: give it back."""
+    lent: dict[str, SpanRecord] = {}
+    for record in records.values():
+        if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
+            continue
+        choices = [log for log in record.logs if log.name == "gen_ai.choice"]
+        if choices:
+            calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
+            if len(calls) == len(choices):
+                lent.update(
+                    (c.span_id, replace(c, logs=(*c.logs, log)))
+                    for c, log in zip(calls, choices, strict=True)
+                )
+    return {**records, **lent} if lent else records
+
+
+def _without_choice(
+    parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
+) -> Iterable[SpanRecord]:
+    for record in records.values():
+        if (
+            record.parent_span_id == parent
+            and dialects.choose(record.scope_name, record.attributes) is not None
+        ):
+            if not any(log.name == "gen_ai.choice" for log in record.logs):
+                yield record
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:

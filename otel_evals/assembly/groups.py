@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from otel_evals.assembly.turns import turn_start
-from otel_evals.model import Operation, OperationKind
+from otel_evals.model import Operation, OperationKind, Part
 
-__all__ = ["group_loose"]
+__all__ = ["asks_for_tools", "continues", "group_loose"]
 
 
-def group_loose(loose: Sequence[Operation], answered: Collection[str]) -> list[list[Operation]]:
+def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
     """Turns, each a list of operations by start time whose last member is the root.
 
     A model call continues a turn when it was given what an earlier call of it had answered; tools and retrievers
-    belong to the turn whose calls surround or follow them. `answered` are response ids that agents account for.
+    belong to the turn whose calls surround or follow them. `answered` are response ids that agents account for; where the trace holds nothing else (`alone`), tools and
+    retrievers make a turn of their own, or embeddings if there is not even one of those.
     """
     calls = [o for o in loose if o.kind is OperationKind.INFERENCE and o.response_id not in answered]
     others = [o for o in loose if o.kind in (OperationKind.TOOL, OperationKind.RETRIEVAL)]
     turns: list[list[Operation]] = []
     for call in calls:
-        turn = next((t for t in reversed(turns) if _continues(t, call)), None)
+        turn = next((t for t in reversed(turns) if continues(t, call)), None)
         if turn is None:
             turns.append([call])
         else:
             turn.append(call)
     if not turns:
-        return [others] if others and not answered else []
+        others = others or [o for o in loose if o.kind is OperationKind.EMBEDDING]
+        return [others] if others and alone else []
     for turn in turns:
         turn.sort(key=lambda o: (o.span.end_time or o.span.start_time, o.span_id))
     for other in others:
@@ -36,29 +38,58 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str]) -> list[l
     return turns
 
 
-def _continues(turn: Sequence[Operation], call: Operation) -> bool:
-    """Whether a call goes on with what the turn's calls began, or tells one of them a second time."""
-    given = {
-        p.tool_call_id for m in call.input_messages[turn_start(call) :] for p in m.parts if p.tool_call_id
-    }
+def continues(turn: Sequence[Operation], call: Operation) -> bool:
+    """Whether a model call goes on with what the turn's calls began, or tells one of them a second time."""
+    given = [
+        p
+        for m in call.input_messages[turn_start(call) :]
+        for p in m.parts
+        if p.kind in ("tool_call", "tool_result")
+    ]
+    ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
         if call.response_id is not None and call.response_id == earlier.response_id:
             return True
-        asked = {p.tool_call_id for m in earlier.output_messages for p in m.parts if p.kind == "tool_call"}
-        if given & (asked - {None}):
+        asked = [p for m in earlier.output_messages for p in m.parts if p.kind == "tool_call"]
+        if ids & {p.tool_call_id for p in asked} or any(_same_call(a, g) for a in asked for g in given):
             return True
     last = turn[-1]
-    return last.span.parent_span_id == call.span.parent_span_id and _goes_on(last, call)
+    return last.span.parent_span_id == call.span.parent_span_id and (
+        _goes_on(last, call) or _tells_again(last, call)
+    )
+
+
+def _same_call(asked: Part, given: Part) -> bool:
+    """The same call where one of the two does not tell its id."""
+    return (
+        None in (asked.tool_call_id, given.tool_call_id)
+        and given.kind == "tool_call"
+        and (asked.name, asked.data) == (given.name, given.data)
+    )
+
+
+def _tells_again(last: Operation, call: Operation) -> bool:
+    """The same call told by two instrumentations: one span within the other's time, and one of them says nothing."""
+    one, other = last.span, call.span
+    if one.scope_name == other.scope_name or one.end_time is None or other.end_time is None:
+        return False
+    inside = one.start_time <= other.start_time and other.end_time <= one.end_time
+    around = other.start_time <= one.start_time and one.end_time <= other.end_time
+    silent = not (last.input_messages or last.output_messages) or not (
+        call.input_messages or call.output_messages
+    )
+    return (inside or around) and silent
 
 
 def _goes_on(last: Operation, call: Operation) -> bool:
     """Without ids: the last call asked for tools, and this one begins with the same messages."""
-    if not _asks(last) or (last.span.end_time or 0) > call.span.start_time:
+    if not asks_for_tools(last) or (last.span.end_time or 0) > call.span.start_time:
         return False
     return call.input_messages[: len(last.input_messages)] == last.input_messages
 
 
-def _asks(call: Operation) -> bool:
+def asks_for_tools(call: Operation) -> bool:
+    """Whether a model call ended by asking for tools."""
     parts = (p for m in call.output_messages for p in m.parts)
     return any(p.kind == "tool_call" for p in parts) or any(
         reason.lower().replace("-", "_") in ("tool_call", "tool_calls", "tool_use", "function_call")

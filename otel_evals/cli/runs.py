@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from otel_evals.assembly import find_runs
+from otel_evals.assembly.scattered import join_scattered
 from otel_evals.dialect import load_dialects
 from otel_evals.model import Run
 from otel_evals.otlp import read_traces
@@ -28,8 +29,7 @@ def runs(
 
 def _find(files: list[str]) -> Iterator[Run]:
     dialects = load_dialects()
-    for trace in read_traces(files):
-        yield from find_runs(trace, dialects)
+    return join_scattered(run for trace in read_traces(files) for run in find_runs(trace, dialects))
 
 
 def run_as_json(run: Run) -> dict[str, Any]:

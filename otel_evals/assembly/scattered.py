@@ -1,0 +1,70 @@
+"""Turns whose model calls lie in several traces, because nothing stood above them: joined by what they hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from otel_evals.assembly.assemble import assemble
+from otel_evals.assembly.groups import asks_for_tools, continues
+from otel_evals.model import Operation, OperationKind, Run
+
+__all__ = ["is_unfinished", "join_scattered"]
+
+
+def is_unfinished(run: Run) -> bool:
+    """Whether a run is a bare model call that asked for tools: its turn goes on in a call yet to come."""
+    return _is_bare(run) and run.output is None and run.root is not None and asks_for_tools(run.root)
+
+
+def join_scattered(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
+    """The same runs, those that continue each other across traces joined into one.
+
+    Bare model calls are held back until what they continue, or what continues them, may have come: at most
+    `window` of them. The joined run keeps the ids of the call that gave the answer.
+    """
+    held: list[Run] = []
+    for run in runs:
+        if not _is_bare(run):
+            yield run
+            continue
+        held.append(_join_with(run, held))
+        if len(held) > window:
+            yield held.pop(0)
+    yield from held
+
+
+def _is_bare(run: Run) -> bool:
+    return run.root_kind is OperationKind.INFERENCE and run.root is not None
+
+
+def _join_with(run: Run, held: list[Run]) -> Run:
+    """The run with every held one that it continues or that continues it; those leave the list."""
+    for other in list(held):
+        for first, then in ((other, run), (run, other)):
+            if is_unfinished(first) and first.trace_id != then.trace_id and _continues(first, then):
+                held.remove(other)
+                return _join_with(_joined(first, then), held)
+    return run
+
+
+def _continues(first: Run, then: Run) -> bool:
+    calls = [o for o in then.operations if o.kind is OperationKind.INFERENCE]
+    earlier = [o for o in first.operations if o.kind is OperationKind.INFERENCE]
+    known = first.resource.get("service.name"), first.scope_name
+    if (then.resource.get("service.name"), then.scope_name) != known or not calls:
+        return False
+    return (first.end_time or first.start_time) <= calls[0].span.start_time and continues(earlier, calls[0])
+
+
+def _joined(first: Run, then: Run) -> Run:
+    operations: list[Operation] = sorted(
+        (*first.operations, *then.operations), key=lambda o: o.span.start_time
+    )
+    children = {**first.children, **then.children}
+    above: dict[str, str | None] = {o.span_id: None for o in operations}
+    for parent, below in children.items():
+        above.update(dict.fromkeys(below, parent))
+    root = next(o for o in operations if o.span_id == then.root_span_id)
+    run = assemble(root, operations, children, above)
+    return replace(run, trace_ids=(*first.trace_ids, *then.trace_ids))
