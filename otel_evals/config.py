@@ -16,10 +16,11 @@ In code a rule takes objects; in YAML the same fields take words:
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation
@@ -34,6 +35,7 @@ from otel_evals.scorer import Scorer
 
 __all__ = ["Config", "Rule", "build_config", "load_config"]
 
+_Model = TypeVar("_Model")
 _MODEL = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
 
@@ -57,6 +59,32 @@ def _condition(value: Any) -> Any:
     return lambda run: all(getattr(run, name) == wish for name, wish in wanted.items())
 
 
+def _raises_config_errors(model: type[_Model]) -> type[_Model]:
+    """Have a model's constructor raise ConfigError where pydantic raises its own."""
+    build = model.__init__
+
+    @functools.wraps(build)
+    def init(self: Any, *args: Any, **values: Any) -> None:
+        try:
+            build(self, *args, **values)
+        except pydantic.ValidationError as error:
+            raise _config_error(error) from None
+
+    model.__init__ = init  # type: ignore[method-assign]  # wraps the generated constructor
+    return model
+
+
+def _config_error(error: pydantic.ValidationError) -> ConfigError:
+    first = error.errors()[0]
+    loc = ("scorer", *first["loc"][1:]) if first["loc"][:1] == (0,) else first["loc"]  # the one positional
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
+    ours = first.get("ctx", {}).get("error")
+    if isinstance(ours, ConfigError):
+        return ConfigError(path or ours.field, ours.problem)
+    return ConfigError(path, f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r:.100}")
+
+
+@_raises_config_errors
 @dataclass(frozen=True, config=_MODEL)
 class Rule:
     """A scorer, where it applies, and how its runs are sampled.
@@ -81,6 +109,7 @@ class Rule:
     """How often a judge that is unavailable is asked in all."""
 
 
+@_raises_config_errors
 @dataclass(frozen=True, config=_MODEL, kw_only=True)
 class Config:
     """Everything that can be configured; the defaults suit a busy production service."""
@@ -232,14 +261,9 @@ def _meant(wrong: str, known: Any) -> str:
 
 
 def _checked(model: Any, field: str, **values: Any) -> Any:
-    """Build a model; pydantic's errors and ours come out as one ConfigError that names the field's path."""
+    """Build a model; its errors name the whole path of the field."""
     try:
         return model(**values)
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
-        ours = first.get("ctx", {}).get("error")
-        if isinstance(ours, ConfigError):
-            raise ConfigError(f"{field}{path or ours.field}", ours.problem) from None
-        problem = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r:.100}"
-        raise ConfigError(f"{field}{path}", problem) from None
+    except ConfigError as error:
+        path = error.field if error.field.startswith(field) else f"{field}{error.field}"
+        raise ConfigError(path, error.problem) from None

@@ -21,6 +21,8 @@ from otel_evals.model import NotScored, Outcome, Run, Sampled, Score, ScorerFail
 
 __all__ = ["Job", "Lane"]
 
+_Result = Score | NotScored | BaseException
+
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 30.0
 
@@ -41,7 +43,7 @@ class Job:
     """Nanoseconds since the Unix epoch."""
     began: float = 0.0
     ended: bool = False
-    task: asyncio.Task[Score | NotScored] | None = None
+    task: asyncio.Task[_Result] | None = None
     timer: asyncio.TimerHandle | None = field(default=None)
 
 
@@ -107,23 +109,17 @@ class Lane:
         message = f"no score within {self._rule.timeout:g} s"
         self._finish(job, ScorerFailure(error_type="timeout", message=message, attempts=job.attempts))
 
-    def _done(self, job: Job, task: asyncio.Task[Score | NotScored]) -> None:
+    def _done(self, job: Job, task: asyncio.Task[_Result]) -> None:
         self._abandoned.discard(task)
         if job.ended or task is not job.task:
-            if not task.cancelled():
-                task.exception()  # retrieved, so that asyncio does not log it
             return
-        error: BaseException | None
-        if task.cancelled():
-            error = asyncio.CancelledError("the scorer cancelled itself")
-        else:
-            error = task.exception()
-        if error is None:
-            self._finish(job, task.result())
-        elif (again := self._backoff(job, error)) is not None:
+        result = asyncio.CancelledError("the scorer cancelled itself") if task.cancelled() else task.result()
+        if not isinstance(result, BaseException):
+            self._finish(job, result)
+        elif (again := self._backoff(job, result)) is not None:
             self._rest(job, again)
         else:
-            self._finish(job, failure(error, job.attempts))
+            self._finish(job, failure(result, job.attempts))
 
     def _backoff(self, job: Job, error: BaseException) -> float | None:
         """Seconds until the next attempt; None when there is none."""
@@ -168,12 +164,18 @@ class Lane:
             job.timer = None
 
 
-async def _scored(rule: Rule, run: Run) -> Score | NotScored:
-    outcome = await rule.scorer.score(run)
+async def _scored(rule: Rule, run: Run) -> _Result:
+    """The scorer's answer, checked; or what it raised, as a value: not even SystemExit may end the engine."""
+    try:
+        outcome = await rule.scorer.score(run)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return error
     if not isinstance(outcome, Score | NotScored):
-        raise TypeError(f"{rule.scorer.id} returned {type(outcome).__name__}, not a Score or NotScored")
+        return TypeError(f"{rule.scorer.id} returned {type(outcome).__name__}, not a Score or NotScored")
     if isinstance(outcome, Score) and not _is_finite(outcome.value):
-        raise ValueError(f"{rule.scorer.id} returned {outcome.value!r}, not a finite number")
+        return ValueError(f"{rule.scorer.id} returned {outcome.value!r}, not a finite number")
     return outcome
 
 

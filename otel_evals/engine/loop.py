@@ -7,13 +7,14 @@ the next few milliseconds into one batch.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Generic, TypeVar
 
@@ -102,19 +103,23 @@ class EngineLoop(Generic[_Item]):
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for it; None when it does not finish in time."""
         loop = self._loop or self._started(wait=True)
-        if loop is None or self.here:
-            coroutine.close()
-            return None
         try:
+            if loop is None or self.here or not self._alive:
+                return None
             future: Future[_Result] = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        except RuntimeError:  # the loop has just been closed
-            coroutine.close()
-            return None
-        try:
             return future.result(max(0.0, timeout))
         except FutureTimeoutError:
             future.cancel()
             return None
+        except (CancelledError, RuntimeError):  # the thread has just ended
+            return None
+        finally:
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
+
+    @property
+    def _alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def drain(self) -> None:
         """Handle what waits, now; only on the engine's thread."""

@@ -145,6 +145,16 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_config(tmp_path / "absent.yaml")
 
 
+def test_rules_fail_when_built() -> None:
+    """A wrong rule in code names the field as well."""
+    with pytest.raises(ConfigError, match=r"^timeout: .*greater than 0"):
+        Rule(keyword_coverage(), timeout=-1)
+    with pytest.raises(ConfigError, match=r"^sample: .*between 0 and 1"):
+        Rule(keyword_coverage(), sample=7)
+    with pytest.raises(ConfigError, match=r"^scorer: "):
+        Rule("keyword_coverage")
+
+
 def test_defaults_stand() -> None:
     """An empty configuration is valid and scores nothing."""
     assert build_config() == Config()
