@@ -42,7 +42,9 @@ def main() -> int:
     if sys.version_info < (3, 11):
         return restart_with_newer_python()
     try:
-        set_up("demo" if command == "demo" else "dev")
+        # Judges are in the development environment only: their library weighs more than all the rest.
+        judged = any(option.startswith("--judge") for option in options)
+        set_up("demo" if command == "demo" and not judged else "dev")
         if command == "lock":
             refresh_locks()
     except subprocess.CalledProcessError as error:
@@ -86,10 +88,10 @@ def make_environment() -> None:
 def refresh_locks() -> None:
     """Compiles the locks anew: the newest versions that fit pyproject.toml, `demo` with those of `dev`."""
     form = "--universal --generate-hashes --no-annotate --no-header --no-emit-index-url --upgrade --quiet"
-    compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", "--extra", "all", *form.split()]
+    compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", *form.split()]
     dev, demo = LOCKS / "dev.lock", LOCKS / "demo.lock"
-    must(*compile_lock, "--group", "dev", "--output-file", dev)
-    must(*compile_lock, "--group", "build", "--constraints", dev, "--output-file", demo)
+    must(*compile_lock, "--extra", "all", "--group", "dev", "--output-file", dev)
+    must(*compile_lock, "--extra", "demo", "--group", "build", "--constraints", dev, "--output-file", demo)
 
 
 def restart_with_newer_python() -> int:
