@@ -27,10 +27,14 @@ def grounded_in_tools() -> FunctionScorer:
     A number also counts as found when it follows from the evidence in a way a reader can check: rounded
     (22 for 21.7), 5% off where the text says about, in another unit (50% for 0.5, 2 hours for 120 minutes,
     $49.90 for 4990 cents, °F for °C), a length of a list or the number of its entries with an equal value,
-    the total of a field over a list, a product of two fields, or a sum, difference or product of found
-    numbers that the answer itself states. A date without a year matches any year; an ambiguous one (3/4) in
-    either order. Relative dates, list numbering, single-word names and the number one are not checked. Names
-    need capital letters; digits of all scripts count, words for numbers in English only.
+    the total of a field over a list, a product of two fields, a stated percentage of a number or what it
+    leaves, or a sum, difference or product of found numbers that the answer itself states.
+
+    A date without a year matches any year, an ambiguous one (3/4/2026) in either order. Relative dates, list
+    numbering, examples in brackets and the number one are not checked. Names need capital letters, and
+    several words in German; digits of all scripts count, words for numbers in English only. A fact that
+    stands in the evidence in another role (the price of another item) passes: this finds what was made up,
+    not what was mixed up.
 
     Range: 0..1, higher is better. Label: `grounded` when every fact is found, else `ungrounded`.
     Formula: facts found / facts stated, each counted once. Ours, not taken from elsewhere.
@@ -53,7 +57,7 @@ def _judge(run: Run) -> Score | NotScored:
     if not claims:
         return NotScored(reason="no_claims", explanation="the answer states no fact that code can check")
     evidence = _evidence(run)
-    wrong = ungrounded(claims, evidence, _countable(run, claims, answer))
+    wrong = ungrounded(claims, evidence, _countable(run, answer))
     if wrong and (incomplete := _incomplete(run, evidence)):
         return incomplete
     step = StepRecord(name="analyze", result=[_record(claim, claim not in wrong) for claim in claims])
@@ -71,11 +75,10 @@ def _distinct(claims: Iterable[Claim]) -> list[Claim]:
     ]
 
 
-def _countable(run: Run, claims: Sequence[Claim], answer: str) -> set[int]:
-    """How many there are of what the answer lists, of its claims by kind, and of the calls of each tool."""
+def _countable(run: Run, answer: str) -> set[int]:
+    """How many there are of what the answer lists, and of the calls of each tool."""
     calls = Counter(call.name for call in run.tool_calls)
-    kinds = Counter(claim.kind for claim in claims)
-    return {*list_items(answer), *kinds.values(), *calls.values(), len(run.tool_calls)}
+    return {*list_items(answer), *calls.values(), len(run.tool_calls)}
 
 
 def _record(claim: Claim, found: bool) -> dict[str, str | bool]:

@@ -40,7 +40,7 @@ _SUFFIX = (
     r"[kmg]hz|ms|sec|mins?|h|hrs?|d|p|px|usd|eur|gbp|°[cf])"
 )
 _NOT_IDENTIFIER = re.compile(
-    rf"\d[\d.,'/:-]*{_SUFFIX}?|(?:\d+-)+[^\W\d_]+(?:-[^\W\d_]+)*|[a-z]{{2,6}}-\d+(?:-[a-z]+)*s?|"
+    rf"\d[\d.,'/:-]*{_SUFFIX}?|(?:\d+-)+[^\W\d_]+(?:-[^\W\d_]+)*|(?:mid|pre|post|sub|non|under|over|top|up)-\d+s?|"
     r"covid-19|b2[bc]|[234]fa|h2o|mp[34]|[1-8]k|q[1-4]|[1-6]g",
     re.IGNORECASE,
 )
@@ -53,6 +53,7 @@ _CODE = re.compile(
 )
 _DIGIT = re.compile(r"\d")
 _EXAMPLE = re.compile(r"\((?:e\.g\.|for example|for instance|such as|like)[^()]*\)", re.IGNORECASE)
+_SCALE = re.compile(r"(?<![/-]\d)(?<![/-]\d\d)(?<=\d)(?:/| / | out of )(?:5|10|100)\b(?![./,-]?\d| ?%)")
 _MARKUP = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+•][ \t]+)|[*`]+|~~|(?<!\w)_+|_+(?!\w)|\|")
 _NUMBERING = re.compile(r"(?m)^([ \t]*(?:[-*+][ \t]+)?[*_]{0,2})(\d{1,3}|[a-z])([.)])(?=[ \t*])")
 _ITEM = re.compile(r"(?m)^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\S")
@@ -64,8 +65,9 @@ def fold(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text with blanks for its markdown, list numbering and examples in brackets; positions stay."""
-    text = _EXAMPLE.sub(lambda m: " " * len(m[0]), text)
+    """A text with blanks for markdown, list numbering, examples in brackets and scales (4 out of 5)."""
+    for aside in (_EXAMPLE, _SCALE):
+        text = aside.sub(lambda m: " " * len(m[0]), text)
     text = _NUMBERING.sub(lambda m: m[1] + " " * (len(m[2]) + 1), text)
     return _MARKUP.sub(lambda m: " " * len(m[0]), text)
 

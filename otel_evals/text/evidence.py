@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from itertools import combinations
@@ -79,7 +79,7 @@ class Evidence:
         """All dates; epoch seconds and milliseconds too, and the day of the run itself."""
         stated = (day for when in dates_in(self.text) for day in when.days)
         epochs = (day for figure in self._figures for day in _epoch_days(figure))
-        return frozenset((*stated, *epochs, *_around(self._now)))
+        return frozenset((*stated, *epochs, *_epoch_days(self._now / 1e9)))
 
     @cached_property
     def times(self) -> frozenset[Time]:
@@ -185,13 +185,6 @@ def _epoch_days(figure: float) -> Iterator[Day]:
     for seconds in (figure, figure / 1000):
         if 1_000_000_000 <= seconds <= _MAX_SECONDS:
             yield _day(datetime.fromtimestamp(seconds, UTC))
-
-
-def _around(now: int) -> Iterator[Day]:
-    """The day of a time in nanoseconds, and its neighbours: the user's own zone is unknown."""
-    if now > 0:
-        moment = datetime.fromtimestamp(now / 1e9, UTC)
-        yield from (_day(moment + timedelta(days=offset)) for offset in (-1, 0, 1))
 
 
 def _day(moment: datetime) -> Day:

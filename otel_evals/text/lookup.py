@@ -42,7 +42,8 @@ def _found(claim: Claim, evidence: Evidence, counts: Collection[int]) -> bool:
     if claim.kind == "name":
         if claim.gloss is not None and claim.gloss.casefold() in evidence.words:
             return True
-        return all(part in evidence.words for word in claim.words for part in re.split("['-]", word))
+        parts = (part for word in claim.words for part in re.split("['-]", word))
+        return all(part in evidence.words or part.removesuffix("s") in evidence.words for part in parts)
     return evidence.has_identifier(claim.text)
 
 
@@ -101,15 +102,19 @@ def _follows(number: Number, stated: Sequence[Number], evidence: Evidence, count
         return False
     values = {v for v in number.readings if v > _SMALL or v != v.to_integral_value()}
     pool = [n.readings[0] for n in stated if n.unit in ("", "money")][:_MAX_POOL]
-    if number.remainder and any(
-        abs(a - v) in evidence.numbers or a + v in evidence.numbers for v in values for a in pool
-    ):
-        return True
+    if number.remainder:
+        values_and_pool = [abs(a + sign * v) for v in values for a in pool for sign in (1, -1)]
+        if not evidence.numbers.isdisjoint(values_and_pool):
+            return True
     results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
     results |= {a * b for a in pool for b in counts if 1 < b < _SMALL}
     for first in range(len(pool)):
         results.update(accumulate(pool[first:]))
-    return not results.isdisjoint(values)
+    percentages = [n.readings[0] for n in stated if n.unit == "%"]
+    results |= {
+        a * share / 100 for a in evidence.numbers for p in percentages for share in (p, 100 - p, 100 + p)
+    }
+    return any(abs(result - v) <= number.last_place(v) / 2 for v in values for result in results)
 
 
 def _same_day(stated: Day, known: Day) -> bool:

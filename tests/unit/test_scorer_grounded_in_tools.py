@@ -32,11 +32,12 @@ ORDER = {
     "tracking": "1Z999AA10123456784",
     "window": "14:00",
     "discount": 0.15,
+    "rating": 4.5,
 }
 
 
 def run(answer: str | None, result: Any = ORDER, **fields: Any) -> Run:
-    fields.setdefault("input_messages", (said("Where is my order?"),))
+    fields.setdefault("input_messages", (said("Where is my order? And what of Paris?"),))
     if result is not None:
         fields.setdefault("tool_calls", (ToolCall(name="get_order", result=result, status="ok"),))
     return Run(
@@ -78,6 +79,8 @@ def label(answer: str, result: Any = ORDER, **fields: Any) -> str | None:
         "1. Trail Running Shoes\n2. Rain Jacket\n\nThese are the two items.",
         "The pass costs \u0668\u0669.\u0665 dollars.",
         "It arrives tomorrow, order A-1001.",
+        "Certainly! Your jacket, rated 4.5 out of 5, is $129. Kind regards",
+        "After a fee of 15% you get $76.08 back.",
         "Please send the number (e.g. B-7777) of order A-1001.",
     ],
 )
@@ -107,6 +110,9 @@ def test_facts_of_the_tool_result_are_found_in_any_form(answer: str) -> None:
         ("Call +49 30 1234567 for help.", "identifier", "+49 30 1234567"),
         ("We wrote to omar.davies@example.com.", "identifier", "omar.davies@example.com"),
         ("It goes to Omar Smith.", "name", "Omar Smith"),
+        ("It is now in Memphis.", "name", "Memphis"),
+        ("DHL has it.", "name", "DHL"),
+        ("- Carrier: FedEx", "name", "FedEx"),
         ("Посылку получит Иван Петров.", "name", "Иван Петров"),
     ],
 )
