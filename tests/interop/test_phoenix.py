@@ -156,6 +156,8 @@ def test_scores_stand_on_the_trace_s_page(phoenix: str, tmp_path: Path) -> None:
         page.get_by_text("invoke_agent support", exact=True).first.click(timeout=30_000)
         trace = page.get_by_test_id("application-drawer-plane")
         trace.get_by_role("button", name="Annotations").first.click()
+        # Unfolded, the first "Table" of the page is that of the annotations.
+        trace.get_by_text("List", exact=True).wait_for(timeout=10_000)
         trace.get_by_text("Table", exact=True).first.click()
         explanation = trace.get_by_text("$12.50 stands in no tool result").first
         explanation.wait_for(timeout=10_000)
