@@ -71,7 +71,7 @@ def _read_interaction(reading: Reading) -> None:
             text = attributes.get("prompt")
             if isinstance(text, str) and text and not is_masked(text):
                 reading.fields["input_messages"] = (_said("user", text),)
-                reading.found("input", "user_prompt")
+                reading.note("input", "user_prompt")
         elif name == "tool_result" and attributes.get("tool_input") is not None:
             part = Part(
                 kind="tool_call",
@@ -84,7 +84,7 @@ def _read_interaction(reading: Reading) -> None:
             text = attributes.get("response")
             if isinstance(text, str) and text and not is_masked(text):
                 outputs.append(_said("assistant", text))
-                reading.found("output", "assistant_response")
+                reading.note("output", "assistant_response")
     if outputs:
         reading.fields["output_messages"] = tuple(outputs)
 
@@ -111,7 +111,7 @@ def _read_output(reading: Reading) -> None:
             if output is not None:
                 value, said = result_of(output)
                 call = replace(call, result=value, status="error" if said or failed else "ok")
-                reading.found("tool_results", "tool.output")
+                reading.note("tool_results", "tool.output")
     reading.fields["tool_call"] = replace(call, status="error") if failed else call
 
 

@@ -22,8 +22,8 @@ def google_adk() -> Dialect:
             output=("gen_ai.output.messages", _OWN + "llm_response"),
             arguments=("gen_ai.tool.call.arguments", _OWN + "tool_call_args"),
             result=("gen_ai.tool.call.result", _OWN + "tool_response"),
-            conversation=("gen_ai.conversation.id", _OWN + "session_id"),
-            user=("user.id", _OWN + "user_id"),
+            conversation_id=("gen_ai.conversation.id", _OWN + "session_id"),
+            user_id=("user.id", _OWN + "user_id"),
         ),
         kind_of=_kind,
     )

@@ -30,14 +30,14 @@ def langsmith() -> Dialect:
             result=("gen_ai.completion",),
             documents=("gen_ai.completion",),
             query=("gen_ai.prompt",),
-            conversation=(
+            conversation_id=(
                 "langsmith.trace.session_id",
                 _METADATA + "session_id",
                 _METADATA + "thread_id",
                 _METADATA + "conversation_id",
             ),
-            user=(_METADATA + "user_id",),
-            agent=(_METADATA + "lc_agent_name",),
+            user_id=(_METADATA + "user_id",),
+            agent_name=(_METADATA + "lc_agent_name",),
             name=("langsmith.trace.name",),
         ),
         kind_of=_kind,

@@ -21,13 +21,13 @@ def litellm() -> Dialect:
         scopes=("litellm",),
         markers=("litellm.call_id", "litellm.provider.model"),
         names=Names(
-            conversation=(
+            conversation_id=(
                 "metadata.session_id",
                 "metadata.requester_metadata.session_id",
                 "litellm.trace_id",
             ),
-            user=("llm.user", "metadata.user_id", "metadata.user_api_key_end_user_id"),
-            agent=("metadata.agent_name",),
+            user_id=("llm.user", "metadata.user_id", "metadata.user_api_key_end_user_id"),
+            agent_name=("metadata.agent_name",),
             finish=("gen_ai.response.finish_reasons",),
         ),
         kind_of=_kind,
@@ -60,7 +60,7 @@ def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
         messages = read_messages(_value(attributes[key]), role)
         if messages:
             fields[field_name] = messages
-            reading.found(side, key)
+            reading.note(side, key)
     for field_name, name in (("response_id", "id"), ("response_model", "model")):
         key = _raw(attributes, name)
         if key is not None and field_name not in fields and isinstance(attributes[key], str):
@@ -72,7 +72,7 @@ def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
 def _read_usage(reading: Reading) -> None:
     key = _raw(reading.attributes, "usage")
     usage = _value(reading.attributes[key]) if key is not None else None
-    if isinstance(usage, Mapping) and "usage" not in reading.fields:
+    if isinstance(usage, dict) and "usage" not in reading.fields:
         given, said = (
             usage.get("prompt_tokens", usage.get("input_tokens")),
             usage.get("completion_tokens", usage.get("output_tokens")),

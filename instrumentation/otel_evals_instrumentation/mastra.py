@@ -46,8 +46,8 @@ def mastra() -> Dialect:
             ),
             arguments=("gen_ai.tool.call.arguments", "mastra.tool_call.input", "mastra.mcp_tool_call.input"),
             result=("gen_ai.tool.call.result", "mastra.tool_call.output", "mastra.mcp_tool_call.output"),
-            conversation=("gen_ai.conversation.id", _METADATA + "threadId", _METADATA + "sessionId"),
-            user=(_METADATA + "userId", _METADATA + "resourceId"),
+            conversation_id=("gen_ai.conversation.id", _METADATA + "threadId", _METADATA + "sessionId"),
+            user_id=(_METADATA + "userId", _METADATA + "resourceId"),
         ),
         kind_of=_kind,
     )

@@ -19,7 +19,7 @@ def mcp() -> Dialect:
             tool_name=("gen_ai.tool.name", "mcp.tool.name", "fastmcp.component.key"),
             arguments=("gen_ai.tool.call.arguments", "mcp.request.argument", "mcp.request.params"),
             result=("gen_ai.tool.call.result", "mcp.response.value", "mcp.tool.result"),
-            conversation=("gen_ai.conversation.id", "mcp.session.id"),
+            conversation_id=("gen_ai.conversation.id", "mcp.session.id"),
         ),
         kind_of=_kind,
     )

@@ -102,7 +102,7 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
     if isinstance(value, str):
         if value and not is_repr(value):
             found.append(Message(role=role, parts=(Part(kind="text", text=value),)))
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         _collect_one(value, role, found, depth)
     elif isinstance(value, (list, tuple)):
         _collect_list(value, role, found, depth)
@@ -112,7 +112,7 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
     loose: list[Any] = []
     for item in items:
         item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
-        if isinstance(item, Mapping) and not is_part(item):
+        if isinstance(item, dict) and not is_part(item):
             _flush(loose, role, found)
             _collect_one(item, role, found, depth + 1)
         elif isinstance(item, (list, tuple)) and not _is_role_pair(item):
@@ -154,10 +154,10 @@ def _collect_one(item: Mapping[str, Any], role: str, found: list[Message], depth
     if kind in _OUTPUTS:
         found.append(Message(role="tool", parts=(read_part({**item, "type": "tool_result"}),)))
         return
-    if kind == "constructor" and isinstance(item.get("kwargs"), Mapping):
+    if kind == "constructor" and isinstance(item.get("kwargs"), dict):
         _collect_one(_unwrap_constructor(item), role, found, depth + 1)
         return
-    if kind in _LANGCHAIN and isinstance(item.get("data"), Mapping):
+    if kind in _LANGCHAIN and isinstance(item.get("data"), dict):
         _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
         return
     if "_role" in item:  # Haystack, before it dropped the underscores
@@ -185,7 +185,7 @@ def _open(item: Mapping[str, Any], role: str, found: list[Message], depth: int) 
     """A mapping that is no message itself, but may hold some: a request, a response, a function's arguments."""
     before = len(found)
     _open_first(item, role, found, depth)
-    config = item.get("config") if isinstance(item.get("config"), Mapping) else {}
+    config = item.get("config") if isinstance(item.get("config"), dict) else {}
     system = item.get("system") or item.get("system_instruction") or (config or {}).get("system_instruction")
     if system and len(found) > before and found[before].role != "system":
         parts = read_parts(system)
@@ -196,7 +196,7 @@ def _open(item: Mapping[str, Any], role: str, found: list[Message], depth: int) 
 def _open_first(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
     before = len(found)
     inner = item.get("message")
-    if isinstance(inner, (Mapping, str)):
+    if isinstance(inner, (dict, str)):
         _collect(inner, role, found, depth + 1)
         return
     for key in _LISTS:
@@ -204,17 +204,17 @@ def _open_first(item: Mapping[str, Any], role: str, found: list[Message], depth:
             _collect(item[key], "assistant" if key in _REPLIES else role, found, depth + 1)
             if len(found) > before:
                 return
-    if isinstance(item.get("update"), Mapping):  # LangGraph's command
+    if isinstance(item.get("update"), dict):  # LangGraph's command
         _collect(item["update"], role, found, depth + 1)
         return
     for key in _QUESTIONS if role == "user" else _ANSWERS:
         inner = item.get(key)
-        if inner is not None and isinstance(inner, (str, list, tuple, Mapping)):
+        if inner is not None and isinstance(inner, (str, list, tuple, dict)):
             _collect(inner, role, found, depth + 1)
             if len(found) > before:
                 return
     kwargs = item.get("kwargs")
-    if isinstance(kwargs, Mapping) and kwargs:
+    if isinstance(kwargs, dict) and kwargs:
         _collect(kwargs, role, found, depth + 1)
     elif isinstance(item.get("args"), (list, tuple)) and len(item["args"]) == 1:
         _collect(item["args"], role, found, depth + 1)
@@ -263,21 +263,19 @@ def _tool_calls(item: Mapping[str, Any]) -> list[Part]:
     """Calls that stand beside the content, as in OpenAI's chat and in Gemini's old form."""
     calls = parse(item.get("tool_calls") or item.get("toolCalls") or ())
     found = (
-        [tool_call(call) for call in calls if isinstance(call, Mapping)]
+        [tool_call(call) for call in calls if isinstance(call, dict)]
         if isinstance(calls, (list, tuple))
         else []
     )
     if not found:
         kwargs = item.get("additional_kwargs")
-        source = kwargs if isinstance(kwargs, Mapping) and "content" in item else {}
+        source = kwargs if isinstance(kwargs, dict) and "content" in item else {}
         nested = source.get("tool_calls")
         found = (
-            [tool_call(c) for c in nested if isinstance(c, Mapping)]
-            if isinstance(nested, (list, tuple))
-            else []
+            [tool_call(c) for c in nested if isinstance(c, dict)] if isinstance(nested, (list, tuple)) else []
         )
         single = item.get("function_call")
-        if not found and isinstance(single, Mapping) and single.get("name"):
+        if not found and isinstance(single, dict) and single.get("name"):
             found = [tool_call(single)]
     return found
 
@@ -304,10 +302,10 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
 
 
 def _event(body: Any, role: str) -> tuple[Message, ...]:
-    if not isinstance(body, Mapping):
+    if not isinstance(body, dict):
         return read_messages(body, role)
     message = parse(body.get("message"))
-    if isinstance(message, Mapping):
+    if isinstance(message, dict):
         calls = message.get("tool_calls") or body.get("tool_calls")
         body = {**message, "tool_calls": calls} if calls else message
     elif message is not None:
@@ -316,7 +314,7 @@ def _event(body: Any, role: str) -> tuple[Message, ...]:
     if (
         role == "tool"
         and isinstance(content, (list, tuple))
-        and all(isinstance(c, Mapping) and "toolResult" in c for c in content)
+        and all(isinstance(c, dict) and "toolResult" in c for c in content)
     ):
         return read_messages(content, role)
     return tuple(filter(None, [_message({"role": role, **body, "content": content}, role)]))

@@ -94,9 +94,9 @@ _TABLE = Convention(
         output_tokens=("llm.token_count.completion",),
         cache_tokens=("llm.token_count.prompt_details.cache_read",),
         reasoning_tokens=("llm.token_count.completion_details.reasoning",),
-        conversation=("session.id",),
-        user=("user.id",),
-        agent=("agent.name",),
+        conversation_id=("session.id",),
+        user_id=("user.id",),
+        agent_name=("agent.name",),
     ),
     kind_of=_kind,
 )

@@ -42,13 +42,13 @@ def openllmetry() -> Dialect:
             result=("gen_ai.tool.call.result", "traceloop.entity.output"),
             documents=("traceloop.entity.output",),
             query=("traceloop.entity.input",),
-            conversation=(
+            conversation_id=(
                 _PROPERTIES + "session_id",
                 _PROPERTIES + "thread_id",
                 _PROPERTIES + "conversation_id",
             ),
-            user=(_PROPERTIES + "user_id",),
-            agent=("gen_ai.agent.name",),
+            user_id=(_PROPERTIES + "user_id",),
+            agent_name=("gen_ai.agent.name",),
             name=("traceloop.workflow.name", "traceloop.entity.name"),
         ),
         kind_of=_kind,

@@ -87,7 +87,7 @@ def read_parts(content: Any) -> tuple[Part, ...]:
         return ()
     if isinstance(content, str):
         return (Part(kind="text", text=content),)
-    if isinstance(content, Mapping):
+    if isinstance(content, dict):
         inner = content.get("parts")
         return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
     if isinstance(content, (list, tuple)):
@@ -99,7 +99,7 @@ def read_part(item: Any) -> Part:
     """One part, whichever provider's form it has."""
     if isinstance(item, str):
         return Part(kind="text", text=item)
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return Part(kind="other", data=item)
     kind = item.get("type")
     if kind == "text" or (kind is None and len(item) == 1 and "text" in item):
@@ -123,7 +123,7 @@ def read_part(item: Any) -> Part:
 def _text(item: Mapping[str, Any]) -> Part:
     for key in ("content", "text", "value", "refusal"):
         value = item.get(key)
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             value = value.get("value")
         if value is not None:
             return Part(kind="text", text=value if isinstance(value, str) else text_of(value))
@@ -137,30 +137,30 @@ def _thought(item: Mapping[str, Any]) -> str | None:
             return value
     summary = item.get("summary")
     if isinstance(summary, (list, tuple)):
-        return "\n\n".join(str(s.get("text", "")) for s in summary if isinstance(s, Mapping)) or None
+        return "\n\n".join(str(s.get("text", "")) for s in summary if isinstance(s, dict)) or None
     return summary if isinstance(summary, str) else None
 
 
 def _untyped(item: Mapping[str, Any]) -> Part:
     """Bedrock's and Gemini's parts say what they are by their only key."""
     for key in ("toolUse", "function_call", "functionCall", "tool_call", "tool_use"):
-        if isinstance(item.get(key), Mapping):
+        if isinstance(item.get(key), dict):
             return tool_call(item[key])
     for key in ("toolResult", "function_response", "functionResponse", "tool_result", "tool_call_result"):
-        if isinstance(item.get(key), Mapping):
+        if isinstance(item.get(key), dict):
             return _result(item[key])
     if "tool_kwargs" in item:
         return tool_call(item)
-    if isinstance(item.get("message_content"), Mapping):
+    if isinstance(item.get("message_content"), dict):
         return read_part(item["message_content"])
     if isinstance(item.get("text"), str):
         return Part(kind="reasoning" if item.get("thought") is True else "text", text=item["text"])
     if isinstance(item.get("content"), str):
         return Part(kind="text", text=item["content"])
     thought = item.get("reasoningContent")
-    if isinstance(thought, Mapping):
+    if isinstance(thought, dict):
         inner = thought.get("reasoningText")
-        return Part(kind="reasoning", text=inner.get("text") if isinstance(inner, Mapping) else None)
+        return Part(kind="reasoning", text=inner.get("text") if isinstance(inner, dict) else None)
     if any(
         key in item
         for key in ("inline_data", "inlineData", "file_data", "image", "document", "video", "image_url")
@@ -172,10 +172,10 @@ def _untyped(item: Mapping[str, Any]) -> Part:
 def tool_call(item: Mapping[str, Any]) -> Part:
     """A tool call: the name and arguments may stand in it or in a `function` below."""
     inner = item.get("tool_call")
-    if isinstance(inner, Mapping):
+    if isinstance(inner, dict):
         item = inner
     function = item.get("function")
-    source = {**item, **function} if isinstance(function, Mapping) else item
+    source = {**item, **function} if isinstance(function, dict) else item
     arguments = None
     for key in ("arguments", "args", "input", "parameters", "tool_kwargs"):
         if source.get(key) is not None:
@@ -186,7 +186,7 @@ def tool_call(item: Mapping[str, Any]) -> Part:
         arguments = literal(arguments) if parsed is arguments else parsed
     elif arguments is None:
         server = item.get("server_tool_call")
-        arguments = {k: v for k, v in server.items() if k != "type"} if isinstance(server, Mapping) else None
+        arguments = {k: v for k, v in server.items() if k != "type"} if isinstance(server, dict) else None
     return Part(
         kind="tool_call",
         data=arguments,
@@ -198,7 +198,7 @@ def tool_call(item: Mapping[str, Any]) -> Part:
 def _result(item: Mapping[str, Any]) -> Part:
     value: Any = None
     origin = item.get("origin")
-    item = {**origin, **item} if isinstance(origin, Mapping) else item
+    item = {**origin, **item} if isinstance(origin, dict) else item
     for key in ("response", "result", "output", "content", "server_tool_call_response", "error"):
         if item.get(key) is not None:
             value = item[key]
@@ -210,7 +210,7 @@ def _result(item: Mapping[str, Any]) -> Part:
         or item.get("type") == "tool-error"
         or item.get("error") is True
     )
-    if isinstance(value, Mapping) and str(value.get("type", "")).startswith("error-"):
+    if isinstance(value, dict) and str(value.get("type", "")).startswith("error-"):
         failed = True
     return Part(
         kind="tool_result",
@@ -224,7 +224,7 @@ def _result(item: Mapping[str, Any]) -> Part:
 def result_value(value: Any) -> Any:
     """A tool's result as the value it was, out of the wrappings of texts and typed outputs."""
     value = parse(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         if set(value) == {"type", "value"}:  # Vercel: {"type": "text" | "json" | "error-text", "value": ...}
             return value["value"]
         if set(value) == {"result"}:  # Gemini wraps what is not an object
@@ -244,7 +244,7 @@ def result_value(value: Any) -> Any:
     if (
         isinstance(value, (list, tuple))
         and len(value) == 1
-        and isinstance(value[0], Mapping)
+        and isinstance(value[0], dict)
         and set(value[0]) == {"json"}
     ):
         return value[0]["json"]
@@ -253,7 +253,7 @@ def result_value(value: Any) -> Any:
 
 def _is_text(item: Any) -> bool:
     return (
-        isinstance(item, Mapping)
+        isinstance(item, dict)
         and isinstance(item.get("text", item.get("content")), str)
         and set(item) <= {"type", "text", "content", "annotations"}
         and item.get("type", "text") == "text"

@@ -21,7 +21,7 @@ def pydantic_ai() -> Dialect:
             answer=("final_result",),
             arguments=("tool_arguments",),
             result=("tool_response",),
-            agent=("gen_ai.agent.name", "agent_name"),
+            agent_name=("gen_ai.agent.name", "agent_name"),
             request_model=("gen_ai.request.model", "model_name"),
             input_tokens=("gen_ai.usage.input_tokens", "gen_ai.aggregated_usage.input_tokens"),
             output_tokens=("gen_ai.usage.output_tokens", "gen_ai.aggregated_usage.output_tokens"),

@@ -20,7 +20,7 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     parsed = parse(value)
     if parsed is value and isinstance(value, str):
         parsed = literal(value)
-    if not isinstance(parsed, Mapping) or depth > 4:
+    if not isinstance(parsed, dict) or depth > 4:
         return parsed
     keys = parsed.keys()
     if "input_str" in keys or ("inputs" in keys and keys <= _CALLBACKS):
@@ -37,16 +37,16 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
 def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
     """A tool's result as the value it was, and whether it says that the tool failed."""
     parsed = parse(value)
-    if not isinstance(parsed, Mapping) or depth > 4:
+    if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
     keys = parsed.keys()
     if "output" in keys and keys <= {"output", "kwargs", "tags", "metadata"}:
         return result_of(parsed["output"], depth + 1)
     if "outputs" in keys and keys <= {"outputs", "kwargs", "tags", "metadata"}:
         return result_of(parsed["outputs"], depth + 1)
-    if parsed.get("lc") == 1 and isinstance(parsed.get("kwargs"), Mapping):
+    if parsed.get("lc") == 1 and isinstance(parsed.get("kwargs"), dict):
         return result_of({"type": "tool", **parsed["kwargs"]}, depth + 1)
-    if parsed.get("type") == "tool" and isinstance(parsed.get("data"), Mapping):
+    if parsed.get("type") == "tool" and isinstance(parsed.get("data"), dict):
         return result_of({"type": "tool", **parsed["data"]}, depth + 1)
     if "content" in keys and ("tool_call_id" in keys or "toolCallId" in keys):
         return result_value(parsed["content"]), parsed.get("status") == "error"
@@ -72,9 +72,9 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
                 yield from _items(item, depth + 1)
             elif item is not None:
                 yield item
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for key in ("documents", "outputs", "output", "results", "source_nodes", "nodes", "matches", "hits"):
-            if isinstance(value.get(key), (list, tuple, Mapping)):
+            if isinstance(value.get(key), (list, tuple, dict)):
                 yield from _items(value[key], depth + 1)
                 return
         if value.keys() & {"content", "page_content", "text", "document", "id"}:
@@ -82,11 +82,11 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
 
 
 def _document(item: Any, query: str | None, span_id: str | None) -> Document:
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return Document(content=item if isinstance(item, str) else str(item), query=query, span_id=span_id)
     outer = item
     for key in ("document", "node", "kwargs"):
-        if isinstance(item.get(key), Mapping):
+        if isinstance(item.get(key), dict):
             item = item[key]
     content = next(
         (
@@ -103,7 +103,7 @@ def _document(item: Any, query: str | None, span_id: str | None) -> Document:
         content=content,
         id=None if identity is None else str(identity),
         score=float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None,
-        metadata=metadata if isinstance(metadata, Mapping) else {},
+        metadata=metadata if isinstance(metadata, dict) else {},
         query=query,
         span_id=span_id,
     )

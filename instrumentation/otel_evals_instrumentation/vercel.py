@@ -39,15 +39,15 @@ def vercel() -> Dialect:
             ),
             cache_tokens=("ai.usage.cachedInputTokens", "ai.usage.inputTokenDetails.cacheReadTokens"),
             reasoning_tokens=("ai.usage.reasoningTokens", "ai.usage.outputTokenDetails.reasoningTokens"),
-            conversation=(
+            conversation_id=(
                 _METADATA + "sessionId",
                 _METADATA + "session.id",
                 _METADATA + "threadId",
                 _METADATA + "conversationId",
                 _METADATA + "chatId",
             ),
-            user=(_METADATA + "userId", _METADATA + "user.id"),
-            agent=("ai.telemetry.functionId", "resource.name"),
+            user_id=(_METADATA + "userId", _METADATA + "user.id"),
+            agent_name=("ai.telemetry.functionId", "resource.name"),
         ),
         kind_of=_kind,
         refine=_refine,
@@ -78,5 +78,5 @@ def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
             text = reading.fields.get("output_messages") or ()
             said = tuple(part for message in text for part in message.parts)
             reading.fields["output_messages"] = (Message(role="assistant", parts=said + parts),)
-            reading.found("output", "ai.response.toolCalls")
+            reading.note("output", "ai.response.toolCalls")
     return kind

@@ -1,0 +1,117 @@
+"""One span while it is being read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
+from otel_evals_instrumentation.names import Index, Names
+from otel_evals_instrumentation.values import is_masked, unflatten
+
+__all__ = ["Reading"]
+
+_DETAILS = "gen_ai.client.inference.operation.details"
+_MESSAGES = frozenset(
+    (
+        "gen_ai.system.message",
+        "gen_ai.user.message",
+        "gen_ai.assistant.message",
+        "gen_ai.tool.message",
+        "gen_ai.choice",
+    )
+)
+
+
+class Reading:
+    """One span being read: what its attributes hold by field, and the fields of the operation found so far."""
+
+    __slots__ = (
+        "attributes",
+        "availability",
+        "dialect",
+        "events",
+        "fields",
+        "found_at",
+        "names",
+        "sources",
+        "span",
+    )
+
+    def __init__(self, span: SpanRecord, names: Names, index: Index, dialect: str) -> None:
+        self.span = span
+        self.names = names
+        self.dialect = dialect
+        self.events: list[tuple[str, Any]] = []
+        """Message events, of the span and of its logs, as (name, body)."""
+        self.attributes: dict[str, Any] = dict(span.attributes)
+        if span.events or span.logs:
+            self._read_events()
+        self.found_at: dict[str, list[tuple[int, str, Any]]] = {}
+        for key, value in self.attributes.items():
+            hits = index.get(key)
+            if hits is not None and value is not None:
+                for field, rank in hits:
+                    self.found_at.setdefault(field, []).append((rank, key, value))
+        self.fields: dict[str, Any] = {}
+        self.availability: dict[str, Availability] = {}
+        self.sources: dict[str, Source] = {}
+
+    def _read_events(self) -> None:
+        """Gather message events; what detail events hold is read as if it stood on the span."""
+        added: dict[str, Any] = {}
+        for event in (*self.span.events, *self.span.logs):
+            name = event.name
+            if name not in _MESSAGES and name != _DETAILS:
+                name = event.attributes.get("event.name")
+            if name == _DETAILS:
+                added.update(event.attributes)
+                if isinstance(event.body, dict):
+                    added.update(event.body)
+            elif isinstance(name, str) and name in _MESSAGES:
+                self.events.append((name, _body(event)))
+        if added:
+            self.attributes = {**added, **self.attributes}
+
+    def note(self, field: str, key: str, availability: Availability = Availability.PRESENT) -> None:
+        """Note where a field came from and how whole it is."""
+        self.availability[field] = availability
+        self.sources[field] = Source(self.span.span_id, key, self.dialect)
+
+    def text(self, field: str) -> str | None:
+        """The most trusted of a field's attributes that is a text with something in it."""
+        hits = self.found_at.get(field)
+        if hits is None:
+            return None
+        for _, _, value in sorted(hits, key=_rank) if len(hits) > 1 else hits:
+            if type(value) is str and value and not is_masked(value):
+                return value
+        return None
+
+    def number(self, field: str) -> int | None:
+        """The most trusted of a field's attributes that is a natural number."""
+        hits = self.found_at.get(field)
+        if hits is None:
+            return None
+        for _, _, value in sorted(hits, key=_rank) if len(hits) > 1 else hits:
+            if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
+                value = int(value)
+            if isinstance(value, (int, float)) and 0 <= value < 1e15:
+                return int(value)
+        return None
+
+    def candidates(self, field: str, *, indexed: bool = True) -> list[tuple[int, str, Any]]:
+        """A field's attributes as (rank, name, value), most trusted first, lists spelled out in keys among them."""
+        hits = list(self.found_at.get(field, ()))
+        if indexed:
+            for rank, key in enumerate(getattr(self.names, field)):
+                if key.endswith(".*") and any(name.startswith(key[:-1]) for name in self.attributes):
+                    hits.append((rank, key, unflatten(self.attributes, key[:-2])))
+        return sorted(hits, key=_rank) if len(hits) > 1 else hits
+
+
+def _rank(hit: tuple[int, str, Any]) -> int:
+    return hit[0]
+
+
+def _body(event: SpanEvent) -> Any:
+    return event.attributes if event.body is None else event.body

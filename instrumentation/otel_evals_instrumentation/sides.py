@@ -1,0 +1,133 @@
+"""What went into an operation and what came out: messages, system instructions, tools on offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_evals.model import Availability, Message, Part
+from otel_evals_instrumentation.messages import event_messages, read_messages
+from otel_evals_instrumentation.parts import read_parts, text_of
+from otel_evals_instrumentation.reading import Reading
+from otel_evals_instrumentation.values import is_masked, parse, parse_or_mend
+
+__all__ = ["read_sides"]
+
+
+def read_sides(reading: Reading) -> None:
+    """Read input and output messages, system instructions and tool definitions."""
+    inputs = _side(reading, "input", "user")
+    outputs = _answer(reading) or _side(reading, "output", "assistant")
+    if reading.events and not (inputs and outputs):
+        asked, said = event_messages(reading.events)
+        inputs = inputs or _from_events(reading, "input", asked)
+        outputs = outputs or _from_events(reading, "output", said)
+    _read_system(reading, inputs)
+    reading.fields["input_messages"] = inputs
+    reading.fields["output_messages"] = outputs
+    begins = reading.number("new_messages_from")
+    if begins is not None:
+        reading.fields["new_messages_from"] = begins
+    for _, _, value in reading.candidates("definitions", indexed=False):
+        definitions = parse(value)
+        if isinstance(definitions, (list, tuple)):
+            reading.fields["tool_definitions"] = tuple(
+                d for d in map(parse, definitions) if isinstance(d, dict)
+            )
+            break
+
+
+def _side(reading: Reading, side: str, role: str) -> tuple[Message, ...]:
+    """The messages of one side: of the first name that has content, else of the first that is there."""
+    best = _first(reading, side, role, reading.candidates(side, indexed=_starts_indexed(reading, side)))
+    if not best or not _has_content(best):
+        best = _first(reading, side, role, reading.candidates(side), best)
+    return best
+
+
+def _starts_indexed(reading: Reading, side: str) -> bool:
+    """Whether lists spelled out in keys are what this convention trusts most; else they are looked for last."""
+    return bool(getattr(reading.names, side)[0].endswith(".*"))
+
+
+def _first(
+    reading: Reading,
+    side: str,
+    role: str,
+    candidates: list[tuple[int, str, Any]],
+    best: tuple[Message, ...] = (),
+) -> tuple[Message, ...]:
+    for _, key, value in candidates:
+        if is_masked(value):
+            if not best:
+                reading.note(side, key, Availability.CAPTURED_OFF)
+            continue
+        parsed, cut = parse_or_mend(value)
+        messages = _messages(parsed, side, role)
+        if messages and (not best or _has_content(messages)):
+            cut = cut or (key.endswith(".*") and side == "input" and reading.span.dropped_attributes > 0)
+            _note(reading, side, key, messages, cut)
+            best = messages
+            if _has_content(messages):
+                break
+    return best
+
+
+def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
+    """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict) and "event.name" in value[0]:
+        sides = event_messages((str(v.get("event.name")), v) for v in value if isinstance(v, dict))
+        return tuple(sides[0] if side == "input" else sides[1])
+    return read_messages(value, role)
+
+
+def _answer(reading: Reading) -> tuple[Message, ...]:
+    """A final answer that stands in an attribute of its own."""
+    for _, key, value in reading.candidates("answer", indexed=False):
+        if value != "" and not is_masked(value):
+            reading.note("output", key)
+            return (Message(role="assistant", parts=(Part(kind="text", text=text_of(value)),)),)
+    return ()
+
+
+def _from_events(reading: Reading, side: str, messages: list[Message]) -> tuple[Message, ...]:
+    if messages:
+        key = "gen_ai.choice" if side == "output" else "gen_ai.user.message"
+        _note(reading, side, key, tuple(messages), cut=False)
+    return tuple(messages)
+
+
+def _note(reading: Reading, side: str, key: str, messages: tuple[Message, ...], cut: bool) -> None:
+    if cut:
+        reading.note(side, key, Availability.TRUNCATED)
+    else:
+        reading.note(side, key, Availability.PRESENT if _has_content(messages) else Availability.CAPTURED_OFF)
+
+
+def _has_content(messages: tuple[Message, ...]) -> bool:
+    for message in messages:
+        for part in message.parts:
+            if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
+                return True
+    return False
+
+
+def _read_system(reading: Reading, inputs: tuple[Message, ...]) -> None:
+    for _, key, value in reading.candidates("system", indexed=False):
+        if is_masked(value):
+            continue
+        parsed = parse(value)
+        if isinstance(parsed, dict):
+            texts = [m.text for m in read_messages(parsed, "system")]
+        else:
+            texts = [part.text or "" for part in read_parts(parsed)]
+        joined = "\n\n".join(text for text in texts if text)
+        if joined:
+            reading.fields["system_instructions"] = joined
+            reading.note("system", key)
+            return
+    texts = [m.text for m in inputs if m.role == "system"]
+    joined = "\n\n".join(text for text in texts if text)
+    if joined:
+        reading.fields["system_instructions"] = joined
+        reading.sources["system"] = reading.sources["input"]
+        reading.availability["system"] = reading.availability["input"]
