@@ -87,7 +87,7 @@ def _record(claim: Claim, found: bool) -> dict[str, str | bool]:
 
 def _explain(stated: int, wrong: Sequence[Claim]) -> str:
     if not wrong:
-        return f"all {stated} facts stand in the tool results or the conversation"
+        return f"{stated} of {stated} facts stand in the tool results or the conversation"
     named = ", ".join(f'{claim.kind} "{claim.text}"' for claim in wrong[:_MAX_NAMED])
     more = f" and {len(wrong) - _MAX_NAMED} more" if len(wrong) > _MAX_NAMED else ""
     found = "found neither in the tool results nor in the conversation"

@@ -209,7 +209,7 @@ def test_tool_results_of_an_earlier_turn_are_enough_to_check_against() -> None:
         (None, {"availability": {"output": Availability.CAPTURED_OFF}}, "output_captured_off"),
         ("It costs $5.", {"tool_calls": (ToolCall(name="t"),)}, "tool_results_not_recorded"),
         (
-            "It costs $5.",
+            "It costs $7.",
             {"availability": {"tool_results": Availability.TRUNCATED}},
             "tool_results_truncated",
         ),
