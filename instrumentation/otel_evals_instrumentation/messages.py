@@ -7,7 +7,7 @@ texts. A form is told by its keys, never by who sent it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import Message, Part
@@ -31,6 +31,7 @@ _ROLES = {
     "tool_call": "assistant",
     "toolresult": "tool",
 }
+_WORDS = ("user", "assistant", "tool", "system")
 _LANGCHAIN = {
     "human": "user",
     "ai": "assistant",
@@ -77,12 +78,16 @@ _QUESTIONS = (
     "content",
     "body",
 )
+_CONTENT = ("parts", "content", "contents", "blocks")
+_CALL_KEYS = frozenset(("tool_calls", "toolCalls", "function_call", "additional_kwargs"))
 _REPLIES = ("choices", "generations", "candidates")
 _LISTS = ("messages", "contents", "choices", "generations", "candidates", "new_messages", "chat_history")
 
 
 def role_of(name: Any, default: str = "user") -> str:
     """A role in OpenTelemetry's words."""
+    if name in _WORDS:
+        return str(name)
     if not isinstance(name, str) or not name:
         return default
     role = name.lower().removeprefix("messagerole.").removeprefix("chatrole.")
@@ -91,9 +96,19 @@ def role_of(name: Any, default: str = "user") -> str:
 
 def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
     """All messages a value holds, oldest first; texts without a role get the one given."""
+    value = parse(value)
     found: list[Message] = []
-    _collect(parse(value), role, found, 0)
+    if type(value) is list and all(type(v) is dict and type(v.get("parts")) is list for v in value):
+        for item in value[:_MAX_MESSAGES]:  # OpenTelemetry's own form, by far the most frequent
+            _add(_message(item, role), found)
+    else:
+        _collect(value, role, found, 0)
     return tuple(found)
+
+
+def _add(message: Message | None, found: list[Message]) -> None:
+    if message is not None:
+        found.append(message)
 
 
 def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
@@ -144,7 +159,7 @@ def _is_role_pair(item: Any) -> bool:
     )
 
 
-def _collect_one(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
+def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
     if depth > MAX_DEPTH:
         return
     kind = item.get("type")
@@ -173,7 +188,7 @@ def _collect_one(item: Mapping[str, Any], role: str, found: list[Message], depth
     _open(item, role, found, depth)
 
 
-def _unwrap_constructor(item: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unwrap_constructor(item: dict[str, Any]) -> dict[str, Any]:
     """LangChain's serialised objects: the class name says the role."""
     path = item.get("id")
     name = str(path[-1]) if isinstance(path, (list, tuple)) and path else ""
@@ -181,7 +196,7 @@ def _unwrap_constructor(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": kind, **item["kwargs"]} if kind in _LANGCHAIN else item["kwargs"]
 
 
-def _open(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
+def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
     """A mapping that is no message itself, but may hold some: a request, a response, a function's arguments."""
     before = len(found)
     _open_first(item, role, found, depth)
@@ -193,7 +208,7 @@ def _open(item: Mapping[str, Any], role: str, found: list[Message], depth: int) 
             found.insert(before, Message(role="system", parts=parts))
 
 
-def _open_first(item: Mapping[str, Any], role: str, found: list[Message], depth: int) -> None:
+def _open_first(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
     before = len(found)
     inner = item.get("message")
     if isinstance(inner, (dict, str)):
@@ -220,32 +235,25 @@ def _open_first(item: Mapping[str, Any], role: str, found: list[Message], depth:
         _collect(item["args"], role, found, depth + 1)
 
 
-def _message(item: Mapping[str, Any], default: str) -> Message | None:
+def _message(item: dict[str, Any], default: str) -> Message | None:
     kind = item.get("type")
     role = role_of(item.get("role"), _LANGCHAIN.get(kind, default) if isinstance(kind, str) else default)
-    content = item.get("parts")
-    if content is None:
-        content = item.get("content")
-    if content is None:
-        content = item.get("contents")
-    if content is None:
-        content = item.get("blocks")
-    parts = list(read_parts(content))
+    content = next((item[key] for key in _CONTENT if item.get(key) is not None), None)
+    parts = read_parts(content)
     if content is None and isinstance(item.get("text"), str):
-        parts.extend(read_parts(item["text"]))
-    parts.extend(_tool_calls(item))
-    call_id = (
-        item.get("tool_call_id") or item.get("toolCallId") or (item.get("id") if role == "tool" else None)
-    )
+        parts = read_parts(item["text"])
+    if not _CALL_KEYS.isdisjoint(item):
+        parts = (*parts, *_tool_calls(item))
     if role == "tool" and not any(part.kind == "tool_result" for part in parts):
+        call_id = item.get("tool_call_id") or item.get("toolCallId") or item.get("id")
         if not parts and content is None and call_id is None and "name" not in item:
             return Message(role=role)
-        parts = [_as_result(parts, content, call_id, item)]
+        parts = (_as_result(parts, content, call_id, item),)
     name = item.get("name")
-    return Message(role=role, parts=tuple(parts), name=name if isinstance(name, str) and name else None)
+    return Message(role=role, parts=parts, name=name if isinstance(name, str) and name else None)
 
 
-def _as_result(parts: list[Part], content: Any, call_id: Any, item: Mapping[str, Any]) -> Part:
+def _as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[str, Any]) -> Part:
     """A tool's message whose content stands in it like anybody's text."""
     texts = [part.text for part in parts if part.kind == "text" and part.text is not None]
     data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) else content
@@ -259,7 +267,7 @@ def _as_result(parts: list[Part], content: Any, call_id: Any, item: Mapping[str,
     )
 
 
-def _tool_calls(item: Mapping[str, Any]) -> list[Part]:
+def _tool_calls(item: dict[str, Any]) -> list[Part]:
     """Calls that stand beside the content, as in OpenAI's chat and in Gemini's old form."""
     calls = parse(item.get("tool_calls") or item.get("toolCalls") or ())
     found = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from otel_evals.model import Part
@@ -71,7 +70,7 @@ _UNTYPED = frozenset(
 )
 
 
-def is_part(item: Mapping[str, Any]) -> bool:
+def is_part(item: dict[str, Any]) -> bool:
     """Whether a mapping is a part of a message, and not a message."""
     if "role" in item or "parts" in item or "message" in item:
         return False
@@ -97,6 +96,8 @@ def read_parts(content: Any) -> tuple[Part, ...]:
 
 def read_part(item: Any) -> Part:
     """One part, whichever provider's form it has."""
+    if type(item) is dict and item.get("type") == "text" and type(item.get("content")) is str:
+        return Part(kind="text", text=item["content"])
     if isinstance(item, str):
         return Part(kind="text", text=item)
     if not isinstance(item, dict):
@@ -120,7 +121,7 @@ def read_part(item: Any) -> Part:
     return Part(kind="other", data=item)
 
 
-def _text(item: Mapping[str, Any]) -> Part:
+def _text(item: dict[str, Any]) -> Part:
     for key in ("content", "text", "value", "refusal"):
         value = item.get(key)
         if isinstance(value, dict):
@@ -130,7 +131,7 @@ def _text(item: Mapping[str, Any]) -> Part:
     return Part(kind="text")
 
 
-def _thought(item: Mapping[str, Any]) -> str | None:
+def _thought(item: dict[str, Any]) -> str | None:
     for key in ("content", "text", "thinking", "reasoning"):
         value = item.get(key)
         if isinstance(value, str):
@@ -141,7 +142,7 @@ def _thought(item: Mapping[str, Any]) -> str | None:
     return summary if isinstance(summary, str) else None
 
 
-def _untyped(item: Mapping[str, Any]) -> Part:
+def _untyped(item: dict[str, Any]) -> Part:
     """Bedrock's and Gemini's parts say what they are by their only key."""
     for key in ("toolUse", "function_call", "functionCall", "tool_call", "tool_use"):
         if isinstance(item.get(key), dict):
@@ -169,7 +170,7 @@ def _untyped(item: Mapping[str, Any]) -> Part:
     return Part(kind="other", data=item)
 
 
-def tool_call(item: Mapping[str, Any]) -> Part:
+def tool_call(item: dict[str, Any]) -> Part:
     """A tool call: the name and arguments may stand in it or in a `function` below."""
     inner = item.get("tool_call")
     if isinstance(inner, dict):
@@ -195,7 +196,7 @@ def tool_call(item: Mapping[str, Any]) -> Part:
     )
 
 
-def _result(item: Mapping[str, Any]) -> Part:
+def _result(item: dict[str, Any]) -> Part:
     value: Any = None
     origin = item.get("origin")
     item = {**origin, **item} if isinstance(origin, dict) else item
@@ -270,7 +271,7 @@ def text_of(value: Any) -> str:
         return str(value)
 
 
-def _string(item: Mapping[str, Any], *keys: str) -> str | None:
+def _string(item: dict[str, Any], *keys: str) -> str | None:
     for key in keys:
         value = item.get(key)
         if isinstance(value, str) and value and value != "<not specified>":

@@ -11,6 +11,7 @@ from otel_evals.model import Availability, Document, Operation, OperationKind, R
 
 __all__ = ["assemble"]
 
+_NO_USAGE = Usage()
 _APART = (
     OperationKind.AGENT,
     OperationKind.TOOL,
@@ -108,22 +109,33 @@ def _usage(operations: Sequence[Operation], children: Mapping[str, tuple[str, ..
     totals: dict[str, Usage] = {}
     counted: set[str] = set()
     for operation in _inside_out(operations, children):
-        inner = [c for c in children.get(operation.span_id, ()) if c in by_id]
+        inner = [c for c in children.get(operation.span_id, ()) if c in totals]
         apart = [c for c in inner if operation.kind is OperationKind.INFERENCE and by_id[c].kind in _APART]
-        total = sum((totals[c] for c in inner if c not in apart), Usage())
+        total = _sum(totals[c] for c in inner if c not in apart)
         own = operation.usage
-        if not total.total_tokens and own is not None and operation.response_id not in counted:
+        if total is None and own is not None and operation.response_id not in counted:
             total = own
-            counted.update(filter(None, (operation.response_id,)))
-        totals[operation.span_id] = sum((totals[c] for c in apart), total)
-    inside = {c for o in operations for c in children.get(o.span_id, ())}
-    return sum((u for i, u in totals.items() if i not in inside), Usage())
+            if operation.response_id is not None:
+                counted.add(operation.response_id)
+        for child in apart:
+            total = totals[child] if total is None else total + totals[child]
+        if total is not None:
+            totals[operation.span_id] = total
+    inside = {c for below in children.values() for c in below}
+    return _sum(usage for span_id, usage in totals.items() if span_id not in inside) or _NO_USAGE
+
+
+def _sum(usages: Iterable[Usage]) -> Usage | None:
+    total: Usage | None = None
+    for usage in usages:
+        total = usage if total is None else total + usage
+    return total
 
 
 def _inside_out(operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]) -> list[Operation]:
     """Every operation after those below it."""
     by_id = {o.span_id: o for o in operations}
-    inside = {c for o in operations for c in children.get(o.span_id, ())}
+    inside = {c for below in children.values() for c in below}
     order: list[Operation] = []
     stack = [o.span_id for o in operations if o.span_id not in inside]
     while stack:
