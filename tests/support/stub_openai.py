@@ -4,7 +4,7 @@
         judge = LiteLLMJudge("openai/any", api_base=stub.url)
 
 A script is one act or a list of acts given in turn, the last one again and again. An act is a value to answer
-as JSON text, a `str` to answer as it is, a function of the request's body, or a `Misbehave`.
+as JSON text, a `str` to answer as it is, a `CallTool`, a function of the request's body, or a `Misbehave`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,24 @@ class Misbehave:
     status: int = 500
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class CallTool:
+    """Answer with a tool call, as a model that wants to use a tool does."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    id: str = "call_1"
+
+    def message(self) -> dict[str, Any]:
+        """The assistant's message."""
+        function = {"name": self.name, "arguments": json.dumps(dict(self.arguments))}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": self.id, "type": "function", "function": function}],
+        }
 
 
 class StubOpenAI:
@@ -121,7 +139,11 @@ class StubOpenAI:
         return None
 
     def _completion(self, body: dict[str, Any], answer: Any) -> bytes:
-        text = answer if isinstance(answer, str) else json.dumps(answer)
+        if isinstance(answer, CallTool):
+            message, finish = answer.message(), "tool_calls"
+        else:
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            message, finish = {"role": "assistant", "content": text}, "stop"
         prompt, completion = self.usage
         return json.dumps(
             {
@@ -132,8 +154,8 @@ class StubOpenAI:
                 "choices": [
                     {
                         "index": 0,
-                        "message": {"role": "assistant", "content": text},
-                        "finish_reason": "stop",
+                        "message": message,
+                        "finish_reason": finish,
                     }
                 ],
                 "usage": {

@@ -1,0 +1,206 @@
+"""Real agent frameworks with their own instrumentation, against a model server on loopback, scored live."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from stub_openai import CallTool, StubOpenAI
+from traffic import Live
+
+from otel_evals import Rule, Run
+from otel_evals.context import tool_results
+from otel_evals.judge import LiteLLMJudge
+from otel_evals.scorers import grounded_in_tools, hallucination, tool_call_accuracy
+
+QUESTION = "Where is order A-1001?"
+ANSWER = "Order A-1001 was shipped with ACME and arrives on 2026-11-25."
+RESULT = {"status": "shipped", "carrier": "ACME", "eta": "2026-11-25"}
+
+
+def model_that_looks_up_first(body: dict[str, Any]) -> Any:
+    """Calls the tool, then answers from its result."""
+    if any(m["role"] == "tool" for m in body["messages"]):
+        return ANSWER
+    return CallTool("lookup_order", {"order_id": "A-1001"})
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def frameworks_leave_connections_open() -> Iterator[None]:
+    """Their HTTP clients are closed by the garbage collector; have that happen here, unpunished."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def model() -> Iterator[StubOpenAI]:
+    with StubOpenAI(model_that_looks_up_first) as stub:
+        yield stub
+
+
+def rules() -> tuple[Rule, ...]:
+    return (Rule(grounded_in_tools()), Rule(tool_call_accuracy(expected_tool="lookup_order")))
+
+
+def pydantic_agent(live: Live, model: StubOpenAI) -> Any:
+    from pydantic_ai import Agent
+    from pydantic_ai.models.instrumented import InstrumentationSettings
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    agent: Any = Agent(
+        OpenAIChatModel("stub", provider=OpenAIProvider(base_url=model.url, api_key="none")),
+        name="support",
+    )
+    agent.instrument = InstrumentationSettings(tracer_provider=live.provider)
+
+    @agent.tool_plain
+    def lookup_order(order_id: str) -> dict[str, str]:
+        """Look up an order."""
+        return RESULT
+
+    return agent
+
+
+def check(run: Run) -> None:
+    assert run.input == QUESTION
+    assert run.output == ANSWER
+    (call,) = run.tool_calls
+    assert (call.name, call.arguments, call.status) == ("lookup_order", {"order_id": "A-1001"}, "ok")
+    assert call.result == RESULT
+    assert run.usage.input_tokens == 240
+
+
+def check_scores(live: Live, count: int) -> None:
+    assert live.flush(20_000)
+    runs = live.scored.wait_for(count, timeout=20)
+    for scored in runs:
+        check(scored.run)
+        values = {e.scorer_id: e.outcome.value for e in scored.evaluations}  # type: ignore[union-attr]  # scores
+        assert values == {"grounded_in_tools": 1.0, "tool_call_accuracy": 1.0}
+    assert live.pipeline.stats().seen == count
+    assert live.pipeline.stats().check() == []
+
+
+def test_pydantic_ai_sync(model: StubOpenAI) -> None:
+    """A synchronous application."""
+    with Live(*rules()) as live:
+        assert pydantic_agent(live, model).run_sync(QUESTION).output == ANSWER
+        check_scores(live, 1)
+
+
+def test_pydantic_ai_asyncio(model: StubOpenAI) -> None:
+    """Many runs at once on one event loop stay apart."""
+    with Live(*rules()) as live:
+        agent = pydantic_agent(live, model)
+
+        async def main() -> None:
+            await asyncio.gather(*(agent.run(QUESTION) for _ in range(8)))
+
+        asyncio.run(main())
+        check_scores(live, 8)
+
+
+def test_pydantic_ai_threads(model: StubOpenAI) -> None:
+    """Runs in many threads stay apart."""
+    with Live(*rules()) as live:
+
+        def work() -> None:
+            pydantic_agent(live, model).run_sync(QUESTION)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        check_scores(live, 4)
+
+
+@pytest.fixture
+def instrumented_openai_agents() -> Iterator[Any]:
+    """The OpenAI Agents SDK with OpenInference's instrumentation on a provider of the test's."""
+    from agents import set_trace_processors
+    from openinference.instrumentation.openai_agents import OpenAIAgentsInstrumentor
+
+    instrumentor = OpenAIAgentsInstrumentor()
+    yield lambda provider: instrumentor.instrument(tracer_provider=provider)
+    instrumentor.uninstrument()
+    set_trace_processors([])
+
+
+def test_openai_agents_with_openinference(model: StubOpenAI, instrumented_openai_agents: Any) -> None:
+    """Another framework, another convention, the same run."""
+    from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool
+    from openai import AsyncOpenAI
+
+    @function_tool
+    def lookup_order(order_id: str) -> str:
+        """Look up an order."""
+        return json.dumps(RESULT)
+
+    async def main() -> None:
+        async with AsyncOpenAI(base_url=model.url, api_key="none") as client:
+            chat = OpenAIChatCompletionsModel("stub", client)
+            agent = Agent(name="support", model=chat, tools=[lookup_order])
+            for _ in range(3):
+                assert (await Runner.run(agent, QUESTION)).final_output == ANSWER
+
+    with Live(*rules()) as live:
+        instrumented_openai_agents(live.provider)
+        asyncio.run(main())
+        check_scores(live, 3)
+
+
+def judge_replies(body: dict[str, Any]) -> Any:
+    """A judge that finds one claim of two hallucinated."""
+    schema = json.dumps(body.get("response_format", ""))
+    if "verdicts" in schema:
+        verdict = {"statement": "It arrives on 2026-11-25.", "verdict": "no", "reason": "the tool says so"}
+        made_up = {"statement": "It was sent with ACME.", "verdict": "yes", "reason": "not there"}
+        return {"verdicts": [verdict, made_up]}
+    if "claims" in schema:
+        return {"claims": ["It arrives on 2026-11-25.", "It was sent with ACME."]}
+    return "One of two claims is not in the tool's result."
+
+
+def test_the_hallucination_judge_sees_the_tool_results_of_the_very_run(model: StubOpenAI) -> None:
+    """At the judge's server: the run's own tool results; on the score: digest, verdicts, what it cost."""
+    steps: list[str] = []
+    results = tool_results()
+
+    def get_context(params: Any) -> Any:
+        steps.append(params.step)
+        return results(params)
+
+    with StubOpenAI(judge_replies) as judge:
+        asked = LiteLLMJudge("openai/gpt-5-mini", api_base=judge.url, api_key="none")
+        with Live(Rule(hallucination(asked, get_context=get_context), timeout=50)) as live:
+            pydantic_agent(live, model).run_sync(QUESTION)
+            assert live.flush(50_000)
+            (evaluation,) = live.scored.evaluations
+        score = evaluation.outcome
+        assert score.value == 0.5, score  # type: ignore[union-attr]  # a score
+        assert steps == ["analyze", "generate_reason"]
+        claims, findings, reason = judge.prompts
+        assert "2026-11-25" in findings
+        assert "ACME" in findings
+        assert "shipped" in findings
+        assert "shipped" in reason
+        assert '"carrier"' not in claims
+        by_name = {s.name: s for s in score.steps}  # type: ignore[union-attr]  # a score
+        assert len(by_name["analyze"].context.digest) == 64
+        assert [v["verdict"] for v in by_name["analyze"].result["verdicts"]] == ["no", "yes"]
+        assert score.usage.input_tokens == 360  # type: ignore[union-attr]  # a score
+        assert score.explanation.startswith("One of two")  # type: ignore[union-attr]  # a score
+        assert live.pipeline.stats().seen == 1, "the judge's own traffic is no run"
