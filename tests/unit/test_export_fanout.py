@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.to_thread
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 
 from otel_evals.errors import ConfigError, DestinationError
@@ -30,7 +32,7 @@ def anyio_backend() -> str:
 class Scripted(InMemoryDestination):
     """Does what the script says for each call, then accepts."""
 
-    def __init__(self, name: str, *script: Exception | Callable[[], object]) -> None:
+    def __init__(self, name: str, *script: Exception | Callable[[], object] | None) -> None:
         super().__init__()
         self.name = name
         self.script = list(script)
@@ -290,6 +292,47 @@ async def test_a_destination_s_own_client_is_not_instrumented() -> None:
         await fan_out.force_flush(1.0)
     assert seen == [False]
     assert is_instrumentation_enabled()
+
+
+FATES: dict[str, Exception | Callable[[], object] | None] = {
+    "accept": None,
+    "busy": DestinationError("busy", retryable=True),
+    "refuse": DestinationError("refused", retryable=False),
+    "fail": RuntimeError("odd"),
+    "hang": forever,
+}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    fates=st.lists(st.sampled_from(sorted(FATES)), max_size=12),
+    bursts=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    queue_size=st.integers(1, 8),
+    batch_size=st.integers(1, 5),
+)
+def test_every_run_is_in_exactly_one_place_at_every_moment(
+    fates: list[str], bursts: list[int], queue_size: int, batch_size: int
+) -> None:
+    async def deliver() -> None:
+        destination = Scripted("one", *[FATES[fate] for fate in fates])
+        retry = Retry(attempts=3, first=0.001, longest=0.002, timeout=0.01)
+        fan_out = FanOut(
+            [destination], queue_size=queue_size, batch_size=batch_size, delay=0.001, retry=retry
+        )
+        total = 0
+        async with running(fan_out, deadline=1.0):
+            for burst in bursts:
+                for _ in range(burst):
+                    fan_out.put(scored_run(total))
+                    total += 1
+                    assert held(fan_out.stats()["one"]) == total
+                await anyio.sleep(0.001)
+        stats = fan_out.stats()["one"]
+        assert (held(stats), stats.pending) == (total, 0)
+        assert stats.exported == len(destination.runs)
+        assert sum(stats.losses.values()) == stats.failed + stats.dropped
+
+    anyio.run(deliver)
 
 
 @pytest.mark.parametrize("field", ["queue_size", "batch_size"])
