@@ -59,7 +59,7 @@ class Convention:
     markers: tuple[str, ...] = ()
     names: Names = field(default_factory=Names)
     kind_of: Callable[[SpanRecord], OperationKind | None] | None = None
-    """Tells the kind of a span from the convention's own attributes; None leaves it to OpenTelemetry's names."""
+    """Tells a span's kind from the convention's own attributes; None leaves it to OpenTelemetry's names."""
     refine: Callable[[Reading, OperationKind], OperationKind] | None = None
     """Reads what a table cannot say; may change the kind."""
     index: Index = field(init=False)
@@ -116,11 +116,11 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
 
 def _read_identity(reading: Reading, kind: OperationKind) -> None:
     fields, found_at = reading.fields, reading.found_at
-    for name in _TEXTS:
-        if name in found_at:
-            value = reading.text(name)
+    for field_name in _TEXTS:
+        if field_name in found_at:
+            value = reading.text(field_name)
             if value is not None:
-                fields[name] = value
+                fields[field_name] = value
     name = fields.get("agent_name") if kind is OperationKind.AGENT else reading.text("name")
     if name is not None:
         fields["name"] = name

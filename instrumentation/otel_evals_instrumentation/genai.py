@@ -1,4 +1,4 @@
-"""OpenTelemetry's GenAI conventions: current, and each older form (attributes, indexed attributes, events)."""
+"""OpenTelemetry's GenAI conventions: current and older forms, in attributes and events."""
 
 from __future__ import annotations
 

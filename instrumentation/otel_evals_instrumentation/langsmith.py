@@ -1,4 +1,4 @@
-"""LangSmith's OpenTelemetry export: whole inputs and outputs as JSON in `gen_ai.prompt` and `gen_ai.completion`."""
+"""LangSmith's OpenTelemetry export: inputs and outputs as JSON in `gen_ai.prompt`, `gen_ai.completion`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logfire's own integrations: OpenAI and Anthropic clients, OpenAI Agents. Kinds stand in the message template."""
+"""Logfire's own integrations: OpenAI and Anthropic clients, OpenAI Agents. The template tells the kind."""
 
 from __future__ import annotations
 

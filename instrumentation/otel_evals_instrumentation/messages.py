@@ -197,7 +197,7 @@ def _unwrap_constructor(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
-    """A mapping that is no message itself, but may hold some: a request, a response, a function's arguments."""
+    """A mapping that is no message itself, but may hold some: a request, a response, arguments."""
     before = len(found)
     _open_first(item, role, found, depth)
     config = item.get("config") if isinstance(item.get("config"), dict) else {}
@@ -297,7 +297,7 @@ _EVENTS = {
 
 
 def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:
-    """Input and output messages of events such as `gen_ai.user.message` and `gen_ai.choice`, given as (name, body)."""
+    """Input and output messages of events such as `gen_ai.user.message` and `gen_ai.choice`: (name, body)."""
     inputs: list[Message] = []
     outputs: list[Message] = []
     for name, body in events:

@@ -96,7 +96,7 @@ _TABLE = Convention(
         reasoning_tokens=("llm.token_count.completion_details.reasoning",),
         conversation_id=("session.id",),
         user_id=("user.id",),
-        agent_name=("agent.name",),
+        agent_name=("agent.name", "graph.node.id"),
     ),
     kind_of=_kind,
 )

@@ -1,4 +1,4 @@
-"""OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, indexed and message forms of `gen_ai.*`."""
+"""OpenLLMetry (Traceloop): `traceloop.*`, entity inputs and outputs, both forms of `gen_ai.*`."""
 
 from __future__ import annotations
 

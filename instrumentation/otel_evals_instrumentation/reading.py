@@ -23,7 +23,7 @@ _MESSAGES = frozenset(
 
 
 class Reading:
-    """One span being read: what its attributes hold by field, and the fields of the operation found so far."""
+    """One span being read: what its attributes hold by field, and what was found so far."""
 
     __slots__ = (
         "attributes",
@@ -60,7 +60,7 @@ class Reading:
         """Gather message events; what detail events hold is read as if it stood on the span."""
         added: dict[str, Any] = {}
         for event in (*self.span.events, *self.span.logs):
-            name = event.name
+            name: Any = event.name
             if name not in _MESSAGES and name != _DETAILS:
                 name = event.attributes.get("event.name")
             if name == _DETAILS:
@@ -100,7 +100,7 @@ class Reading:
         return None
 
     def candidates(self, field: str, *, indexed: bool = True) -> list[tuple[int, str, Any]]:
-        """A field's attributes as (rank, name, value), most trusted first, lists spelled out in keys among them."""
+        """A field's attributes as (rank, name, value), most trusted first; with lists spelled out in keys."""
         hits = list(self.found_at.get(field, ()))
         if indexed:
             for rank, key in enumerate(getattr(self.names, field)):

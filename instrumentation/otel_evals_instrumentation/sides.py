@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from otel_evals.model import Availability, Message, Part
@@ -45,7 +46,7 @@ def _side(reading: Reading, side: str, role: str) -> tuple[Message, ...]:
 
 
 def _starts_indexed(reading: Reading, side: str) -> bool:
-    """Whether lists spelled out in keys are what this convention trusts most; else they are looked for last."""
+    """Whether this convention trusts lists spelled out in keys most; else they are looked for last."""
     return bool(getattr(reading.names, side)[0].endswith(".*"))
 
 
@@ -66,10 +67,18 @@ def _first(
         if messages and (not best or _has_content(messages)):
             cut = cut or (key.endswith(".*") and side == "input" and reading.span.dropped_attributes > 0)
             _note(reading, side, key, messages, cut)
-            best = messages
+            best = _cut_off(messages) if cut and not key.endswith(".*") else messages
             if _has_content(messages):
                 break
     return best
+
+
+def _cut_off(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Messages whose last part lost its end."""
+    *whole, last = messages
+    if not last.parts:
+        return messages
+    return (*whole, replace(last, parts=(*last.parts[:-1], replace(last.parts[-1], truncated=True))))
 
 
 def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:

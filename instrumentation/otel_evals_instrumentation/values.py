@@ -33,7 +33,8 @@ MAX_DEPTH = 60
 """Deeper nesting is kept, but not interpreted."""
 
 _MASKED = re.compile(
-    r"\s*(__REDACTED__|\[?<?\(?REDACTED\)?>?\]?|\*{3,}|\[Scrubbed due to [^\]]*\]|<not specified>|\[FILTERED\])\s*",
+    r"\s*(__REDACTED__|\[?<?\(?REDACTED\)?>?\]?|\*{3,}|\[Scrubbed due to [^\]]*\]"
+    r"|<not specified>|<not serializable>|\[FILTERED\])\s*",
     re.IGNORECASE,
 )
 _REPR = re.compile(r"<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x")
@@ -81,37 +82,33 @@ def mend(text: str) -> Any:
 
 
 def _scan(text: str) -> tuple[list[str], bool, bool, int]:
-    """Brackets left open, whether a string is, whether its last character escapes, the last safe place to cut."""
+    """Brackets left open, whether a string is, whether the last character escapes, the last place to cut."""
     closers: list[str] = []
-    in_string = escaped = False
-    cut = 0
+    in_string = False
+    escape_at, cut = -2, 0
     for match in re.finditer(r'[\[\]{}"\\,]', text):
         char, at = match[0], match.start()
-        if escaped and at == escape_at + 1:
-            escaped = False
+        if at == escape_at + 1:
             continue
-        escaped = False
         if in_string:
-            if char == '"':
-                in_string = False
-            elif char == "\\":
-                escaped, escape_at = True, at
+            if char == "\\":
+                escape_at = at
+            in_string = char != '"'
         elif char == '"':
             in_string = True
         elif char in "[{":
             closers.append("]" if char == "[" else "}")
-        elif char in "]}":
-            if not closers or closers.pop() != char:
-                return [], False, False, 0
         elif char == ",":
             cut = at
+        elif char in "]}" and (not closers or closers.pop() != char):
+            return [], False, False, 0
         if len(closers) > MAX_DEPTH:
             return [], False, False, 0
-    return closers, in_string, escaped and escape_at == len(text) - 1, cut
+    return closers, in_string, escape_at == len(text) - 1, cut
 
 
 def literal(value: Any) -> Any:
-    """The value of a Python literal's repr, such as `{'city': 'Paris'}`; anything else comes back unchanged."""
+    """The value of a Python literal, such as `{'city': 'Paris'}`; anything else comes back unchanged."""
     if not isinstance(value, str) or value[:1] not in ("{", "[", "(") or len(value) > 200_000:
         return value
     try:

@@ -199,9 +199,10 @@ def _state(
     calls: Sequence[ToolCall],
 ) -> Availability:
     told = teller.availability.get(name) if teller else None
-    if there:
-        return Availability.TRUNCATED if told is Availability.TRUNCATED else Availability.PRESENT
     states = {o.availability.get(name) for o in operations}
+    if there:
+        cut = Availability.TRUNCATED in ({told} if name in ("input", "output", "system") else states)
+        return Availability.TRUNCATED if cut else Availability.PRESENT
     if Availability.CAPTURED_OFF in states:
         return Availability.CAPTURED_OFF
     if name in ("input", "output") and not states & {Availability.PRESENT, Availability.TRUNCATED}:

@@ -23,9 +23,9 @@ def find_runs(
 ) -> list[Run]:
     """The root runs of one trace, by start time. Never raises, whatever the spans hold.
 
-    `spans` are all spans of the trace, in any order; doubles count once. `links` maps a span's id to its nearest
-    ancestor where spans between the two were dropped. A root is the outermost agent or workflow. Model calls
-    outside of any are gathered into turns, and the last call of a turn, which gives the answer, is its root.
+    `spans` are all spans of the trace, in any order; doubles count once. `links` maps a span's id to its
+    nearest ancestor where spans between the two were dropped. A root is the outermost agent or workflow.
+    Model calls outside of any are gathered into turns; the last call of a turn, which answers, is its root.
     """
     records = _unique(spans)
     parents: dict[str, str | None] = {span_id: record.parent_span_id for span_id, record in records.items()}
@@ -40,8 +40,8 @@ def find_runs(
     roots, loose = _roots(operations, above, below)
     runs = [_run(root, (root,), operations, above, below) for root in roots]
     answered = {o.response_id for run in runs for o in run.operations if o.response_id}
-    for members in group_loose(loose, answered, alone=not runs):
-        runs.append(_run(members[-1], members, operations, above, below))
+    turns = group_loose(loose, answered, alone=not runs)
+    runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
     return sorted(runs, key=lambda run: (run.start_time, run.root_span_id))
 
 
@@ -104,7 +104,7 @@ def _wealth(span: SpanRecord) -> tuple[Any, ...]:
 def _read(
     records: Mapping[str, SpanRecord], dialects: Dialects, ours: set[str], parents: Mapping[str, str | None]
 ) -> dict[str, Operation]:
-    """The operations by span id, by start time; what we made ourselves and what happened inside it is left out."""
+    """The operations by span id and start time, without what we made and what happened inside it."""
     found: list[Operation] = []
     for span_id, record in _with_lent_choices(records, dialects).items():
         if ours and _is_inside(span_id, ours, parents):
@@ -137,12 +137,13 @@ def _without_choice(
     parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
 ) -> Iterable[SpanRecord]:
     for record in records.values():
+        told = any(log.name == "gen_ai.choice" for log in record.logs)
         if (
             record.parent_span_id == parent
-            and dialects.choose(record.scope_name, record.attributes) is not None
+            and not told
+            and dialects.choose(record.scope_name, record.attributes)
         ):
-            if not any(log.name == "gen_ai.choice" for log in record.logs):
-                yield record
+            yield record
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:

@@ -13,9 +13,10 @@ __all__ = ["asks_for_tools", "continues", "group_loose"]
 def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
     """Turns, each a list of operations by start time whose last member is the root.
 
-    A model call continues a turn when it was given what an earlier call of it had answered; tools and retrievers
-    belong to the turn whose calls surround or follow them. `answered` are response ids that agents account for; where the trace holds nothing else (`alone`), tools and
-    retrievers make a turn of their own, or embeddings if there is not even one of those.
+    A model call continues a turn when it was given what an earlier call of it had answered; tools and
+    retrievers belong to the turn whose calls surround or follow them. `answered` are response ids that agents
+    account for. Where the trace holds nothing else (`alone`), tools and retrievers make a turn of their own,
+    or embeddings if there is not even one of those.
     """
     calls = [o for o in loose if o.kind is OperationKind.INFERENCE and o.response_id not in answered]
     others = [o for o in loose if o.kind in (OperationKind.TOOL, OperationKind.RETRIEVAL)]
@@ -69,7 +70,7 @@ def _same_call(asked: Part, given: Part) -> bool:
 
 
 def _tells_again(last: Operation, call: Operation) -> bool:
-    """The same call told by two instrumentations: one span within the other's time, and one of them says nothing."""
+    """A call told by two instrumentations: one span within the other's time, and one of them says nothing."""
     one, other = last.span, call.span
     if one.scope_name == other.scope_name or one.end_time is None or other.end_time is None:
         return False

@@ -1,4 +1,4 @@
-"""Turns whose model calls lie in several traces, because nothing stood above them: joined by what they hand on."""
+"""Turns whose model calls lie in several traces, as nothing stood above them: joined by what they hand on."""
 
 from __future__ import annotations
 

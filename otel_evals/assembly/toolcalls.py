@@ -66,7 +66,7 @@ def _same_call(
     above: Mapping[str, str | None],
     by_id: Mapping[str, Operation],
 ) -> str | None:
-    """The span whose call this is too: one with the same id, or a tool's span around it with the same name."""
+    """The span whose call this is too: one with the same id, or a tool's span around it of the same name."""
     if call.id is not None:
         twin = next((span_id for span_id, (_, known) in calls.items() if known.id == call.id), None)
         if twin is not None:

@@ -14,7 +14,7 @@ _TELLERS = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """This turn's input, and what was said before it."""
+    """What a turn brought in, and what was said before it."""
 
     operation: Operation
     messages: tuple[Message, ...]
@@ -31,7 +31,7 @@ class Answer:
 
 
 def turn_start(operation: Operation) -> int:
-    """Index in `input_messages` where this turn begins: at the last message in which a user says something."""
+    """Index in `input_messages` where this turn begins: at the last message in which a user says a word."""
     messages = operation.input_messages
     told = operation.new_messages_from
     if told is not None and 0 <= told < len(messages):
@@ -43,7 +43,7 @@ def turn_start(operation: Operation) -> int:
 
 
 def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
-    """Outputs without what some frameworks repeat before them: the conversation up to the user's last words."""
+    """Outputs without what some frameworks repeat before them: all up to the user's last words."""
     for index in range(len(outputs) - 1, -1, -1):
         if outputs[index].role == "user" and outputs[index].text:
             return outputs[index + 1 :]
