@@ -11,7 +11,9 @@ Everything here is loaded when it is first used, so importing this package costs
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from otel_evals.version import __version__
@@ -113,3 +115,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _FrontDoor(ModuleType):
+    """Keeps a submodule, once imported, from standing in the place of the public name that it defines."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and _WHERE.get(name)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _FrontDoor

@@ -56,8 +56,9 @@ def demo(
         chosen = Options(runs=runs, seed=seed, out=out, judge=judge, api_base=api_base, phoenix=phoenix)
         run_demo(chosen)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("otel_evals"):
+        missing = (error.name or "").partition(".")[0]
+        if missing in {"", "otel_evals"}:
             raise
-        sys.exit(f"The demo needs {error.name}: pip install 'otel-evals[demo]'")
+        sys.exit(f"The demo needs {missing}: pip install 'otel-evals[demo]'")
     except OtelEvalsError as error:
         sys.exit(str(error))

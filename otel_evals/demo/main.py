@@ -14,10 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import otel_evals
-from otel_evals import NotScored, Rule, Run, Score, sampling
+from otel_evals import NotScored, Rule, Run, Score, sampling, scorer
 from otel_evals.context import tool_results
 from otel_evals.export import InMemoryDestination
-from otel_evals.scorer import scorer
 from otel_evals.scorers import grounded_in_tools, keyword_coverage, tool_call_accuracy
 
 __all__ = ["Options", "demo"]

@@ -80,16 +80,28 @@ def plan(shop: Shop, runs: int, seed: int) -> list[Conversation]:
 
 
 async def converse(
-    conversations: Sequence[Conversation], shop: Shop, tell: Callable[[Truth], None], at_once: int = 24
+    conversations: Sequence[Conversation],
+    shop: Shop,
+    tell: Callable[[Truth], None],
+    at_once: int = 24,
+    think: float = 0.02,
 ) -> None:
-    """Hold conversations with the agent, `at_once` of them at the same time; tells the truth of each run."""
+    """Hold conversations with the agent.
+
+    Args:
+        conversations: what was planned.
+        shop: where the tools look.
+        tell: called with the truth of each run.
+        at_once: how many conversations go on at the same time.
+        think: seconds, about, that the model takes for one answer.
+    """
     free = asyncio.Semaphore(at_once)
 
     async def one(conversation: Conversation) -> None:
         async with free:
             history: list[ModelMessage] = []
             for number, turn in enumerate(conversation.turns):
-                model = ScriptedModel(f"{conversation.seed}/{number}", turn.fault)
+                model = ScriptedModel(f"{conversation.seed}/{number}", turn.fault, think)
                 scripted = FunctionModel(model.respond, model_name="scripted-support")
                 answer = await support.run(turn.question, deps=shop, model=scripted, message_history=history)
                 history = answer.all_messages()
