@@ -8,7 +8,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Set
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
@@ -37,7 +37,7 @@ def _plain(value: Any, depth: int) -> Any:
     if depth == 0:
         return name
     if isinstance(value, type):
-        return value.model_json_schema() if issubclass(value, BaseModel) else value.__qualname__
+        return _schema(value) if issubclass(value, BaseModel) else value.__qualname__
     if isinstance(value, Mapping):
         return {str(key): _plain(item, depth - 1) for key, item in value.items()}
     if isinstance(value, Set):
@@ -60,7 +60,7 @@ def _function(function: Callable[..., Any], depth: int) -> Any:
     closure = getattr(function, "__closure__", None) or ()
     captured = [cell.cell_contents for cell in closure if _filled(cell)]
     return [
-        _source(function),
+        _source(function.__code__),
         *(_plain(item, depth - 1) for item in (function.__defaults__, function.__kwdefaults__, captured)),
     ]
 
@@ -72,11 +72,17 @@ def _filled(cell: Any) -> bool:
         return False
 
 
-def _source(function: Callable[..., Any]) -> str:
+@lru_cache(maxsize=1024)
+def _schema(model: type[BaseModel]) -> Any:
+    return model.model_json_schema()
+
+
+@lru_cache(maxsize=1024)
+def _source(code: CodeType) -> str:
     try:
-        return inspect.getsource(function)
+        return inspect.getsource(code)
     except (OSError, TypeError):  # typed at a prompt: no file to read
-        return _code(function.__code__)
+        return _code(code)
 
 
 def _code(code: CodeType) -> str:

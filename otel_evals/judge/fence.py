@@ -16,13 +16,20 @@ from otel_evals.context import Context
 from otel_evals.judge.redact import redact_secrets
 from otel_evals.judge.socket import JudgeRequest
 
-__all__ = ["Fence", "Slot", "once_more", "shorten"]
+__all__ = ["Fence", "Plain", "Slot", "once_more", "shorten"]
+
+
+class Plain(str):
+    """Text of the configuration, such as a criterion: stands in the prompt without a fence."""
+
+    __slots__ = ()
+
 
 Slot = str | float | Sequence[str] | Context
-"""What may stand in a prompt's slot: a text, a list of short texts, a resolver's context, or a number; only
-numbers are not fenced."""
+"""What may stand in a prompt's slot: a text, a list of short texts, a resolver's context, a number, or Plain
+text. All but the last two are fenced."""
 
-# Characters that make text look different from what a model reads: controls, odd line ends, bidi overrides, tags.
+# What makes text look different from what a model reads: controls, odd line ends, bidi overrides, tags.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -54,6 +61,8 @@ class Fence:
         """Fence a slot's content."""
         if isinstance(slot, int | float):
             return f"{slot:g}"
+        if isinstance(slot, Plain):
+            return str(slot)
         if isinstance(slot, Context):
             blocks = [self._block(f"{name} {n}", self._safe(p)) for n, p in enumerate(slot.pieces, 1)]
             return "\n".join(blocks) or self._block(name, "(nothing)")

@@ -1,0 +1,140 @@
+"""From a recorded case to our judge scorer with the same options and scripted replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.scorer import Scorer
+from otel_evals.scorers.answer_relevancy import answer_relevancy
+from otel_evals.scorers.answer_similarity import answer_similarity
+from otel_evals.scorers.bias import bias
+from otel_evals.scorers.context_precision import context_precision
+from otel_evals.scorers.context_recall import context_recall
+from otel_evals.scorers.context_relevance import context_relevance
+from otel_evals.scorers.faithfulness import faithfulness
+from otel_evals.scorers.hallucination import hallucination
+from otel_evals.scorers.multi_turn_judge import multi_turn_judge
+from otel_evals.scorers.noise_sensitivity import noise_sensitivity
+from otel_evals.scorers.prompt_alignment import prompt_alignment
+from otel_evals.scorers.rubric import rubric
+from otel_evals.scorers.summarization import summarization
+from otel_evals.scorers.tool_call_judge import tool_call_judge
+from otel_evals.scorers.toxicity import toxicity
+from otel_evals.scorers.trajectory_judge import trajectory_judge
+from tests.oracle.cases import Case, snake
+
+RENAMED = {
+    "evaluation_mode": "mode",
+    "unused_high_relevance_context": "unused_penalty",
+    "missing_context_per_item": "missing_penalty",
+    "max_missing_context_penalty": "max_missing_penalty",
+    "major_issue_per_item": "major_issue_penalty",
+}
+NESTED = ("penalties", "scoring", "options")
+
+
+def judge(case: Case) -> ScriptedJudge:
+    """Answers what the recorded judge answered; `$sequence` gives its answers in turn."""
+    answers = {}
+    for step, reply in case.replies.items():
+        sequence = isinstance(reply, dict) and reply.get("$sequence")
+        answers[step] = list(sequence) if sequence else reply
+    return ScriptedJudge(answers)
+
+
+def options(case: Case) -> dict[str, Any]:
+    """The recorded options by our names: nested groups flattened, hooks made callables."""
+    found: dict[str, Any] = {}
+    for key, value in case.options.items():
+        if key in NESTED:
+            found.update({snake(k): v for k, v in (value or {}).items()})
+        elif not key.startswith("$"):
+            found[snake(key)] = value
+    nested = found.pop("penalties", None) or {}
+    found.update({snake(k): v for k, v in nested.items()})
+    if "$getContext" in case.options or "$contextExtractor" in case.options:
+        value = case.options.get("$getContext", case.options.get("$contextExtractor"))
+        found["get_context"] = lambda params: value
+    if "$getContextThrows" in case.options:
+        found["get_context"] = _raising(case.options["$getContextThrows"])
+    if "$getContextUndefined" in case.options:
+        found["get_context"] = lambda params: None
+    return {RENAMED.get(key, key): value for key, value in found.items()}
+
+
+def _raising(message: str) -> Callable[[Any], Any]:
+    def hook(params: Any) -> Any:
+        raise RuntimeError(message)
+
+    return hook
+
+
+def plain(factory: Callable[..., Scorer]) -> Callable[[Case], Scorer]:
+    return lambda case: factory(judge(case), **options(case))
+
+
+def _context(factory: Callable[..., Scorer]) -> Callable[[Case], Scorer]:
+    """The original has no default context: without one it cannot be built."""
+    return lambda case: factory(judge(case), **({"context": []} | options(case)))
+
+
+def _noise(case: Case) -> Scorer:
+    found = options(case)
+    weights = {snake(k): v for k, v in (found.pop("impact_weights", None) or {}).items()}
+    needed = {"baseline_response": "", "noisy_query": ""}
+    return noise_sensitivity(judge(case), **{**needed, **found}, impact_weights=weights)
+
+
+def _similarity(case: Case) -> Scorer:
+    found = options(case)
+    found.pop("require_ground_truth", None)
+    return answer_similarity(judge(case), **found)
+
+
+def _rubric(case: Case) -> Scorer:
+    found = options(case)
+    given = case.recorded.get("input") or {}
+    elsewhere = given.get("rubric") or (case.recorded.get("requestContext") or {}).get("rubric")
+    elsewhere = elsewhere or (case.recorded.get("additionalContext") or {}).get("rubric")
+    criteria = found.pop("criteria", None) or (lambda run: elsewhere)
+    return rubric(judge(case), criteria=criteria, **found)
+
+
+def _summarization(case: Case) -> Scorer:
+    found = options(case)
+    if "$sourceExtractor" in case.options:
+        found["source"] = lambda run: case.options["$sourceExtractor"]
+    return summarization(judge(case), **found)
+
+
+def _tools(case: Case) -> Scorer:
+    found = options(case)
+    tools = {t["id"]: t.get("description", "") for t in found.pop("available_tools", None) or ()}
+    return tool_call_judge(judge(case), available_tools=tools, **found)
+
+
+def _trajectory(case: Case) -> Scorer:
+    expected = case.options.get("expectedTrajectory") or case.recorded.get("expectedTrajectory") or {}
+    return trajectory_judge(judge(case), expected_steps=[s["name"] for s in expected.get("steps", ())])
+
+
+BUILD: dict[str, Callable[[Case], Scorer]] = {
+    "answer-relevancy": plain(answer_relevancy),
+    "answer-similarity": _similarity,
+    "bias": plain(bias),
+    "context-precision": _context(context_precision),
+    "context-recall": _context(context_recall),
+    "context-relevance": _context(context_relevance),
+    "faithfulness": plain(faithfulness),
+    "hallucination": plain(hallucination),
+    "multi-turn-judge": plain(multi_turn_judge),
+    "noise-sensitivity": _noise,
+    "prompt-alignment": plain(prompt_alignment),
+    "rubric": _rubric,
+    "summarization": _summarization,
+    "tool-call-accuracy-llm": _tools,
+    "toxicity": plain(toxicity),
+    "trajectory-accuracy-llm": _trajectory,
+}
