@@ -71,9 +71,13 @@ def install(
     global _pipeline, _made
     with _lock:
         shutdown()
+        atexit.unregister(shutdown)
+        atexit.register(shutdown)  # anew, so that it runs before the exit handlers of providers made by now
         given = Providers(tracer_provider, logger_provider, meter_provider)
         own = tracer_provider is None and _is_default(trace.get_tracer_provider())
-        tracers: Any = tracer_provider or (TracerProvider() if own else trace.get_tracer_provider())
+        tracers: Any = tracer_provider or (
+            TracerProvider(shutdown_on_exit=False) if own else trace.get_tracer_provider()
+        )
         if not hasattr(tracers, "add_span_processor"):
             kind = type(tracers).__name__
             raise ConfigError(
@@ -123,4 +127,14 @@ def _is_default(provider: object) -> bool:
     return isinstance(provider, trace.ProxyTracerProvider)
 
 
-atexit.register(shutdown)
+def _before_threads_end() -> None:
+    """Score what is left while threads can still be started and the providers still stand."""
+    if _pipeline is not None:
+        _pipeline.force_flush(int(_pipeline.config.shutdown_timeout * 1000))
+
+
+# The main thread's end comes before the providers' own exit handlers and before executors are closed, which
+# judges need to open connections. Threads that live on are still captured, until the exit handler itself.
+_at_threads_end = getattr(threading, "_register_atexit", None)
+if _at_threads_end is not None:
+    _at_threads_end(_before_threads_end)

@@ -60,13 +60,13 @@ def make_providers(tracers: TracerProvider, pipeline: Pipeline, given: Providers
             BatchSpanProcessor(pipeline.hold(_exporter("trace_exporter", "OTLPSpanExporter")))
         )
     if given.loggers is None and _exports("LOGS"):
-        made.loggers = LoggerProvider()
+        made.loggers = LoggerProvider(shutdown_on_exit=False)
         exporter = _exporter("_log_exporter", "OTLPLogExporter")
         made.loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
         _logs.set_logger_provider(made.loggers)
     if given.meters is None and _exports("METRICS"):
         exporter = _exporter("metric_exporter", "OTLPMetricExporter")
-        made.meters = MeterProvider([PeriodicExportingMetricReader(exporter)])
+        made.meters = MeterProvider([PeriodicExportingMetricReader(exporter)], shutdown_on_exit=False)
         metrics.set_meter_provider(made.meters)
     return made
 

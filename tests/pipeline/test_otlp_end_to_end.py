@@ -1,0 +1,141 @@
+"""Over the wire: what a backend receives by OTLP, with one call and with no code at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from otlp_receiver import OtlpReceiver
+
+APPLICATION = """
+import json, sys
+from opentelemetry import trace
+from traffic import agent_run
+agent_run(trace.get_tracer("app"), result={"eta": "2026-11-24"})
+"""
+
+ONE_CALL = """
+import otel_evals
+from otel_evals import Rule
+from otel_evals.scorers import grounded_in_tools
+otel_evals.configure(rules=[Rule(grounded_in_tools())], hold=5)
+"""
+
+
+def run(program: str, receiver: OtlpReceiver, *command: str, **environment: str) -> None:
+    """Run a program in a process of its own that exports to the receiver; it must exit by itself."""
+    support = str(Path(__file__).parents[1] / "support")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
+    environment = {
+        **inherited,
+        "PYTHONPATH": support,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_SERVICE_NAME": "shop",
+        "OTEL_METRIC_EXPORT_INTERVAL": "60000",
+        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "openai_agents,openinference",
+        **environment,
+    }
+    done = subprocess.run(
+        [*(command or (sys.executable,)), "-c", textwrap.dedent(program)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+
+
+def check_what_arrived(receiver: OtlpReceiver) -> None:
+    """The judged span with its score, the event in its context, the evaluation span below it, the metrics."""
+    spans = {s.name: s for s in receiver.wait_for_spans(4)}
+    root, evaluation = spans["invoke_agent support"], spans["evaluate grounded_in_tools"]
+    assert root.resource["service.name"] == "shop"
+    assert root.attributes["otel_evals.score.grounded_in_tools"] == 0.0
+    assert root.attributes["otel_evals.score.grounded_in_tools.label"] == "ungrounded"
+    assert "2026-11-25" in root.attributes["otel_evals.score.grounded_in_tools.explanation"]
+    assert evaluation.trace_id == root.trace_id
+    assert evaluation.parent_span_id == root.span_id
+    assert evaluation.scope_name == "otel_evals"
+
+    (event,) = [e for e in receiver.wait_for_logs(1) if e.event_name == "gen_ai.evaluation.result"]
+    assert (event.trace_id, event.span_id) == (root.trace_id, root.span_id)
+    assert event.trace_flags & 1 == 1
+    assert event.attributes["gen_ai.evaluation.name"] == "grounded_in_tools"
+    assert event.attributes["gen_ai.evaluation.score.value"] == 0.0
+    assert type(event.attributes["gen_ai.evaluation.score.value"]) is float
+    assert event.attributes["gen_ai.evaluation.score.label"] == "ungrounded"
+    assert event.attributes["otel_evals.evaluation.id"] == evaluation.attributes["otel_evals.evaluation.id"]
+
+    metrics = receiver.wait_for_metric("otel_evals.score")
+    assert metrics[-1].attributes["gen_ai.evaluation.name"] == "grounded_in_tools"
+    assert metrics[-1].attributes["gen_ai.agent.name"] == "support"
+    assert metrics[-1].count == 1
+    counted = receiver.wait_for_metric("otel_evals.evaluations")
+    assert any(m.attributes["otel_evals.outcome"] == "scored" and m.value == 1 for m in counted)
+    runs = receiver.wait_for_metric("otel_evals.runs")
+    assert any(m.attributes["otel_evals.outcome"] == "eligible" and m.value == 1 for m in runs)
+
+
+def test_one_call_and_an_endpoint_are_enough() -> None:
+    """`configure()` with an OTLP endpoint set: all four attachments arrive, without an explicit flush."""
+    with OtlpReceiver() as receiver:
+        run(ONE_CALL + APPLICATION, receiver)
+        check_what_arrived(receiver)
+
+
+def test_without_code_under_opentelemetry_instrument(tmp_path: Path) -> None:
+    """The application knows nothing of scoring; a YAML file and environment variables do it all."""
+    config = tmp_path / "otel-evals.yaml"
+    config.write_text("rules: [grounded_in_tools]\nhold: 5\n", encoding="utf-8")
+    instrument = Path(sys.executable).with_name("opentelemetry-instrument")
+    with OtlpReceiver() as receiver:
+        run(
+            APPLICATION,
+            receiver,
+            str(instrument),
+            sys.executable,
+            OTEL_EVALS_CONFIG=str(config),
+            OTEL_TRACES_EXPORTER="otel_evals",
+            OTEL_LOGS_EXPORTER="otlp",
+            OTEL_METRICS_EXPORTER="otlp",
+        )
+        check_what_arrived(receiver)
+
+
+def test_a_wrong_file_is_logged_and_the_application_runs_on(tmp_path: Path) -> None:
+    """A broken configuration costs the scores, never the spans."""
+    config = tmp_path / "otel-evals.yaml"
+    config.write_text("rules: [grounded_in_tolls]\n", encoding="utf-8")
+    instrument = Path(sys.executable).with_name("opentelemetry-instrument")
+    with OtlpReceiver() as receiver:
+        run(
+            APPLICATION,
+            receiver,
+            str(instrument),
+            sys.executable,
+            OTEL_EVALS_CONFIG=str(config),
+            OTEL_TRACES_EXPORTER="otel_evals",
+            OTEL_LOGS_EXPORTER="none",
+            OTEL_METRICS_EXPORTER="none",
+        )
+        names = [s.name for s in receiver.wait_for_spans(3)]
+        assert "invoke_agent support" in names
+
+
+@pytest.mark.parametrize("status", [503, 400])
+def test_a_backend_that_refuses_costs_the_application_nothing(status: int) -> None:
+    """The program ends by itself, within its budget, and without an exception."""
+    with OtlpReceiver() as receiver:
+        receiver.fail_with = status
+        run(
+            ONE_CALL.replace("hold=5", "hold=0.2, shutdown_timeout=2") + APPLICATION,
+            receiver,
+            OTEL_EXPORTER_OTLP_TIMEOUT="1",
+        )
+        assert receiver.requests
