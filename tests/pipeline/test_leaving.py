@@ -1,0 +1,167 @@
+"""Leaving: whichever way a process ends, what was sampled is scored or counted, and held spans leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import asyncio, atexit, json, os, signal, sys, threading, time
+import otel_evals
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from otel_evals import Rule
+from otel_evals.scorer import scorer
+from traffic import agent_run
+
+@scorer
+async def slow(run) -> float:
+    await asyncio.sleep(0.2)
+    return 1.0
+
+@scorer
+def in_thread(run) -> float:
+    time.sleep(0.01)
+    return 1.0
+
+provider = TracerProvider()
+trace.set_tracer_provider(provider)
+pipeline = otel_evals.configure(
+    rules=[Rule(slow, concurrency=60), Rule(in_thread)], destinations=[{"jsonl": {"path": sys.argv[1]}}],
+    shutdown_timeout=5,
+)
+class Counting(ConsoleSpanExporter):
+    def export(self, spans):
+        with open(sys.argv[1] + ".spans", "a") as file:
+            file.writelines(f"{s.name} {'otel_evals.score.slow' in s.attributes}\\n" for s in spans)
+        return super().export([])
+provider.add_span_processor(BatchSpanProcessor(pipeline.hold(Counting())))
+for _ in range(20):
+    agent_run(trace.get_tracer("app"))
+"""
+
+
+def start(tmp_path: Path, ending: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + ending, str(tmp_path / "scores.jsonl")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def check(tmp_path: Path, process: subprocess.Popen[str], code: int = 0, runs: int = 20) -> None:
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors, errors
+    scores = lines(tmp_path / "scores.jsonl")
+    assert len(scores) == runs, errors
+    assert sum(line.count('"value":1.0') + line.count('"value": 1.0') for line in scores) == 2 * runs
+    spans = lines(tmp_path / "scores.jsonl.spans")
+    assert spans.count("invoke_agent support True") == runs
+    assert spans.count("chat m False") == runs
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param("", id="the end of the program"),
+        pytest.param("sys.exit(0)", id="sys.exit"),
+        pytest.param("otel_evals.shutdown()", id="shutdown"),
+        pytest.param("provider.shutdown()", id="the provider's shutdown"),
+        pytest.param("otel_evals.force_flush(); otel_evals.shutdown(10)", id="flush, then leave at once"),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), signal.SIGTERM)",
+            id="SIGTERM with a handler that exits",
+        ),
+        pytest.param(
+            "asyncio.run(asyncio.to_thread(agent_run, trace.get_tracer('x')))",
+            id="after an event loop closed",
+        ),
+    ],
+)
+def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None:
+    """Twenty runs are scored by two scorers, and their spans leave with the scores."""
+    process = start(tmp_path, ending)
+    check(tmp_path, process, runs=21 if "asyncio" in ending else 20)
+
+
+def test_traffic_of_threads_that_outlive_the_main_thread_is_scored(tmp_path: Path) -> None:
+    """A non-daemon thread goes on after the main thread's end; its runs count like all others."""
+    ending = """
+def work():
+    time.sleep(0.5)
+    agent_run(trace.get_tracer("app"))
+threading.Thread(target=work).start()
+"""
+    check(tmp_path, start(tmp_path, ending), runs=21)
+
+
+def test_a_hanging_scorer_delays_leaving_by_the_budget_at_most(tmp_path: Path) -> None:
+    """What is not scored in time is counted as dropped and named on the log; the spans still leave."""
+    ending = """
+@scorer
+async def hangs(run) -> float:
+    await asyncio.sleep(60)
+    return 1.0
+
+import logging
+logging.basicConfig(level=logging.WARNING)
+pipeline = otel_evals.configure(rules=[Rule(hangs, timeout=60)], shutdown_timeout=0.5)
+provider.add_span_processor(BatchSpanProcessor(pipeline.hold(Counting())))
+for _ in range(3):
+    agent_run(trace.get_tracer("app"))
+"""
+    began = time.monotonic()
+    process = start(tmp_path, ending)
+    _, errors = process.communicate(timeout=30)
+    assert time.monotonic() - began < 20
+    assert process.returncode == 0, errors
+    assert "hangs" in errors
+    assert "'shutdown': 3" in errors
+    assert "Traceback" not in errors, errors
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_scores_what_it_captures(tmp_path: Path) -> None:
+    """Parent and child each score their own runs, once; as preforking servers do."""
+    ending = """
+otel_evals.force_flush()
+pid = os.fork()
+if pid == 0:
+    for _ in range(5):
+        agent_run(trace.get_tracer("child"))
+    assert otel_evals.force_flush(5000)
+    stats = otel_evals.stats()
+    assert stats.rules["slow"].scored == 5, stats
+    assert stats.check() == []
+    provider.force_flush()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert otel_evals.stats().rules["slow"].scored == 20
+"""
+    check(tmp_path, start(tmp_path, ending), runs=25)
+
+
+def test_sigint_ends_as_it_would_without_us(tmp_path: Path) -> None:
+    """Ctrl-C still ends the program with KeyboardInterrupt; the runs before it are scored."""
+    process = start(tmp_path, "print('ready', flush=True); time.sleep(30)")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in errors
+    assert len(lines(tmp_path / "scores.jsonl")) == 20
