@@ -127,7 +127,7 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
     loose: list[Any] = []
     for item in items:
         item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
-        if isinstance(item, dict) and not is_part(item):
+        if isinstance(item, dict) and (not is_part(item) or _stands_alone(item)):
             _flush(loose, role, found)
             _collect_one(item, role, found, depth + 1)
         elif isinstance(item, (list, tuple)) and not _is_role_pair(item):
@@ -140,13 +140,20 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
     _flush(loose, role, found)
 
 
+def _stands_alone(item: dict[str, Any]) -> bool:
+    """OpenAI's Responses put calls and their outputs between the messages."""
+    kind = item.get("type")
+    return isinstance(kind, str) and (kind in _CALLS or kind in _OUTPUTS)
+
+
 def _flush(loose: list[Any], role: str, found: list[Message]) -> None:
     """Parts that stand in a list without a message around them are one message."""
     if loose:
         parts = read_parts(loose)
         if parts:
-            tools = all(part.kind == "tool_result" for part in parts)
-            found.append(Message(role="tool" if tools else role, parts=parts))
+            kinds = {part.kind for part in parts}
+            speaker = "tool" if kinds == {"tool_result"} else "assistant" if "tool_call" in kinds else role
+            found.append(Message(role=speaker, parts=parts))
         loose.clear()
 
 
@@ -163,6 +170,7 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
     if depth > MAX_DEPTH:
         return
     kind = item.get("type")
+    kind = kind if isinstance(kind, str) else None
     if kind in _CALLS:
         found.append(Message(role="assistant", parts=(tool_call(item),)))
         return
