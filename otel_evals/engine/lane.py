@@ -31,13 +31,17 @@ _LONGEST_BACKOFF = 30.0
 class Job:
     """One run on its way through one rule."""
 
+    name: str
+    """Under which it is counted."""
     rule: Rule
     run: Run
     sampled: Sampled
-    ticket: Any
-    """Whatever the pipeline keeps with it."""
+    ticket: Any = None
+    """Whatever the one who offers it keeps with it."""
+    opened: Any = None
+    """Likewise, from its beginning on."""
     context: contextvars.Context | None = None
-    """What the scorer runs in: the evaluation span, and the mark that keeps it from being scored."""
+    """What the scorer runs in."""
     attempts: int = 0
     started: int = 0
     """Nanoseconds since the Unix epoch."""
