@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +15,16 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from playwright.sync_api import Page, sync_playwright
 
 from otel_evals.export import DestinationStats, FanOut
 from otel_evals.model import OperationKind, Run, Score, ScoredRun
 from otel_evals_exporters.phoenix import PhoenixDestination
-from tests.support.phoenix_server import phoenix_program, phoenix_server
+from tests.support.browser import CHROMIUM, browser_page, picture
+from tests.support.phoenix_page import open_annotations
 from tests.support.scored import OUTCOMES, evaluation
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 PROJECT = "otel-evals-interop"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-@pytest.fixture(scope="module")
-def phoenix() -> Iterator[str]:
-    program = phoenix_program()
-    if program is None:
-        pytest.skip("run tests/interop/setup.sh first: it installs Phoenix")
-    with phoenix_server(program) as url:
-        yield url
 
 
 def serve_one_customer(phoenix: str) -> Run:
@@ -152,13 +139,7 @@ def test_scores_stand_on_the_trace_s_page(phoenix: str, tmp_path: Path) -> None:
     for of in ("span", "trace"):
         read_back(phoenix, run, lambda found: len(found) == 2, of)
     with browser_page() as page:
-        page.goto(f"{phoenix}/redirects/traces/{run.trace_id}", wait_until="domcontentloaded")
-        page.get_by_text("invoke_agent support", exact=True).first.click(timeout=30_000)
-        trace = page.get_by_test_id("application-drawer-plane")
-        trace.get_by_role("button", name="Annotations").first.click()
-        # Unfolded, the first "Table" of the page is that of the annotations.
-        trace.get_by_text("List", exact=True).wait_for(timeout=10_000)
-        trace.get_by_text("Table", exact=True).first.click()
+        trace = open_annotations(page, phoenix, run.trace_id, "invoke_agent support")
         explanation = trace.get_by_text("$12.50 stands in no tool result").first
         explanation.wait_for(timeout=10_000)
         words = trace.inner_text()
@@ -170,23 +151,3 @@ def test_scores_stand_on_the_trace_s_page(phoenix: str, tmp_path: Path) -> None:
         page.screenshot(path=picture(tmp_path, "phoenix-traces.png"))
     for expected in ("hallucination", "unsupported", "0.25", "keyword_coverage", "1.00"):
         assert expected in words
-
-
-@contextmanager
-def browser_page() -> Iterator[Page]:
-    """A page of a headless browser that calls nobody but the address it is given."""
-    quiet = (
-        "--disable-gpu",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    )
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *quiet])
-        yield browser.new_page(viewport={"width": 1700, "height": 950})
-        browser.close()
-
-
-def picture(folder: Path, name: str) -> Path:
-    """Where a screenshot goes: the folder named by OTEL_EVALS_SCREENSHOTS, to look at it afterwards."""
-    return Path(os.environ.get("OTEL_EVALS_SCREENSHOTS", folder)) / name

@@ -26,7 +26,7 @@ def phoenix_program() -> Path | None:
 
 
 @contextmanager
-def phoenix_server(program: Path, *, start_timeout: float = 60.0) -> Iterator[str]:
+def phoenix_server(program: Path, *, start_timeout: float = 150.0) -> Iterator[str]:
     """Run Phoenix and yield its base URL. It stores nothing outside a temporary folder and calls nobody."""
     folder = Path(tempfile.mkdtemp(prefix="phoenix-"))
     http, grpc = _free_ports(2)

@@ -1,0 +1,19 @@
+"""Servers that all interop tests of a session share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.phoenix_server import phoenix_program, phoenix_server
+
+
+@pytest.fixture(scope="session")
+def phoenix() -> Iterator[str]:
+    """Base URL of a real Phoenix."""
+    program = phoenix_program()
+    if program is None:
+        pytest.skip("run tests/interop/setup.sh first: it installs Phoenix")
+    with phoenix_server(program) as url:
+        yield url
