@@ -28,6 +28,8 @@ _OPERATIONS = {
     "message": OperationKind.INFERENCE,
     "invoke_agent": OperationKind.AGENT,
     "handle_conversation_turn": OperationKind.AGENT,
+    "start_thread_run": OperationKind.AGENT,
+    "process_thread_run": OperationKind.AGENT,
     "execute_tool": OperationKind.TOOL,
     "retrieval": OperationKind.RETRIEVAL,
     "retrieve": OperationKind.RETRIEVAL,

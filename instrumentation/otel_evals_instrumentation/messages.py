@@ -12,6 +12,7 @@ from typing import Any
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation.parts import is_part, read_part, read_parts, tool_call
+from otel_evals_instrumentation.reprs import read_repr
 from otel_evals_instrumentation.values import MAX_DEPTH, is_repr, parse
 
 __all__ = ["event_messages", "read_messages", "role_of"]
@@ -115,7 +116,9 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
     if value is None or depth > MAX_DEPTH or len(found) >= _MAX_MESSAGES:
         return
     if isinstance(value, str):
-        if value and not is_repr(value):
+        if is_repr(value):
+            _collect_repr(value, role, found, depth)
+        elif value:
             found.append(Message(role=role, parts=(Part(kind="text", text=value),)))
     elif isinstance(value, dict):
         _collect_one(value, role, found, depth)
@@ -135,9 +138,19 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
             _collect(item, role, found, depth + 1)
         elif isinstance(item, (list, tuple)):
             found.append(Message(role=role_of(item[0]), parts=read_parts(item[1])))
-        elif item is not None and not (isinstance(item, str) and is_repr(item)):
+        elif isinstance(item, str) and is_repr(item):
+            _flush(loose, role, found)
+            _collect_repr(item, role, found, depth + 1)
+        elif item is not None:
             loose.append(item)
     _flush(loose, role, found)
+
+
+def _collect_repr(text: str, role: str, found: list[Message], depth: int) -> None:
+    """An object's repr: the messages in it, if it can be read; nobody said the repr itself."""
+    value = read_repr(text)
+    if isinstance(value, (dict, list)):
+        _collect(value, role, found, depth + 1)
 
 
 def _stands_alone(item: dict[str, Any]) -> bool:
@@ -252,7 +265,7 @@ def _message(item: dict[str, Any], default: str) -> Message | None:
         parts = read_parts(item["text"])
     if not _CALL_KEYS.isdisjoint(item):
         parts = (*parts, *_tool_calls(item))
-    if role == "tool" and not any(part.kind == "tool_result" for part in parts):
+    if role == "tool" and not any(part.kind in ("tool_result", "tool_call") for part in parts):
         call_id = item.get("tool_call_id") or item.get("toolCallId") or item.get("id")
         if not parts and content is None and call_id is None and "name" not in item:
             return Message(role=role)

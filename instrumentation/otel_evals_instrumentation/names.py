@@ -77,7 +77,12 @@ GEN_AI = Names(
     tool_name=("gen_ai.tool.name",),
     tool_id=("gen_ai.tool.call.id",),
     arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.arguments", "gen_ai.tool.input"),
-    result=("gen_ai.tool.call.result", "gen_ai.tool.result", "gen_ai.tool.output"),
+    result=(
+        "gen_ai.tool.call.result",
+        "gen_ai.tool.result",
+        "gen_ai.tool.output",
+        "code.function.return.value",
+    ),
     documents=("gen_ai.retrieval.documents",),
     query=("gen_ai.retrieval.query.text", "gen_ai.retrieval.query"),
     definitions=("gen_ai.tool.definitions",),

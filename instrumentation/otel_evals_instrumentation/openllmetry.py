@@ -14,6 +14,27 @@ _KINDS = {
     "tool": OperationKind.TOOL,
     "task": OperationKind.OTHER,
 }
+_LIBRARIES = (
+    "openai.v",
+    "alephalpha",
+    "bedrock",
+    "cohere",
+    "crewai",
+    "google_generativeai",
+    "groq",
+    "haystack",
+    "llamaindex",
+    "mistralai",
+    "ollama",
+    "replicate",
+    "sagemaker",
+    "together",
+    "transformers",
+    "watsonx",
+    "writer",
+)
+"""Libraries that nobody else instruments under such a scope."""
+
 _PROPERTIES = "traceloop.association.properties."
 
 
@@ -21,7 +42,7 @@ def openllmetry() -> Dialect:
     """The dialect of Traceloop's instrumentations and decorators."""
     return Convention(
         name="openllmetry",
-        scopes=("traceloop.", "opentelemetry.instrumentation.openai.v"),
+        scopes=("traceloop.", *("opentelemetry.instrumentation." + library for library in _LIBRARIES)),
         markers=(
             "traceloop.span.kind",
             "traceloop.entity.name",

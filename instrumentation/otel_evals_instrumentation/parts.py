@@ -65,6 +65,8 @@ _UNTYPED = frozenset(
         "tool_kwargs",
         "tool_call",
         "tool_call_result",
+        "toolRequest",
+        "toolResponse",
         "message_content",
     )
 )
@@ -144,14 +146,23 @@ def _thought(item: dict[str, Any]) -> str | None:
 
 def _untyped(item: dict[str, Any]) -> Part:
     """Bedrock's and Gemini's parts say what they are by their only key."""
-    for key in ("toolUse", "function_call", "functionCall", "tool_call", "tool_use"):
+    for key in ("toolUse", "function_call", "functionCall", "tool_call", "tool_use", "toolRequest"):
         if isinstance(item.get(key), dict):
             return tool_call(item[key])
-    for key in ("toolResult", "function_response", "functionResponse", "tool_result", "tool_call_result"):
+    for key in (
+        "toolResult",
+        "function_response",
+        "functionResponse",
+        "tool_result",
+        "tool_call_result",
+        "toolResponse",
+    ):
         if isinstance(item.get(key), dict):
             return _result(item[key])
-    if "tool_kwargs" in item:
+    if "tool_kwargs" in item or ("tool_name" in item and "arguments" in item):
         return tool_call(item)
+    if "result" in item and isinstance(item.get("origin"), dict):
+        return _result(item)
     if isinstance(item.get("message_content"), dict):
         return read_part(item["message_content"])
     if isinstance(item.get("text"), str):
@@ -191,7 +202,7 @@ def tool_call(item: dict[str, Any]) -> Part:
     return Part(
         kind="tool_call",
         data=arguments,
-        tool_call_id=_string(source, "call_id", "tool_call_id", "toolCallId", "toolUseId", "id"),
+        tool_call_id=_string(source, "call_id", "tool_call_id", "toolCallId", "toolUseId", "id", "ref"),
         name=_string(source, "name", "toolName", "tool_name", "function_name"),
     )
 
@@ -216,7 +227,9 @@ def _result(item: dict[str, Any]) -> Part:
     return Part(
         kind="tool_result",
         data=result_value(value),
-        tool_call_id=_string(item, "call_id", "tool_call_id", "tool_use_id", "toolCallId", "toolUseId", "id"),
+        tool_call_id=_string(
+            item, "call_id", "tool_call_id", "tool_use_id", "toolCallId", "toolUseId", "id", "ref"
+        ),
         name=_string(item, "name", "toolName", "tool_name"),
         failed=failed,
     )

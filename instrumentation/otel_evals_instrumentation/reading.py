@@ -114,4 +114,8 @@ def _rank(hit: tuple[int, str, Any]) -> int:
 
 
 def _body(event: SpanEvent) -> Any:
-    return event.attributes if event.body is None else event.body
+    """A log's body; a span event keeps the same in its attributes, or as JSON in one of them."""
+    if event.body is not None:
+        return event.body
+    content = event.attributes.get("gen_ai.event.content")
+    return dict(event.attributes) if content is None else content

@@ -26,11 +26,14 @@ def read_tool(reading: Reading) -> None:
         arguments = _part(reading, "tool_arguments", "gen_ai.input.messages", "tool_call")
     if result is None:
         result = _part(reading, "tool_results", "gen_ai.output.messages", "tool_result")
+    if arguments is None:
+        arguments = _parameters(reading)
     value, failed = (None, False) if result is None else result_of(result)
     error = fields.get("error")
     failed = failed or error is not None or reading.attributes.get("gen_ai.tool.status") == "error"
-    if failed and error is None and isinstance(value, str):
-        error = value
+    if failed and error in (None, fields.get("error_type")):
+        told = value.get("error") if isinstance(value, dict) else value
+        error = told if isinstance(told, str) else error
     name = reading.text("tool_name") or _name_in(span.name)
     fields["name"] = name
     fields["tool_call"] = ToolCall(
@@ -55,6 +58,19 @@ def read_retrieval(reading: Reading) -> None:
             reading.fields["documents"] = documents
             reading.note("documents", key)
             return
+
+
+def _parameters(reading: Reading) -> dict[str, Any] | None:
+    """Arguments that stand one by one, as `code.function.parameters.<name>.value`."""
+    start, end = "code.function.parameters.", ".value"
+    found = {
+        key[len(start) : -len(end)]: parse(value)
+        for key, value in reading.attributes.items()
+        if key.startswith(start) and key.endswith(end)
+    }
+    if found:
+        reading.note("tool_arguments", start + "*")
+    return found or None
 
 
 def _query(text: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from otel_evals.model import Document
 from otel_evals_instrumentation.parts import result_value
+from otel_evals_instrumentation.reprs import message_text
 from otel_evals_instrumentation.values import MAX_DEPTH, literal, parse
 
 __all__ = ["arguments_of", "documents_of", "result_of"]
@@ -37,6 +38,9 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
 def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
     """A tool's result as the value it was, and whether it says that the tool failed."""
     parsed = parse(value)
+    if isinstance(parsed, str):
+        content = message_text(parsed)
+        parsed = parsed if content is None else parse(content)
     if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
     keys = parsed.keys()
