@@ -64,8 +64,9 @@ def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rul
 
         model = LiteLLMJudge(judge, api_base=api_base)
         some = sampling.ratio(0.1) | sampling.errors()
-        yield Rule(hallucination(model, get_context=tool_results()), sample=some)
-        yield Rule(answer_relevancy(model), sample=some)
+        # The first question also waits for LiteLLM to load, which takes its time.
+        yield Rule(hallucination(model, get_context=tool_results()), sample=some, timeout=180)
+        yield Rule(answer_relevancy(model), sample=some, timeout=180)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,7 @@ def demo(options: Options) -> None:
     destinations: list[object] = [seen, {"jsonl": {"path": scores}}]
     if options.phoenix:
         destinations.append({"phoenix": {"endpoint": options.phoenix}})
+        os.environ.setdefault("OTEL_RESOURCE_ATTRIBUTES", "openinference.project.name=otel-evals-demo")
         os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = options.phoenix.rstrip("/") + "/v1/traces"
 
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
@@ -111,5 +113,6 @@ def demo(options: Options) -> None:
         asyncio.run(converse(plan(shop, options.runs, options.seed), shop, truths.append))
         pipeline.force_flush(timeout_millis=600_000)
     truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
-    print_report(seen.runs, truths, pipeline.stats(), [scores, truth])
+    otel_evals.force_flush()
+    print_report(seen.runs, truths, pipeline, [scores, truth])
     otel_evals.shutdown()

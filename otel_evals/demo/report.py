@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from otel_evals import Direction, Evaluation, Run, Score, ScoredRun, Stats
+from otel_evals import Direction, Evaluation, Pipeline, Run, Score, ScoredRun, Stats
 from otel_evals.demo.script import Fault
 from otel_evals.demo.traffic import Truth
 from otel_evals.export import InMemoryDestination
@@ -100,10 +100,11 @@ class Watch:
 
 
 def print_report(
-    runs: Sequence[ScoredRun], truths: Sequence[Truth], stats: Stats, files: Sequence[Path]
+    runs: Sequence[ScoredRun], truths: Sequence[Truth], pipeline: Pipeline, files: Sequence[Path]
 ) -> None:
     """Print the table of scorers, the comparison with the planted faults, and where the records lie."""
     console = Console()
+    stats = pipeline.stats()
     judged = {name: _of_scorer(name, runs) for name in stats.rules}
     console.print(_scorers(judged, stats))
     for name, its in judged.items():
@@ -111,6 +112,9 @@ def print_report(
         console.print(_worst(its))
     console.print(_comparison(judged, {truth.trace_id: truth for truth in truths}))
     console.print(f"\nEvery run with its scores: {files[0]}\nWhat was really wrong:      {files[1]}")
+    for name, sent in pipeline.destination_stats().items():
+        if sent.exported < len(runs):
+            console.print(f"[red]{name} took {sent.exported} of {len(runs)} scored runs: {sent}")
     for problem in stats.check():
         console.print(f"[red]The books do not balance: {problem}")
 

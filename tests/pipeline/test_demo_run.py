@@ -1,0 +1,106 @@
+"""`otel-evals demo` as a person starts it: what it finds, what it leaves behind, what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stub_openai import StubOpenAI
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+FACTS = {"wrong_number", "wrong_date", "wrong_identifier", "wrong_name", "mixed_up", "glossed_error"}
+
+
+def run_demo(out: Path, *options: str) -> str:
+    """Run the command in a process of its own and return what it printed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    code = "from otel_evals.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "demo", "--out", str(out), *options],
+        env=environment | {"COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def records(out: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every run with its scores, and the truth of it."""
+    truths = [json.loads(line) for line in (out / "truth.jsonl").read_text().splitlines()]
+    truth_of = {truth["trace_id"]: truth for truth in truths}
+    runs = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
+    assert {run["trace_id"] for run in runs} == set(truth_of)
+    assert len(runs) == len(truths)
+    return [(run, truth_of[run["trace_id"]]) for run in runs]
+
+
+def alarm_rate(out: Path, scorer: str, faults: set[str | None]) -> float:
+    """The share of runs with one of these faults that the scorer gave less than full marks."""
+    values = [
+        evaluation["value"]
+        for run, truth in records(out)
+        if truth["fault"] in faults
+        for evaluation in run["evaluations"]
+        if evaluation["scorer"] == scorer
+    ]
+    assert len(values) > 10
+    return sum(value is not None and value < 1 for value in values) / len(values)
+
+
+@pytest.mark.parametrize("seed", [7, 2026])
+def test_the_scorers_find_the_planted_faults_and_raise_few_false_alarms(seed: int, tmp_path: Path) -> None:
+    printed = run_demo(tmp_path, "--runs", "400", "--seed", str(seed))
+    assert alarm_rate(tmp_path, "grounded_in_tools", FACTS) >= 0.95
+    assert alarm_rate(tmp_path, "tool_call_accuracy", {"wrong_tool"}) >= 0.95
+    assert alarm_rate(tmp_path, "grounded_in_tools", {None}) < 0.05
+    assert alarm_rate(tmp_path, "tool_call_accuracy", {None}) < 0.05
+    shown = f"{alarm_rate(tmp_path, 'grounded_in_tools', FACTS):.1%}"
+    assert re.search(rf"all of these .* {shown} ", printed)
+    assert "books do not balance" not in printed
+    assert str(tmp_path) in "".join(printed.split("\n"))
+
+
+def test_a_judge_is_asked_about_a_share_of_the_runs_and_shown_their_tool_results(tmp_path: Path) -> None:
+    with StubOpenAI(lenient_judge) as judge:
+        printed = run_demo(
+            tmp_path, "--runs", "120", "--judge", "openai/stub", "--api-base", judge.url, "--seed", "3"
+        )
+    judged = [
+        (run, evaluation)
+        for run, _ in records(tmp_path)
+        for evaluation in run["evaluations"]
+        if evaluation["scorer"] == "hallucination"
+    ]
+    assert 1 <= len(judged) < 40
+    scored = [(run, evaluation) for run, evaluation in judged if evaluation["status"] == "scored"]
+    assert scored
+    assert {evaluation["value"] for _, evaluation in scored} == {0.0}
+    prompts = "\n".join(judge.prompts)
+    identifiers = {
+        value for run, _ in scored for value in re.findall(r"\b(?:RF|SO)-\d+", str(run["tool_calls"]))
+    }
+    assert all(identifier in prompts for identifier in identifiers)
+    assert "answer_relevancy" in printed
+
+
+def lenient_judge(body: dict[str, Any]) -> Any:
+    """A judge for whom everything is fine."""
+    schema = json.dumps(body.get("response_format", ""))
+    if "verdicts" in schema:
+        return {"verdicts": [{"statement": "It is so.", "verdict": "no", "reason": "the tool says so"}]}
+    if "claims" in schema:
+        return {"claims": ["It is so."]}
+    if "statements" in schema:
+        return {"statements": ["It is so."]}
+    if "results" in schema:
+        return {"results": [{"result": "yes", "reason": "to the point"}]}
+    return "All is well."
