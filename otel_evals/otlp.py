@@ -126,9 +126,10 @@ def _requests(
 ) -> Iterator[tuple[int, Iterator[Record]]]:
     """Export requests as (bytes, records)."""
     try:
-        if stream.peek(1)[:1] in (b"{", b"[", b" ", b"\t", b"\n", b"\r", b"\xef"):
+        head = stream.peek(64)
+        if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
             yield from _json_requests(stream, path, skipped)
-        elif stream.peek(1):
+        elif head:
             from otel_evals.otlp_protobuf import protobuf_requests
 
             yield from protobuf_requests(stream, path)

@@ -36,8 +36,11 @@ def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, 
             traces = ExportTraceServiceRequest.FromString(message)
             if _has_ids(traces):
                 yield len(message), _spans(traces)
-            else:
-                yield len(message), _logs(ExportLogsServiceRequest.FromString(message))
+                continue
+        except DecodeError:  # logs are no traces: the fields' types differ
+            pass
+        try:
+            yield len(message), _logs(ExportLogsServiceRequest.FromString(message))
         except DecodeError as error:
             raise ConfigError(path, "holds neither JSON nor an OTLP export request") from error
 

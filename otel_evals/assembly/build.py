@@ -109,7 +109,10 @@ def _read(
     for span_id, record in _with_lent_choices(records, dialects).items():
         if ours and _is_inside(span_id, ours, parents):
             continue
-        operation = dialects.read(record)
+        try:
+            operation = dialects.read(record)
+        except Exception:  # a dialect of somebody else's must not take the trace down with it
+            operation = None
         if operation is not None:
             found.append(operation)
     found.sort(key=_order)

@@ -254,7 +254,7 @@ def test_what_an_agent_said_is_found_in_responses(value: Any) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "AgentInput(input=[ChatMessage(role='user')])",
+        "AgentInput(input=3)",
         {"ev": "StopEvent()"},
         {"init_state": {"x": 1}},
         "",
