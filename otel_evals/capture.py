@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from opentelemetry import baggage
-from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
@@ -22,13 +20,13 @@ from opentelemetry.trace import SpanContext, StatusCode, format_span_id, format_
 
 from otel_evals import semconv
 from otel_evals.dialect import Dialects
+from otel_evals.marking import is_marked
 from otel_evals.model import SpanEvent, SpanRecord
 from otel_evals.sampling import randomness, threshold
 
-__all__ = ["CaptureLogRecords", "CaptureSpans", "EndedSpan", "Intake", "LogOfSpan", "mark", "to_record"]
+__all__ = ["CaptureLogRecords", "CaptureSpans", "EndedSpan", "Intake", "LogOfSpan", "to_record"]
 
 _logger = logging.getLogger(__name__)
-_MARK_KEY = context_api.create_key(semconv.MARK)
 _MAX_OPEN = 100_000
 _UNSEEN: Any = object()
 _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
@@ -36,12 +34,6 @@ _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
     StatusCode.OK: "OK",
     StatusCode.ERROR: "ERROR",
 }
-
-
-def mark(context: Context | None = None) -> Context:
-    """A context in which every span is known to be ours; the mark travels in baggage to other services."""
-    marked = context_api.set_value(_MARK_KEY, True, context)
-    return baggage.set_baggage(semconv.MARK, "1", marked)
 
 
 class EndedSpan:
@@ -112,13 +104,16 @@ class CaptureSpans(SpanProcessor):
         try:
             context = span.context
             parent = span.parent
-            if (parent is None or parent.span_id not in self._open) and self._loses(context):
-                return
-            if self._is_ours(span, parent_context):
-                span.set_attribute(semconv.MARK, True)
-                self._open[context.span_id] = None
+            above = _UNSEEN if parent is None else self._open.get(parent.span_id, _UNSEEN)
+            if above is _UNSEEN:
+                if self._loses(context):
+                    return
+                ours = is_marked(parent_context)
             else:
-                self._open[context.span_id] = span
+                ours = above is None
+            if ours:
+                span.set_attribute(semconv.MARK, True)
+            self._open[context.span_id] = None if ours else span
             if len(self._open) > _MAX_OPEN:
                 self._forget_oldest()
         except Exception:
@@ -157,25 +152,17 @@ class CaptureSpans(SpanProcessor):
 
     def _loses(self, context: SpanContext) -> bool:
         """Whether no rule can pick this trace."""
-        if self._ceiling == 1.0:
+        floor = self._floor
+        if floor == 0:
             return False
         if context.trace_state:
             header = context.trace_state.to_header()
             return randomness(context.trace_id, header) < threshold(self._ceiling, header)
-        return randomness(context.trace_id) < self._floor
-
-    def _is_ours(self, span: Span, parent_context: Context | None) -> bool:
-        if context_api.get_value(_MARK_KEY, parent_context):
-            return True
-        parent = span.parent
-        if parent is not None and not parent.is_remote:
-            return self._open.get(parent.span_id, span) is None
-        return baggage.get_baggage(semconv.MARK, parent_context) is not None
+        return randomness(context.trace_id) < floor
 
     def _claims(self, span: ReadableSpan) -> bool:
         scope = span.instrumentation_scope
-        attributes = span.attributes or {}
-        return self._dialects.choose(scope.name if scope else "", attributes) is not None
+        return self._dialects.claims(scope.name if scope else "", span.attributes or {})
 
     def _owner(self, span: ReadableSpan) -> int:
         parent = span.parent

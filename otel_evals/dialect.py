@@ -38,6 +38,65 @@ class Dialect(Protocol):
         """Read a span; None if it says nothing about an agent. Must not raise, whatever the span holds."""
 
 
+_BY_MARKER: Any = object()
+
+_NEVER = [
+    f"opentelemetry.instrumentation.{library}"
+    for library in (
+        "aio_pika",
+        "aiohttp_client",
+        "aiohttp_server",
+        "aiokafka",
+        "aiopg",
+        "asgi",
+        "asyncio",
+        "asyncpg",
+        "boto",
+        "boto3sqs",
+        "cassandra",
+        "celery",
+        "click",
+        "confluent_kafka",
+        "dbapi",
+        "django",
+        "elasticsearch",
+        "falcon",
+        "fastapi",
+        "flask",
+        "grpc",
+        "httpx",
+        "jinja2",
+        "kafka",
+        "logging",
+        "mysql",
+        "mysqlclient",
+        "pika",
+        "psycopg",
+        "psycopg2",
+        "pymemcache",
+        "pymongo",
+        "pymssql",
+        "pymysql",
+        "pyramid",
+        "redis",
+        "remoulade",
+        "requests",
+        "sqlalchemy",
+        "sqlite3",
+        "starlette",
+        "system_metrics",
+        "threading",
+        "tornado",
+        "tortoiseorm",
+        "urllib",
+        "urllib3",
+        "wsgi",
+    )
+]
+"""Scopes of OpenTelemetry's instrumentations of other things than models (`botocore` is not among them: it
+records Bedrock's models). Nobody looks at their spans' attributes."""
+
+
 class Dialects:
     """Chooses the dialect of a span: by scope first, by markers second; the scope's choice is cached.
 
@@ -46,32 +105,42 @@ class Dialects:
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self._dialects = tuple(dialects)
-        self._by_scope: dict[str, Dialect | None] = {semconv.SCOPE_NAME: None}
+        self._by_scope: dict[str, Dialect | None] = {semconv.SCOPE_NAME: None, **dict.fromkeys(_NEVER)}
         self._by_marker = [(marker, d) for d in self._dialects for marker in d.markers]
+        self._markers = frozenset(marker for marker, _ in self._by_marker)
 
     def __iter__(self) -> Any:
         return iter(self._dialects)
 
     def choose(self, scope_name: str, attributes: Mapping[str, Any]) -> Dialect | None:
-        """The dialect that reads spans of this scope with these attributes; None when nobody claims them.
-
-        Thread-safe, parses nothing: this runs on the application's threads.
-        """
-        try:
-            dialect = self._by_scope[scope_name]
-        except KeyError:
-            dialect = self._by_scope[scope_name] = self._claim(scope_name)
-        if dialect is not None or scope_name == semconv.SCOPE_NAME:
+        """The dialect that reads spans of this scope with these attributes; None when nobody claims them."""
+        dialect = self._of_scope(scope_name)
+        if dialect is not _BY_MARKER:
             return dialect
-        for marker, dialect in self._by_marker:
-            if marker in attributes:
-                return dialect
-        return None
+        return next((dialect for marker, dialect in self._by_marker if marker in attributes), None)
+
+    def claims(self, scope_name: str, attributes: Mapping[str, Any]) -> bool:
+        """Whether any dialect reads such a span. Cheap: this runs on the application's threads."""
+        dialect = self._by_scope.get(scope_name, _BY_MARKER)
+        if dialect is not _BY_MARKER:
+            return dialect is not None
+        if scope_name not in self._by_scope:
+            return self._of_scope(scope_name) is not _BY_MARKER or self.claims(scope_name, attributes)
+        # One copy made in C, then one pass in C: most spans of unknown scopes end here.
+        keys = attributes.copy() if hasattr(attributes, "copy") else attributes
+        return not self._markers.isdisjoint(keys)
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span with its dialect; None when nobody claims it or it says nothing about an agent."""
         dialect = self.choose(span.scope_name, span.attributes)
         return None if dialect is None or span.attributes.get(semconv.MARK) else dialect.read(span)
+
+    def _of_scope(self, scope_name: str) -> Dialect | None:
+        try:
+            return self._by_scope[scope_name]
+        except KeyError:
+            dialect = self._by_scope[scope_name] = self._claim(scope_name) or _BY_MARKER
+            return dialect
 
     def _claim(self, scope_name: str) -> Dialect | None:
         """The dialect with the longest prefix of this scope."""

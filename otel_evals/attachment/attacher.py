@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, Tracer
 from otel_evals.attachment import records
 from otel_evals.attachment.hold import Verdicts
 from otel_evals.attachment.metrics import Metrics
-from otel_evals.capture import mark
+from otel_evals.marking import mark
 from otel_evals.model import Evaluation, Run
 
 __all__ = ["Attacher", "Opened"]

@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 )
 
 from otel_evals import semconv
-from otel_evals.capture import mark
+from otel_evals.marking import mark
 from otel_evals.model import Evaluation, NotScored, Operation, Run, Score, ScorerFailure, StepRecord
 
 __all__ = ["attached", "emit_event", "end_span", "judged_context", "span_attributes", "start_span"]
@@ -93,7 +93,11 @@ def start_span(tracer: Tracer, run: Run, span_id: str, scorer_id: str, start_tim
         f"evaluate {scorer_id}",
         context=mark(judged_context(run, span_id)),
         kind=SpanKind.INTERNAL,
-        attributes={semconv.MARK: True, semconv.GEN_AI_EVALUATION_NAME: scorer_id},
+        attributes={
+            semconv.MARK: True,
+            semconv.GEN_AI_EVALUATION_NAME: scorer_id,
+            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+        },
         start_time=start_time,
     )
 

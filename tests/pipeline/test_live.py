@@ -364,7 +364,7 @@ def test_a_marked_caller_from_another_service_is_never_scored() -> None:
     from opentelemetry import context
     from opentelemetry.propagate import extract, inject
 
-    from otel_evals.capture import mark
+    from otel_evals.marking import mark
 
     with Live(Rule(always_one)) as live:
         with live.tracer.start_as_current_span("elsewhere") as span:
