@@ -4,7 +4,8 @@ OtelEvalsError
 ├── ConfigError                the configuration is wrong: names the field and the fix (also a ValueError)
 ├── JudgeError                 a judge gave no usable answer
 │   ├── JudgeUnavailableError  worth another try: 429, 5xx, connection lost, timed out
-│   └── JudgeReplyError        the judge answered, but not in the form asked for
+│   ├── JudgeReplyError        the judge answered, but not in the form asked for
+│   └── BudgetExceededError    the judge was not asked, because it could have cost more than is left
 └── DestinationError           a destination refused scores; says whether another try may help
 
 None of these reaches the application from a running pipeline: they are raised when something is built,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from otel_evals.model import Usage
 
 __all__ = [
+    "BudgetExceededError",
     "ConfigError",
     "DestinationError",
     "JudgeError",
@@ -65,6 +67,10 @@ class JudgeUnavailableError(JudgeError):
 
 class JudgeReplyError(JudgeError):
     """The judge answered something that does not fit the schema, even after one repair."""
+
+
+class BudgetExceededError(JudgeError):
+    """The judge was not asked: what the call could have cost does not fit into the budget any more."""
 
 
 class DestinationError(OtelEvalsError):

@@ -6,18 +6,23 @@ are our own, and LiteLLM's multiply calls, reject instead of queueing, or fail.
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
+import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
-from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
+from otel_evals.judge.budget import Budget
 from otel_evals.judge.fence import once_more
 from otel_evals.judge.fitting import describe, fit
-from otel_evals.judge.litellm_calls import Answer, load, translate
+from otel_evals.judge.gates import Call, Gate, through
+from otel_evals.judge.litellm_calls import Answer, load, price_of, translate
 from otel_evals.judge.redact import redact_secrets
 from otel_evals.judge.socket import JudgeReply, JudgeRequest
 from otel_evals.model import Usage
@@ -53,6 +58,10 @@ class LiteLLMJudge:
     """US dollars per million input tokens; for models LiteLLM has no price of."""
     output_price: float | None = None
     """US dollars per million output tokens."""
+    attempts: int = 1
+    """How often one call is made while the provider is unavailable; the engine asks again by itself too."""
+    gates: tuple[Gate, ...] = ()
+    """What stands before each call: Limits, Budgets. Share them among judges of the same provider."""
     redact: Callable[[str], str] = redact_secrets
     """Applied to all judged text before it leaves the process."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +75,12 @@ class LiteLLMJudge:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
         if self.timeout <= 0:
             raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
+        if self.attempts < 1:
+            raise ConfigError("judge.attempts", f"must be at least 1, not {self.attempts}")
+        if self.max_tokens is None and any(isinstance(gate, Budget) for gate in self.gates):
+            raise ConfigError(
+                "judge.max_tokens", "is needed with a budget: without it a call may cost anything"
+            )
         if (self.input_price is None) != (self.output_price is None):
             raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
 
@@ -121,7 +136,27 @@ class LiteLLMJudge:
         raise JudgeReplyError(f"{complaint} ({self.model}, {answer.finish_reason}); it answered: {said!r}")
 
     async def _complete(self, request: JudgeRequest, spent: Spent, *, native: bool) -> Answer:
+        """One call, made again while the provider is unavailable and attempts are left."""
         litellm = await to_thread.run_sync(load)
+        call = self._call(litellm, request)
+        for attempt in range(1, self.attempts + 1):
+            try:
+                answer = await through(
+                    self.gates,
+                    call,
+                    lambda: self._answer(litellm, request, spent, native=native),
+                    lambda answer: (answer.usage, self._cost(answer)),
+                )
+                break
+            except JudgeUnavailableError as error:
+                if attempt == self.attempts:
+                    raise
+                backoff = 0.5 * 2**attempt * random.uniform(0.5, 1.5)
+                await anyio.sleep(max(backoff, min(error.retry_after or 0.0, 60.0)))
+        spent.add(answer, self._cost(answer))
+        return answer
+
+    async def _answer(self, litellm: Any, request: JudgeRequest, spent: Spent, *, native: bool) -> Answer:
         messages = [
             {"role": "system", "content": request.instructions},
             {"role": "user", "content": request.prompt},
@@ -136,9 +171,26 @@ class LiteLLMJudge:
             )
         except Exception as error:
             raise translate(error, self.model) from error
-        answer = Answer.of(response)
-        spent.add(answer, self._cost(answer))
-        return answer
+        return Answer.of(response)
+
+    def _call(self, litellm: Any, request: JudgeRequest) -> Call:
+        schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
+        tokens = len(f"{request.instructions}{request.prompt}{schema}".encode()) + 100
+        return Call(
+            model=self.model,
+            scorer_id=request.scorer_id,
+            max_input_tokens=tokens,
+            max_output_tokens=self.max_tokens,
+            max_cost=self._max_cost(litellm, tokens),
+        )
+
+    def _max_cost(self, litellm: Any, input_tokens: int) -> float | None:
+        prices = (self.input_price, self.output_price)
+        if None in prices and self.max_tokens is not None:
+            prices = price_of(litellm, self.model)
+        if self.max_tokens is None or prices[0] is None or prices[1] is None:
+            return None
+        return (input_tokens * prices[0] + self.max_tokens * prices[1]) / 1e6
 
     def _options(self) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ from otel_evals.errors import JudgeError, JudgeUnavailableError
 from otel_evals.judge.redact import redact_secrets
 from otel_evals.model import Usage
 
-__all__ = ["Answer", "load", "translate"]
+__all__ = ["Answer", "load", "price_of", "translate"]
 
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
@@ -70,6 +70,19 @@ def _usage(usage: Any) -> Usage:
 
 def _detail(usage: Any, group: str, name: str) -> int:
     return getattr(getattr(usage, group, None), name, 0) or 0
+
+
+def price_of(litellm: Any, model: str) -> tuple[float | None, float | None]:
+    """US dollars per million input and output tokens by LiteLLM's price list; None where it knows none."""
+    try:
+        info = litellm.get_model_info(model)
+    except Exception:  # whatever it raises for a model it does not know
+        return None, None
+    return _per_million(info.get("input_cost_per_token")), _per_million(info.get("output_cost_per_token"))
+
+
+def _per_million(price: float | None) -> float | None:
+    return None if price is None else price * 1e6
 
 
 def translate(error: Exception, model: str) -> JudgeError:

@@ -1,22 +1,60 @@
-"""From a model's name to a judge."""
+"""From words to a judge."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
 from otel_evals.errors import ConfigError
+from otel_evals.judge.budget import Budget
+from otel_evals.judge.cache import CachedJudge
+from otel_evals.judge.gates import Gate
+from otel_evals.judge.limits import Limits
 from otel_evals.judge.litellm import LiteLLMJudge
 from otel_evals.judge.socket import Judge
 
 __all__ = ["resolve_judge"]
 
 
-def resolve_judge(judge: Judge | str) -> Judge:
-    """A judge as it is; a model's name, such as `openai/gpt-5-mini`, as a LiteLLMJudge.
+def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
+    """A judge as it is; a model's name or a mapping of options as a LiteLLMJudge.
+
+    A mapping has `model`, the other options of LiteLLMJudge, and `limits`, `budget` (one or a list) and
+    `cache` with the options of Limits, Budget and CachedJudge. Equal mappings give the same judge, so that
+    scorers configured alike share its limits.
 
     Raises:
-        ConfigError: it is neither, or LiteLLM is not installed.
+        ConfigError: it is neither, an option is wrong, or LiteLLM is not installed.
     """
     if isinstance(judge, str):
         return LiteLLMJudge(judge)
+    if isinstance(judge, Mapping):
+        return _built(json.dumps(dict(judge), sort_keys=True))
     if not callable(getattr(judge, "ask", None)):
         raise ConfigError("judge", f"must be a model's name or have an `ask` method, not {judge!r:.60}")
     return judge
+
+
+@lru_cache(maxsize=64)
+def _built(text: str) -> Judge:
+    options: dict[str, Any] = json.loads(text)
+    limits, budgets, cache = (options.pop(name, None) for name in ("limits", "budget", "cache"))
+    budgets = budgets if isinstance(budgets, list) else [budgets] if budgets else []
+    gates: list[Gate] = [_make(Limits, limits, "judge.limits")] if limits else []
+    gates.extend(_make(Budget, budget, "judge.budget") for budget in budgets)
+    judge: Judge = _make(LiteLLMJudge, {**options, "gates": tuple(gates)}, "judge")
+    if not cache:
+        return judge
+    cached: Judge = _make(CachedJudge, {"judge": judge, **({} if cache is True else cache)}, "judge.cache")
+    return cached
+
+
+def _make(kind: Any, options: Any, field: str) -> Any:
+    if not isinstance(options, dict):
+        raise ConfigError(field, f"must be a mapping of options, not {options!r:.60}")
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise ConfigError(field, f"refuses its options: {error}") from None

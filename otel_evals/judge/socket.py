@@ -26,6 +26,8 @@ class JudgeRequest:
     step: str = ""
     mark: str = ""
     """The fences' random mark: differs each time, so a cache leaves it out of the key."""
+    sample: int = 0
+    """Which vote this is; votes are never answered from each other's cache entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,191 @@
+"""Budgets: what judges may cost in a day, in money and tokens.
+
+What a call can cost at most is reserved before it is made, and settled when it is over, so that calls made at
+the same time, in however many processes, stay within the budget together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from anyio import to_thread
+
+from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError
+from otel_evals.judge.gates import Call, Settle
+from otel_evals.model import Usage
+
+__all__ = ["Budget"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS judge_budget (key TEXT PRIMARY KEY, usd REAL NOT NULL, tokens INTEGER NOT NULL)
+"""
+
+
+class Budget:
+    """What judges may cost per day (UTC). Share one object, or one store, among those who share the budget.
+
+    Args:
+        usd: US dollars per day.
+        tokens: tokens per day, in and out.
+        per: whether each `scorer` or each `model` has this budget for itself, or `all` together.
+        store: path of a SQLite file that holds the budget across processes and restarts; in memory when None.
+        unknown_price: whether a model without a known price is refused under a budget in dollars, or counted
+            as nothing.
+        name: tells budgets of the same kind apart in one store.
+        now: seconds since the epoch.
+
+    Raises:
+        ConfigError: there is neither `usd` nor `tokens`, or one is not positive.
+    """
+
+    def __init__(
+        self,
+        *,
+        usd: float | None = None,
+        tokens: int | None = None,
+        per: Literal["all", "scorer", "model"] = "all",
+        store: str | Path | None = None,
+        unknown_price: Literal["refuse", "allow"] = "refuse",
+        name: str = "budget",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        if usd is None and tokens is None:
+            raise ConfigError("budget", "needs usd, tokens, or both")
+        if (usd is not None and usd <= 0) or (tokens is not None and tokens <= 0):
+            raise ConfigError("budget", f"must be positive, not usd={usd}, tokens={tokens}")
+        if per not in ("all", "scorer", "model"):
+            raise ConfigError("budget.per", f"must be 'all', 'scorer' or 'model', not {per!r}")
+        self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now
+        self._refuses_unknown = unknown_price == "refuse"
+        self._book = Book(str(store) if store is not None else ":memory:")
+
+    def spent(self, what: str = "") -> tuple[float, int]:
+        """Dollars and tokens spent or reserved today; `what` names the scorer or model it is per."""
+        return self._book.read(self._key(what))
+
+    @asynccontextmanager
+    async def around(self, call: Call) -> AsyncIterator[Settle]:
+        """Reserve before the call, settle after it.
+
+        Raises:
+            BudgetExceededError: what the call can cost is not left.
+            JudgeError: the price is not known, or the answer's length not limited.
+        """
+        usd, tokens = self._most(call)
+        key = self._key({"scorer": call.scorer_id, "model": call.model}.get(self._per, ""))
+        if not await to_thread.run_sync(self._book.reserve, key, usd, tokens, self._usd, self._tokens):
+            left = f"of {self._limit()} for {key.rpartition(' ')[0]} today"
+            raise BudgetExceededError(
+                f"{call.model}: up to ${usd:.4f} and {tokens} tokens do not fit into what is left {left}"
+            )
+        settled: list[tuple[Usage, float | None]] = []
+        try:
+            yield lambda usage, cost: settled.append((usage, cost))
+        except JudgeError as error:
+            if _unbilled(error):
+                settled.append((Usage(), 0.0))
+            raise
+        finally:
+            # without an answer the call may still be billed: what was reserved stays spent
+            if settled:
+                usage, cost = settled[0]
+                back_usd = usd - (cost if cost is not None else usd)
+                await to_thread.run_sync(
+                    self._book.give_back, key, back_usd, tokens - usage.total_tokens, abandon_on_cancel=False
+                )
+
+    def _most(self, call: Call) -> tuple[float, int]:
+        """Dollars and tokens a call can take at most."""
+        if self._usd is not None and call.max_cost is None and self._refuses_unknown:
+            raise JudgeError(
+                f"{call.model}: its price is not known, so a budget in dollars cannot hold: give the judge "
+                "input_price, output_price and max_tokens, budget tokens instead, or allow unknown prices"
+            )
+        if call.max_output_tokens is None:
+            raise JudgeError(f"{call.model}: give the judge max_tokens, so that a budget can hold")
+        return call.max_cost or 0.0, call.max_input_tokens + call.max_output_tokens
+
+    def _key(self, what: str) -> str:
+        day = datetime.fromtimestamp(self._now(), UTC).date()
+        return f"{self._name}/{what or 'all'} {day}"
+
+    def _limit(self) -> str:
+        parts = [
+            f"${self._usd:g}" if self._usd is not None else "",
+            f"{self._tokens} tokens" if self._tokens else "",
+        ]
+        return " and ".join(part for part in parts if part)
+
+
+def _unbilled(error: JudgeError) -> bool:
+    """Whether the provider refused the call before doing any work."""
+    status = getattr(error.__cause__, "status_code", None)
+    return isinstance(status, int) and 400 <= status < 500 and status != 408
+
+
+class Book:
+    """Sums by key, in SQLite; each change is one transaction."""
+
+    def __init__(self, path: str) -> None:
+        self._lock = threading.Lock()
+        self._path = path
+        self._db = self._open()
+
+    def reserve(
+        self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
+    ) -> bool:
+        """Add to a key's sums, unless one would exceed its limit."""
+        with self._transaction() as db:
+            row = db.execute("SELECT usd, tokens FROM judge_budget WHERE key = ?", (key,)).fetchone() or (
+                0.0,
+                0,
+            )
+            if most_usd is not None and row[0] + usd > most_usd + 1e-12:
+                return False
+            if most_tokens is not None and row[1] + tokens > most_tokens:
+                return False
+            self._add(db, key, usd, tokens)
+            return True
+
+    def give_back(self, key: str, usd: float, tokens: int) -> None:
+        """Take from a key's sums what was reserved and not used."""
+        with self._transaction() as db:
+            self._add(db, key, -usd, -tokens)
+
+    def read(self, key: str) -> tuple[float, int]:
+        """A key's sums."""
+        with self._transaction() as db:
+            row = db.execute("SELECT usd, tokens FROM judge_budget WHERE key = ?", (key,)).fetchone()
+        return (row[0], row[1]) if row else (0.0, 0)
+
+    def _add(self, db: sqlite3.Connection, key: str, usd: float, tokens: int) -> None:
+        db.execute(
+            "INSERT INTO judge_budget VALUES (?, ?, ?) "
+            "ON CONFLICT (key) DO UPDATE SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
+            (key, usd, tokens),
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self._path, timeout=30.0, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(_SCHEMA)
+        return db
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
