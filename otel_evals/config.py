@@ -108,6 +108,9 @@ class Rule:
     attempts: PositiveInt = 3
     """How often a judge that is unavailable is asked in all."""
 
+    def __post_init__(self) -> None:
+        self.scorer.check()
+
 
 @_raises_config_errors
 @dataclass(frozen=True, config=_MODEL, kw_only=True)
