@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from otel_evals.dialect import Dialect
-from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals.model import Availability, Message, OperationKind, SpanRecord
 from otel_evals_instrumentation.convention import Convention, Names, Reading
 
 __all__ = ["openinference", "smolagents"]
@@ -24,6 +24,17 @@ _KINDS = {
 def openinference() -> Dialect:
     """The dialect of Arize's instrumentations."""
     return _TABLE
+
+
+def _whole_inputs(reading: Reading, kind: OperationKind) -> OperationKind:
+    """Chains and agents may spell out only the first message of many: `input.value` is the truth."""
+    source = reading.sources.get("input")
+    if kind is not OperationKind.INFERENCE and source is not None and source.key == "llm.input_messages.*":
+        value = reading.attributes.get("input.value")
+        if value is not None:
+            reading.fields["input_messages"] = ()
+            reading.note("input", "input.value", Availability.TRUNCATED)
+    return kind
 
 
 def smolagents() -> Dialect:
@@ -99,4 +110,5 @@ _TABLE = Convention(
         agent_name=("agent.name", "graph.node.id"),
     ),
     kind_of=_kind,
+    refine=_whole_inputs,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from otel_evals import semconv
 from otel_evals.assembly.assemble import assemble
+from otel_evals.assembly.cut import mark_cut_off
 from otel_evals.assembly.groups import group_loose
 from otel_evals.dialect import Dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
@@ -116,6 +117,7 @@ def _read(
         if operation is not None:
             found.append(operation)
     found.sort(key=_order)
+    mark_cut_off(found)
     return {o.span_id: o for o in found}
 
 

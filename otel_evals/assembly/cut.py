@@ -1,0 +1,42 @@
+"""Texts that an attribute length limit cut off: found out by the company they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from typing import cast
+
+from otel_evals.model import Availability, Operation
+
+__all__ = ["mark_cut_off"]
+
+
+def mark_cut_off(operations: Sequence[Operation]) -> None:
+    """Mark fields as truncated whose attribute is as long as one that was certainly cut off.
+
+    JSON that was cut off gives itself away, a text does not. But a limit is one for all: where some JSON
+    broke off at the greatest length there is, a text of that very length broke off too.
+    """
+    limit = max(_cut_lengths(operations), default=0)
+    if not limit or any(
+        len(v) > limit for o in operations for v in o.span.attributes.values() if isinstance(v, str)
+    ):
+        return
+    for operation in operations:
+        for field, source in operation.sources.items():
+            value = operation.span.attributes.get(source.key)
+            if isinstance(value, str) and len(value) == limit:
+                states = cast("MutableMapping[str, Availability]", operation.availability)
+                states[field] = Availability.TRUNCATED
+
+
+def _texts(operation: Operation) -> Iterable[str]:
+    return (value for value in operation.span.attributes.values() if isinstance(value, str))
+
+
+def _cut_lengths(operations: Iterable[Operation]) -> Iterable[int]:
+    for operation in operations:
+        for field, state in operation.availability.items():
+            if state is Availability.TRUNCATED and field in operation.sources:
+                value = operation.span.attributes.get(operation.sources[field].key)
+                if isinstance(value, str):
+                    yield len(value)

@@ -1,0 +1,91 @@
+"""Real traces, damaged: the same run, or less of it, and never a different answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals.assembly import find_runs
+from otel_evals.dialect import load_dialects
+from otel_evals.model import Availability, Run, SpanRecord
+from otel_evals.otlp import read_traces
+
+FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+DIALECTS = load_dialects()
+ROUNDS = int(os.environ.get("OTEL_EVALS_MUTATIONS", "1"))
+
+
+def captures() -> list[Any]:
+    return json.loads((Path(FOLDER) / "MANIFEST.json").read_text()) if FOLDER else []
+
+
+def traces_of(entry: Any) -> Iterator[list[SpanRecord]]:
+    paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
+    return read_traces(paths)
+
+
+def call_names(runs: list[Run]) -> Counter[str]:
+    return Counter(call.name for run in runs for call in run.tool_calls)
+
+
+each_capture = pytest.mark.parametrize("entry", captures(), ids=lambda e: e["file"].split(".otlp")[0])
+
+
+@each_capture
+def test_shuffled_and_doubled_spans_give_the_same_runs(entry: Any) -> None:
+    for trace in traces_of(entry):
+        expected = find_runs(trace, DIALECTS)
+        for seed in range(ROUNDS):
+            mixed = [*trace, *random.Random(seed).sample(trace, len(trace) // 2)]
+            random.Random(seed).shuffle(mixed)
+            assert find_runs(mixed, DIALECTS) == expected
+
+
+@each_capture
+def test_a_dropped_span_takes_away_and_never_changes(entry: Any) -> None:
+    """A run whose root is gone may fall apart, but tells no call and no answer that the whole one did not."""
+    pick = random.Random(entry["file"])
+    for trace in traces_of(entry):
+        whole = find_runs(trace, DIALECTS)
+        answers = {said.strip() for said in all_answers(whole)}
+        for gone in pick.sample(range(len(trace)), min(2 * ROUNDS, len(trace))):
+            left = [span for number, span in enumerate(trace) if number != gone]
+            runs = find_runs(left, DIALECTS)
+            assert set(call_names(runs)) <= set(call_names(whole)), trace[gone].name
+            assert len(runs) > len(whole) or call_names(runs) <= call_names(whole), trace[gone].name
+            assert {run.output.strip() for run in runs if run.output} <= answers, trace[gone].name
+
+
+def all_answers(runs: list[Run]) -> Iterator[str]:
+    """What any operation of these runs answered."""
+    for run in runs:
+        yield run.output or ""
+        for operation in run.operations:
+            yield from (message.text for message in operation.output_messages)
+
+
+@each_capture
+@pytest.mark.parametrize("limit", [40, 200, 1_000])
+def test_texts_that_a_limit_cut_off_are_said_to_be_cut_off_or_are_whole(entry: Any, limit: int) -> None:
+    for trace in traces_of(entry):
+        whole = find_runs(trace, DIALECTS)
+        for run in find_runs([_cut(span, limit) for span in trace], DIALECTS):
+            for name in ("input", "output"):
+                value = getattr(run, name)
+                if value is None or run.availability[name] is Availability.TRUNCATED:
+                    continue
+                assert value in {getattr(r, name) for r in whole} or len(value) == limit, (name, value)
+
+
+def _cut(span: SpanRecord, limit: int) -> SpanRecord:
+    attributes = {k: v[:limit] if isinstance(v, str) else v for k, v in span.attributes.items()}
+    return replace(span, attributes=attributes)

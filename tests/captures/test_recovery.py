@@ -1,0 +1,59 @@
+"""What real frameworks recorded is recovered, and what they did not is not invented.
+
+The captures are not part of the repository: name their folder in OTEL_EVALS_CAPTURES.
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import json
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from otel_evals.assembly import find_runs
+from otel_evals.assembly.scattered import join_scattered
+from otel_evals.cli.runs import run_as_json
+from otel_evals.dialect import load_dialects
+from otel_evals.otlp import read_traces
+
+FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+CLEAN = ("run", "tool_count", "not invented")
+
+
+@pytest.fixture(scope="module")
+def judge() -> ModuleType:
+    """The captures' own comparison of what was recovered with what is true."""
+    spec = importlib.util.spec_from_file_location("recovery", Path(FOLDER) / "recovery.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_content_is_recovered_and_nothing_is_invented(judge: ModuleType) -> None:
+    dialects = load_dialects()
+    totals: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
+    for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
+        paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
+        found = join_scattered(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
+        runs: list[Any] = [json.loads(json.dumps(run_as_json(run), default=str)) for run in found]
+        raw = judge.records(paths)
+        for scenario in entry["scenarios"]:
+            mine = [run for run in runs if run["trace_id"] in scenario["trace_ids"]]
+            text = "".join(raw.get(trace, "") for trace in scenario["trace_ids"])
+            for field, recorded, recovered, _ in judge.check(scenario, mine, text):
+                total = totals[field if recorded else "not invented"]
+                total[0] += recovered
+                total[1] += 1
+    assert totals["not invented"][0] == totals["not invented"][1]
+    content = [sum(t[n] for name, t in totals.items() if name not in CLEAN) for n in (0, 1)]
+    clean = [sum(totals[name][n] for name in CLEAN) for n in (0, 1)]
+    assert content[0] / content[1] >= 0.995, totals
+    assert clean[0] / clean[1] >= 0.99, totals
