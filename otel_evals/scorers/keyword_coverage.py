@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Literal
 
-from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score, StepRecord
-from otel_evals.scorer import FunctionScorer, missing, scorer
+from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scorers.reference import Reference, check_reference, compared
 from otel_evals.text.extra import text_library
 
 __all__ = ["keyword_coverage", "keywords"]
@@ -20,7 +19,7 @@ _MAX_NAMED = 10
 
 
 def keyword_coverage(
-    *, reference: Literal["input", "ground_truth"] = "input", stop_words: Collection[str] | None = None
+    *, reference: Reference = "input", stop_words: Collection[str] | None = None
 ) -> FunctionScorer:
     """The share of a reference text's keywords that the answer contains.
 
@@ -39,20 +38,19 @@ def keyword_coverage(
     Raises:
         ConfigError: an unknown reference, or the stop-word list is not installed.
     """
-    if reference not in ("input", "ground_truth"):
-        raise ConfigError("keyword_coverage.reference", f"must be input or ground_truth, not {reference!r}")
+    check_reference("keyword_coverage", reference)
     ignored = frozenset(stop_words) if stop_words is not None else _smart_stop_words()
 
     @scorer(id="keyword_coverage", inline=True)
     def keyword_coverage(run: Run) -> Score | NotScored:
         """How many of the reference's keywords come back in the answer."""
-        absent = missing(run, reference, "output")
-        if absent is not None:
-            return absent
-        wanted = keywords(str(getattr(run, reference)), ignored)
+        texts = compared(run, reference)
+        if isinstance(texts, NotScored):
+            return texts
+        wanted = keywords(texts[0], ignored)
         if not wanted:
             return NotScored(reason="no_keywords", explanation=f"the {reference} holds no keyword")
-        return _score(wanted, keywords(run.output or "", ignored))
+        return _score(wanted, keywords(texts[1], ignored))
 
     return keyword_coverage
 
@@ -62,7 +60,7 @@ def keywords(text: str, stop_words: Collection[str]) -> list[str]:
     found: dict[str, None] = {}
     for token in _TAG.sub("", text).split():
         word = token if token.startswith(("http://", "https://")) else _PUNCTUATION.sub("", token)
-        word = word.strip("'").lower()
+        word = word.strip("'\u2018\u2019").lower()
         if word and word not in _NOTHING and not word.isdigit() and word not in stop_words:
             found[word] = None
     return list(found)

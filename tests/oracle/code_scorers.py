@@ -2,9 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from otel_evals.scorer import Scorer
-from tests.oracle.cases import Case
+from otel_evals.model import Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
+from otel_evals.scorer import FunctionScorer, Scorer
+from otel_evals.scorers import checks
+from otel_evals.scorers.completeness import completeness
+from otel_evals.scorers.content_similarity import content_similarity
+from otel_evals.scorers.keyword_coverage import keyword_coverage
+from otel_evals.scorers.textual_difference import textual_difference
+from otel_evals.scorers.tone_consistency import tone_consistency
+from otel_evals.scorers.tool_call_accuracy import tool_call_accuracy
+from otel_evals.scorers.trajectory_accuracy import trajectory_accuracy
+from otel_evals.scorers.trajectory_quality import trajectory_quality
+from tests.oracle.cases import Case, snake, step_call
 
-BUILD: dict[str, Callable[[Case], Scorer]] = {}
+RENAMED = {
+    "max_total_tokens": "max_tokens",
+    "max_total_duration_ms": "max_seconds",
+    "blacklisted_tools": "forbidden_tools",
+    "blacklisted_sequences": "forbidden_sequences",
+    "allow_repeated_steps": "allow_repeats",
+    "step_type": "kind",
+    "tool_args": "arguments",
+    "tool_result": "result",
+    "expected_tool_order": "expected_order",
+    "strict_mode": "strict",
+    "children": "plan",
+}
+KINDS = {"tool_call": "tool", "mcp_tool_call": "tool", "agent_run": "agent", "workflow_step": "agent"}
+
+
+def _options(case: Case) -> dict[str, Any]:
+    return {snake(key): value for key, value in case.options.items() if not key.startswith("$")}
+
+
+def _tools(case: Case) -> Scorer:
+    return tool_call_accuracy(**{RENAMED.get(key, key): value for key, value in _options(case).items()})
+
+
+def _check(case: Case) -> Scorer:
+    options = case.args[-1] if case.args and isinstance(case.args[-1], dict) else {}
+    args = case.args[:-1] if options else case.args
+    return getattr(checks, snake(case.fn))(*args, **{snake(k): v for k, v in options.items()})
+
+
+# --- trajectories ---
+
+
+def _plan(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded expectation in our words."""
+    plan = {RENAMED.get(snake(key), snake(key)): value for key, value in recorded.items()}
+    if "steps" in plan:
+        plan["steps"] = [_step(step) for step in plan["steps"]]
+    if "max_seconds" in plan:
+        plan["max_seconds"] /= 1000
+    return plan
+
+
+def _step(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    step = {RENAMED.get(snake(key), snake(key)): value for key, value in recorded.items()}
+    if "kind" in step:
+        step["kind"] = KINDS.get(step["kind"], step["kind"])
+    if isinstance(step.get("plan"), Mapping):
+        step["plan"] = _plan(step["plan"])
+    return step
+
+
+def _accuracy(case: Case) -> Scorer:
+    given = case.recorded.get("expectedTrajectory") or case.options.get("expectedTrajectory")
+    given = {"steps": given} if isinstance(given, list) else given or {}
+    compared = {
+        **case.options.get("comparisonOptions", {}),
+        **{k: v for k, v in given.items() if k != "steps"},
+    }
+    options = {RENAMED.get(snake(key), snake(key)): value for key, value in compared.items()}
+    expected = [_step(step) for step in given["steps"]] if given else lambda run: None
+    return _on_steps(case, trajectory_accuracy(expected=expected, **options))
+
+
+def _quality(case: Case) -> Scorer:
+    plan = _plan({**case.options.get("defaults", {}), **case.recorded.get("expectedTrajectory", {})})
+    weights = {RENAMED.get(snake(key), snake(key)): w for key, w in case.options.get("weights", {}).items()}
+    return _on_steps(case, trajectory_quality(plan, weights=weights))
+
+
+def _on_steps(case: Case, scorer: FunctionScorer) -> Scorer:
+    """The scorer, on a run whose spans are the recorded steps."""
+    recorded = case.recorded.get("output") or {}
+    run = _run(recorded.get("steps", ()), recorded.get("totalDurationMs"))
+    return FunctionScorer(lambda _: scorer.function(run), id=scorer.id, scale=None)
+
+
+def _run(steps: Any, duration: float | None) -> Run:
+    root = Operation(span=SpanRecord(trace_id="", span_id="0"), kind=OperationKind.AGENT, dialect="")
+    operations, children = [root], {}
+    for operation, below in _operations("0", steps, children):
+        operations.append(operation)
+        children[operation.span_id] = below
+    usage = sum((o.usage for o in operations if o.usage), Usage())
+    return Run(
+        trace_id="",
+        root_span_id="0",
+        root_kind=OperationKind.AGENT,
+        operations=tuple(operations),
+        children=children,
+        tool_calls=tuple(o.tool_call for o in operations if o.tool_call),
+        usage=usage,
+        end_time=None if duration is None else int(duration * 1e6),
+    )
+
+
+def _operations(
+    parent: str, steps: Any, children: dict[str, tuple[str, ...]]
+) -> Iterator[tuple[Operation, tuple[str, ...]]]:
+    ids = tuple(f"{parent}.{i}" for i in range(len(steps)))
+    children[parent] = ids
+    for span_id, step in zip(ids, steps, strict=True):
+        yield _operation(span_id, step), ()
+        yield from _operations(span_id, step.get("children") or (), children)
+
+
+def _operation(span_id: str, step: Mapping[str, Any]) -> Operation:
+    kind = {"model_generation": OperationKind.INFERENCE}.get(step["stepType"], OperationKind.TOOL)
+    kind = OperationKind.AGENT if KINDS.get(step["stepType"]) == "agent" else kind
+    call: ToolCall | None = step_call(dict(step)) if kind is OperationKind.TOOL else None
+    tokens = Usage(input_tokens=step.get("promptTokens", 0), output_tokens=step.get("completionTokens", 0))
+    return Operation(
+        span=SpanRecord(trace_id="", span_id=span_id, end_time=None),
+        kind=kind,
+        dialect="",
+        name=step["name"],
+        tool_call=replace(call, span_id=span_id) if call else None,
+        usage=tokens if tokens.total_tokens else None,
+    )
+
+
+def _content_similarity(case: Case) -> Scorer:
+    return content_similarity(**_options(case))
+
+
+BUILD: dict[str, Callable[[Case], Scorer]] = {
+    "check": _check,
+    "completeness": lambda case: completeness(),
+    "content-similarity": _content_similarity,
+    "keyword-coverage": lambda case: keyword_coverage(),
+    "textual-difference": lambda case: textual_difference(),
+    "tone": lambda case: tone_consistency(**_options(case)),
+    "tool-call-accuracy-code": _tools,
+    "trajectory-accuracy-code": _accuracy,
+    "trajectory-code": _quality,
+}

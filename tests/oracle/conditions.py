@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from otel_evals.verdicts import normalised
+from tests.oracle import text_conditions
 from tests.oracle.cases import Case
 
 ALLOWED = {
@@ -49,6 +50,7 @@ def names(case: Case) -> dict[str, Any]:
         "required_there": [v.get("required", True) for v in analyze.get("criteria", ())],
         "required_here": _required(criteria, len(analyze.get("criteria", ()))),
         "met": lambda required: _met(analyze.get("criteria", ()), required),
+        **text_conditions.names(case),
     }
 
 

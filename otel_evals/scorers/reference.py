@@ -1,0 +1,38 @@
+"""What a text scorer compares the answer with: the user's words, or the expected answer."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Literal
+
+from otel_evals.errors import ConfigError
+from otel_evals.model import NotScored, Run
+from otel_evals.scorer import missing
+
+__all__ = ["Reference", "check_reference", "compared", "whole_text"]
+
+Reference = Literal["input", "ground_truth"]
+
+
+def check_reference(scorer_id: str, reference: str) -> None:
+    """Raise ConfigError unless `reference` is one of the two."""
+    if reference not in ("input", "ground_truth"):
+        raise ConfigError(f"{scorer_id}.reference", f"must be input or ground_truth, not {reference!r}")
+
+
+def compared(run: Run, reference: Reference) -> tuple[str, str] | NotScored:
+    """The reference and the answer as text, composed (NFC); or why one of them is not there."""
+    absent = missing(run, reference, "output")
+    if absent is not None:
+        return absent
+    return _nfc(whole_text(getattr(run, reference))), _nfc(run.output or "")
+
+
+def whole_text(value: object) -> str:
+    """A value as text: itself, or as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)

@@ -1,0 +1,75 @@
+"""Whether the answer is in the language of the user. Code only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from otel_evals.errors import ConfigError
+from otel_evals.model import NotScored, Run, Score
+from otel_evals.scorer import FunctionScorer, missing, scorer
+from otel_evals.text.extra import text_library
+
+__all__ = ["same_language"]
+
+_NO_PROSE = re.compile(r"```.*?```|https?://\S+|\S+@\S+|\S*[\d_/\\<>{}=]\S*", re.DOTALL)
+_MAX = 2000
+_PLAUSIBLE = 0.05
+
+
+def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> FunctionScorer:
+    """Whether the answer is in the language that the user wrote in.
+
+    Code blocks, links and words with digits are left out. `languages`, ISO 639-1 codes, are the ones to
+    tell apart; fewer are told apart more surely. Texts with fewer than `min_letters` letters tell no
+    language (a letter of Chinese, Japanese or Korean counts as four).
+
+    Range: 0 or 1, higher is better. Labels: `same`, `other`. Formula: 1 if some language has a chance of 5%
+    or more for both texts, so that near relatives (Russian and Bulgarian in a short text) raise no alarm.
+    Ours; chances by py3langid.
+    Needs: the user's words and the answer; the `text` extra.
+    Not scored: `too_short`; `input_not_recorded`, `output_not_recorded` and their other forms.
+    Cost: none; about 0.1 ms, once the model is read (a second).
+
+    Raises:
+        ConfigError: an unknown language, or py3langid is not installed.
+    """
+    identifier = _identifier(tuple(languages))
+
+    @scorer(id="same_language")
+    def same_language(run: Run) -> Score | NotScored:
+        """Whether the answer is in the language of the user."""
+        if (absent := missing(run, "input", "output")) is not None:
+            return absent
+        said, answer = (_prose(text or "") for text in (run.input, run.output))
+        if min(_letters(said), _letters(answer)) < min_letters:
+            return NotScored(reason="too_short", explanation="too few words to tell the language")
+        asked, used = (dict(identifier.rank(text)) for text in (said, answer))
+        same = any(min(chance, used[language]) >= _PLAUSIBLE for language, chance in asked.items())
+        told = f"the user seems to write {max(asked, key=asked.__getitem__)}"
+        explanation = f"{told}, the agent {max(used, key=used.__getitem__)}"
+        return Score(value=float(same), label="same" if same else "other", explanation=explanation)
+
+    return same_language
+
+
+def _prose(text: str) -> str:
+    return _NO_PROSE.sub(" ", text)[:_MAX]
+
+
+def _letters(text: str) -> int:
+    return sum(4 if char >= "\u3040" else 1 for char in text if char.isalpha())
+
+
+@cache
+def _identifier(languages: tuple[str, ...]) -> Any:
+    library = text_library("py3langid.langid", "same_language")
+    identifier = library.LanguageIdentifier.from_model_file(library.MODEL_FILE, norm_probs=True)
+    if languages:
+        try:
+            identifier.set_languages(list(languages))
+        except ValueError as error:
+            raise ConfigError("same_language.languages", str(error)) from error
+    return identifier

@@ -1,0 +1,43 @@
+"""How much of two texts is left when what differs is taken out. Code only."""
+
+from __future__ import annotations
+
+from otel_evals.model import NotScored, Run, Score
+from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scorers.reference import Reference, check_reference, compared
+from otel_evals.text.extra import text_library
+
+__all__ = ["textual_difference"]
+
+
+def textual_difference(*, reference: Reference = "input") -> FunctionScorer:
+    """How much of the answer and a reference is the same, in the same order, character by character.
+
+    Despite its name, which is the customary one, more is more alike.
+
+    Range: 0..1, higher is more alike. Formula: 2 * LCS / (length + length), where LCS is the length of the
+    longest common subsequence of characters. Source: the textual difference scorer of Mastra's evals.
+    Needs: the input (or the ground truth) and the output; the `text` extra.
+    Not scored: `input_not_recorded`, `output_not_recorded`, `ground_truth_not_recorded` and their
+    `_captured_off` forms; an empty text counts as not recorded.
+    Cost: none; the time grows with the product of the lengths, 1 ms for two texts of 10,000 characters.
+
+    Raises:
+        ConfigError: an unknown reference, or rapidfuzz is not installed.
+    """
+    check_reference("textual_difference", reference)
+    indel = text_library("rapidfuzz.distance", "textual_difference").Indel
+
+    @scorer(id="textual_difference")
+    def textual_difference(run: Run) -> Score | NotScored:
+        """How much of two texts is left when what differs is taken out."""
+        texts = compared(run, reference)
+        if isinstance(texts, NotScored):
+            return texts
+        left_out = indel.distance(*texts)
+        return Score(
+            value=indel.normalized_similarity(*texts),
+            explanation=f"{left_out} of {sum(map(len, texts))} characters stand in one text only",
+        )
+
+    return textual_difference
