@@ -382,6 +382,8 @@ class Score:
     label: str | None = None
     explanation: str | None = None
     steps: tuple[StepRecord, ...] = ()
+    agreement: float | None = None
+    """Share of a panel's votes that agree with this score; None where nobody voted."""
 
     @property
     def usage(self) -> Usage:

@@ -17,6 +17,7 @@ from otel_evals.judge.resolve import resolve_judge
 from otel_evals.judge.socket import Judge, JudgeRequest
 from otel_evals.model import NotScored
 from otel_evals.scorer import missing
+from otel_evals.voting import current_vote
 
 if TYPE_CHECKING:
     from otel_evals.recording import Recorder
@@ -121,6 +122,7 @@ class PromptStep(Generic[_R]):
             scorer_id=scorer.id,
             step=step,
             mark=fence.mark,
+            sample=current_vote(),
         )
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
