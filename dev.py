@@ -67,7 +67,9 @@ def set_up(lock: str) -> None:
     print(f"Installing requirements/{lock}.lock into {VENV}", flush=True)
     make_environment()
     pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    must(*pip, "--require-hashes", "--only-binary", ":all:", "-r", LOCKS / f"{lock}.lock")
+    # One word list is published as source only.
+    binary = ("--only-binary", ":all:", "--no-binary", "afinn")
+    must(*pip, "--require-hashes", *binary, "-r", LOCKS / f"{lock}.lock")
     must(*pip, "--no-deps", "--no-build-isolation", "--editable", ROOT)
     stamp(lock).write_text(fingerprint(lock))
 
