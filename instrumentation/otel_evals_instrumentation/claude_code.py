@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord
@@ -77,7 +78,7 @@ def _read_interaction(reading: Reading) -> None:
                 kind="tool_call",
                 data=parse(attributes["tool_input"]),
                 tool_call_id=str(attributes.get("tool_use_id") or "") or None,
-                name=str(attributes.get("tool_name") or "tool"),
+                name=_tool_name(attributes),
             )
             outputs.append(Message(role="assistant", parts=(part,)))
         elif name == "assistant_response":
@@ -87,6 +88,14 @@ def _read_interaction(reading: Reading) -> None:
                 reading.note("output", "assistant_response")
     if outputs:
         reading.fields["output_messages"] = tuple(outputs)
+
+
+def _tool_name(attributes: Mapping[str, Any]) -> str:
+    """Logs call every MCP tool `mcp_tool`; its server and its name stand in the parameters."""
+    parameters = parse(attributes.get("tool_parameters"))
+    if isinstance(parameters, dict) and parameters.get("mcp_tool_name"):
+        return f"mcp__{parameters.get('mcp_server_name')}__{parameters['mcp_tool_name']}"
+    return str(attributes.get("tool_name") or "tool")
 
 
 def _said(role: str, text: str) -> Message:

@@ -71,6 +71,12 @@ def _same_call(
         twin = next((span_id for span_id, (_, known) in calls.items() if known.id == call.id), None)
         if twin is not None:
             return twin
+    if operation.span.kind == "SERVER" and call.id is None:
+        client = next(
+            (i for i, (_, known) in calls.items() if _serves(operation, by_id[i], call, known)), None
+        )
+        if client is not None:
+            return client
     span_id = above.get(operation.span_id)
     while span_id is not None:
         outer = by_id.get(span_id)
@@ -81,6 +87,13 @@ def _same_call(
             return span_id if known.id is None or call.id is None else None
         span_id = above.get(span_id)
     return None
+
+
+def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
+    """Whether a server's span is the other end of a client's, though the spans between them are gone."""
+    one, other = client.span, server.span
+    inside = one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
+    return one.kind == "CLIENT" and inside and _same_name(known.name, call.name)
 
 
 def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
