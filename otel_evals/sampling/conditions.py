@@ -1,0 +1,127 @@
+"""Samplers that look at the finished run: all of those, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from otel_evals.errors import ConfigError
+from otel_evals.model import Run
+from otel_evals.sampling.algebra import ALONE, Chance, Earlier, Sampler, positive
+
+__all__ = ["attribute", "errors", "find_attribute", "slower_than", "used_tool", "when"]
+
+_MISSING: Any = object()
+
+
+class _Condition(Sampler):
+    def __init__(self, test: Callable[[Run], bool], words: str, *, known: bool = True) -> None:
+        self._test = test
+        self._words = words
+        self._yes = Chance(1.0, known)
+        self._no = Chance(0.0, known)
+
+    def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
+        return self._yes if self._test(run) else self._no
+
+    def __str__(self) -> str:
+        return self._words
+
+
+def errors() -> Sampler:
+    """Pick every run that failed or in which a tool failed."""
+    return _Condition(_has_error, "errors()")
+
+
+def slower_than(seconds: float) -> Sampler:
+    """Pick every run that took longer.
+
+    Raises:
+        ConfigError: the duration is not a positive number.
+    """
+    limit = positive(seconds, f"slower_than({seconds!r})", "the duration in seconds")
+    return _Condition(partial(_is_slower, limit), f"slower_than({limit:.10g})")
+
+
+def used_tool(name: str) -> Sampler:
+    """Pick every run that called a tool of this name; `*` and `?` stand for any characters.
+
+    Raises:
+        ConfigError: the name is no text, or empty.
+    """
+    if not isinstance(name, str) or not name:
+        raise ConfigError("sample", f"used_tool({name!r}): give a tool's name, as in used_tool('search')")
+    return _Condition(partial(_has_called, name), f"used_tool({name!r})")
+
+
+def attribute(key: str, value: Any = _MISSING) -> Sampler:
+    """Pick every run with this attribute on one of its spans or on its resource, such as users' feedback.
+
+    Args:
+        key: the attribute's name.
+        value: what it must be equal to; anything by default.
+
+    Raises:
+        ConfigError: the key is no text, or empty.
+    """
+    if not isinstance(key, str) or not key:
+        raise ConfigError(
+            "sample", f"attribute({key!r}): give an attribute's name, as in attribute('user.vip')"
+        )
+    words = f"attribute({key!r})" if value is _MISSING else f"attribute({key!r}, {value!r})"
+    return _Condition(partial(_has_attribute, key, value), words)
+
+
+def when(predicate: Callable[[Run], bool]) -> Sampler:
+    """Pick every run for which the predicate is true.
+
+    What a predicate depends on cannot be known, so runs that owe their chance to it carry no inclusion
+    probability. To limit a rule to some runs and keep the probability, use the rule's own `when`.
+
+    Raises:
+        ConfigError: the predicate cannot be called.
+    """
+    if not callable(predicate):
+        raise ConfigError("sample", f"when({predicate!r}): give a function of the run")
+    name = getattr(predicate, "__name__", type(predicate).__name__)
+    return _Condition(partial(_is_true, predicate), f"when({name})", known=False)
+
+
+def find_attribute(run: Run, key: str) -> Any:
+    """An attribute of the run's root span, else of one of its other spans, else of its resource; or None."""
+    root = run.root
+    if root is not None and key in root.span.attributes:
+        return root.span.attributes[key]
+    for operation in run.operations:
+        if key in operation.span.attributes:
+            return operation.span.attributes[key]
+    return run.resource.get(key)
+
+
+def _has_error(run: Run) -> bool:
+    return (
+        run.error is not None
+        or run.error_type is not None
+        or any(c.status == "error" for c in run.tool_calls)
+    )
+
+
+def _is_slower(limit: float, run: Run) -> bool:
+    return (run.duration or 0.0) > limit
+
+
+def _has_called(name: str, run: Run) -> bool:
+    return any(fnmatchcase(call.name, name) for call in run.tool_calls)
+
+
+def _has_attribute(key: str, value: Any, run: Run) -> bool:
+    places = [*(operation.span.attributes for operation in run.operations), run.resource]
+    if value is _MISSING:
+        return any(key in place for place in places)
+    return any(key in place and bool(place[key] == value) for place in places)
+
+
+def _is_true(predicate: Callable[[Run], bool], run: Run) -> bool:
+    return bool(predicate(run))

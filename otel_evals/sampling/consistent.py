@@ -1,0 +1,72 @@
+"""From chance to decision: one randomness per trace, compared with a threshold.
+
+OpenTelemetry's consistent probability sampling (rejection thresholds on 56 random bits), see
+https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling/
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+__all__ = ["picks", "probability_of", "randomness", "share", "threshold"]
+
+_RANGE = 1 << 56
+_MASK_128 = (1 << 128) - 1
+# 2**128 divided by the golden ratio, made odd: consecutive multiples fall evenly over the range.
+_GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
+_THRESHOLD = re.compile(r"[0-9a-f]{1,14}")
+_RANDOM = re.compile(r"[0-9a-f]{14}")
+
+
+def threshold(probability: float, trace_state: str = "") -> int:
+    """The rejection threshold of a probability, on top of the head sampler's: randomness below it rejects."""
+    entry = _ot_entry(trace_state) if trace_state and "ot=" in trace_state else None
+    return _RANGE - round(probability * (_RANGE - (entry[0] if entry else 0)))
+
+
+def randomness(trace_id: int, trace_state: str = "") -> int:
+    """56 random bits that belong to a trace, the same wherever they are asked for.
+
+    With an `ot` entry in its tracestate the trace follows OpenTelemetry's consistent sampling, and the bits
+    are those of `rv`, or else the trace id's own (W3C trace context level 2). Without one they are mixed
+    from the whole id: ids need not be random then, and a head sampler that looked at some of the id's bits
+    does not skew ours.
+    """
+    if trace_state and "ot=" in trace_state:
+        entry = _ot_entry(trace_state)
+        if entry is not None:
+            return entry[1] if entry[1] is not None else trace_id & (_RANGE - 1)
+    return ((trace_id * _GOLDEN) & _MASK_128) >> 72
+
+
+def picks(probability: float, trace_id: int, trace_state: str = "") -> bool:
+    """Whether a run of this trace is picked at this probability."""
+    return randomness(trace_id, trace_state) >= threshold(probability, trace_state)
+
+
+def probability_of(rejection: int) -> float:
+    """The probability that a threshold stands for, head sampling included."""
+    return (_RANGE - rejection) / _RANGE
+
+
+def share(bits: int) -> float:
+    """A threshold or a randomness as a number between 0 and 1, for people."""
+    return bits / _RANGE
+
+
+@lru_cache(maxsize=1024)
+def _ot_entry(trace_state: str) -> tuple[int, int | None] | None:
+    """Head threshold and explicit randomness of a tracestate's `ot` entry; None without `th` and `rv`."""
+    for member in trace_state.split(","):
+        key, _, value = member.strip().partition("=")
+        if key == "ot":
+            fields = dict(f.split(":", 1) for f in value.split(";") if ":" in f)
+            th, rv = _hex(_THRESHOLD, fields.get("th", "")), _hex(_RANDOM, fields.get("rv", ""))
+            return None if th is None and rv is None else (th or 0, rv)
+    return None
+
+
+def _hex(form: re.Pattern[str], digits: str) -> int | None:
+    """Digits as the specification writes them: lower case, trailing zeros left out."""
+    return int(digits.ljust(14, "0"), 16) if form.fullmatch(digits) else None

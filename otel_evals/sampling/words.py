@@ -1,0 +1,77 @@
+"""Samplers from their own words, as configuration files write them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from otel_evals.errors import ConfigError
+from otel_evals.sampling.algebra import Sampler, always, never, ratio
+from otel_evals.sampling.cascades import above, below
+from otel_evals.sampling.conditions import attribute, errors, slower_than, used_tool
+from otel_evals.sampling.limits import per_minute, stratified
+
+__all__ = ["parse"]
+
+_WORDS: dict[str, Callable[..., Sampler]] = {
+    "above": above,
+    "always": always,
+    "attribute": attribute,
+    "below": below,
+    "errors": errors,
+    "never": never,
+    "per_minute": per_minute,
+    "ratio": ratio,
+    "slower_than": slower_than,
+    "stratified": stratified,
+    "used_tool": used_tool,
+}
+
+
+def parse(text: str) -> Sampler:
+    """A sampler from its own words, as configuration files write it.
+
+    >>> str(parse("ratio(0.1) & (errors() | slower_than(5))"))
+    'ratio(0.1) & (errors() | slower_than(5))'
+
+    Raises:
+        ConfigError: the text is no sampler, or names one that does not exist.
+    """
+    try:
+        return _build(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            "sample", f"{text!r:.200} is no sampler; write for example 'ratio(0.05) | errors()'"
+        ) from None
+
+
+def _build(node: ast.expr) -> Sampler:
+    match node:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _build(left) | _build(right)
+        case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+            return _build(left) & _build(right)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _WORDS:
+            named = {str(k.arg): _value(k.value, node) for k in keywords if k.arg not in ("clock", None)}
+            if len(named) == len(keywords):
+                return _call(node, name, [_value(a, node) for a in args], named)
+    known = ", ".join(f"{name}()" for name in _WORDS)
+    raise ConfigError("sample", f"{ast.unparse(node)!r} is no sampler; known are {known}, joined by | and &")
+
+
+def _call(node: ast.expr, name: str, values: list[Any], named: dict[str, Any]) -> Sampler:
+    try:
+        return _WORDS[name](*values, **named)
+    except TypeError:
+        raise ConfigError("sample", f"{ast.unparse(node)}: wrong number of arguments or names") from None
+
+
+def _value(node: ast.expr, call: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        problem = f"{ast.unparse(node)!r} is neither a number nor a text in quotes"
+        raise ConfigError("sample", f"{ast.unparse(call)}: {problem}") from None
