@@ -1,0 +1,91 @@
+"""Every code-only scorer judges every run that real frameworks recorded, without a special case.
+
+The captures are not part of the repository: name their folder in OTEL_EVALS_CAPTURES. With `-s` the table of
+outcomes is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from otel_evals import scorers
+from otel_evals.assembly import find_runs
+from otel_evals.assembly.scattered import join_scattered
+from otel_evals.dialect import load_dialects
+from otel_evals.model import Availability, NotScored, Run, Score
+from otel_evals.otlp import read_traces
+from otel_evals.scorer import FunctionScorer
+from otel_evals.scorers import checks
+
+FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+
+
+def built() -> list[FunctionScorer]:
+    return [
+        scorers.answered(),
+        scorers.completeness(),
+        scorers.content_similarity(),
+        scorers.grounded_in_tools(),
+        scorers.keyword_coverage(),
+        scorers.no_secrets(),
+        scorers.repeated_calls(),
+        scorers.same_language(),
+        scorers.textual_difference(),
+        scorers.tone_consistency(),
+        scorers.tool_call_accuracy(expected_tool="get_weather"),
+        scorers.tool_error_rate(),
+        scorers.trajectory_accuracy(expected=["get_weather"]),
+        scorers.trajectory_quality({"max_steps": 3, "max_tokens": 500, "max_seconds": 5}),
+        scorers.unrecovered_tool_errors(),
+        scorers.valid_json(),
+        scorers.within_budget(max_tokens=500, max_seconds=5),
+        checks.includes("weather"),
+        checks.no_tool_errors(),
+        checks.similarity("It is sunny in Paris"),
+        checks.used_no_tools(),
+    ]
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    dialects = load_dialects()
+    found: list[Run] = []
+    for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
+        paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
+        found += join_scattered(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
+    assert len(found) > 300
+    return found
+
+
+@pytest.mark.slow
+def test_no_captured_run_makes_a_code_scorer_fail(runs: list[Run]) -> None:
+    async def judge() -> dict[str, Counter[str]]:
+        table: dict[str, Counter[str]] = {}
+        for scorer in built():
+            outcomes = [await scorer.score(run) for run in runs]
+            table[scorer.id] = Counter("scored" if isinstance(o, Score) else o.reason for o in outcomes)
+        return table
+
+    table = asyncio.run(judge())
+    for name, counts in table.items():
+        print(f"{name:<26}{counts.pop('scored', 0):>6}  {dict(counts.most_common())}")
+    assert len(table) == len(built())
+
+
+@pytest.mark.slow
+def test_masked_content_is_told_apart_from_missing_content(runs: list[Run]) -> None:
+    masked = [
+        run for run in runs if run.availability.get("output") is Availability.CAPTURED_OFF and not run.output
+    ]
+    assert masked
+    for run in masked:
+        outcome = scorers.content_similarity()(run)
+        assert isinstance(outcome, NotScored)
+        assert "captured_off" in outcome.reason or "input" in outcome.reason
