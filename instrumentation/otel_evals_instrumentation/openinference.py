@@ -7,6 +7,7 @@ from dataclasses import replace
 from otel_evals.dialect import Dialect
 from otel_evals.model import Availability, Message, OperationKind, SpanRecord
 from otel_evals_instrumentation.convention import Convention, Names, Reading
+from otel_evals_instrumentation.values import parse
 
 __all__ = ["openinference", "smolagents"]
 
@@ -26,8 +27,10 @@ def openinference() -> Dialect:
     return _TABLE
 
 
-def _whole_inputs(reading: Reading, kind: OperationKind) -> OperationKind:
-    """Chains and agents may spell out only the first message of many: `input.value` is the truth."""
+def _complete(reading: Reading, kind: OperationKind) -> OperationKind:
+    """Reads the metadata. Chains and agents may spell out only one message of many: `input.value` is the truth."""
+    if "user_id" not in reading.fields and "metadata" in reading.attributes:
+        _read_metadata(reading)
     source = reading.sources.get("input")
     if kind is not OperationKind.INFERENCE and source is not None and source.key == "llm.input_messages.*":
         value = reading.attributes.get("input.value")
@@ -35,6 +38,16 @@ def _whole_inputs(reading: Reading, kind: OperationKind) -> OperationKind:
             reading.fields["input_messages"] = ()
             reading.note("input", "input.value", Availability.TRUNCATED)
     return kind
+
+
+def _read_metadata(reading: Reading) -> None:
+    """LangChain's user and thread stand in the metadata, which is JSON."""
+    metadata = parse(reading.attributes["metadata"])
+    if isinstance(metadata, dict):
+        for field, names in (("user_id", ("user_id",)), ("conversation_id", ("session_id", "thread_id"))):
+            value = next((metadata[n] for n in names if isinstance(metadata.get(n), str)), None)
+            if value and field not in reading.fields:
+                reading.fields[field] = value
 
 
 def smolagents() -> Dialect:
@@ -110,5 +123,5 @@ _TABLE = Convention(
         agent_name=("agent.name", "graph.node.id"),
     ),
     kind_of=_kind,
-    refine=_whole_inputs,
+    refine=_complete,
 )

@@ -16,13 +16,16 @@ _KINDS = {
 }
 _LIBRARIES = (
     "openai.v",
+    "agno",
     "alephalpha",
+    "anthropic",
     "bedrock",
     "cohere",
     "crewai",
     "google_generativeai",
     "groq",
     "haystack",
+    "langchain",
     "llamaindex",
     "mistralai",
     "ollama",
