@@ -37,8 +37,8 @@ MISSES = """\
 | convention | what | why |
 |---|---|---|
 | OTel openai-v2 | calls of OpenAI's Responses API | not instrumented: there is no span to read |
-| smolagents | the trace of a run after one that failed | its root never ends, so the next runs share its trace |
-| openai-agents (Responses), ADK 1 | the user's words when the model fails | written down after the call only |
+| smolagents | the trace of a run after one that failed | its root never ends: the next share its trace |
+| openai-agents, ADK 1 | the user's words when the model fails | written down after the call only |
 | openai-agents | the text of a tool's error | masked by the SDK |
 | MCP | arguments and results | not recorded by the SDK's spans and fastmcp's |
 | AutoGen | everything said | not recorded |

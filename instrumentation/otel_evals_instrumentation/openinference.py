@@ -28,7 +28,7 @@ def openinference() -> Dialect:
 
 
 def _complete(reading: Reading, kind: OperationKind) -> OperationKind:
-    """Reads the metadata. Chains and agents may spell out only one message of many: `input.value` is the truth."""
+    """Reads the metadata; where chains spell out only one message of many, `input.value` is the truth."""
     if "user_id" not in reading.fields and "metadata" in reading.attributes:
         _read_metadata(reading)
     source = reading.sources.get("input")

@@ -13,7 +13,7 @@ _NONE = "none: this instrumentation records no content"
 _BY_SCOPE = {
     "agent_framework": "`ENABLE_SENSITIVE_DATA=true`",
     "autogen": _NONE,
-    "com.anthropic.claude_code": "`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS` and `OTEL_LOG_TOOL_CONTENT`",
+    "com.anthropic.claude_code": "`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`",
     "com.anthropic.sdk": _NONE,
     "fastmcp": _NONE,
     "gcp.vertex.agent": _CAPTURE + "true`; version 1: on unless `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=false`",
