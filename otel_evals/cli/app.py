@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from otel_evals.cli import judge as judging
 from otel_evals.cli.runs import runs
 from otel_evals.errors import OtelEvalsError
 from otel_evals.version import __version__
@@ -16,6 +17,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True)
 app.command()(runs)
+app.add_typer(judging.app, name="judge")
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,12 +9,15 @@ from typing import Any
 import anyio
 import pytest
 from pydantic import BaseModel
+from runs import a_run, tool
 from stub_openai import Misbehave, StubOpenAI
 
+from otel_evals.context import tool_results
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judge.litellm import LiteLLMJudge
 from otel_evals.judge.resolve import resolve_judge
 from otel_evals.judge.socket import JudgeReply, JudgeRequest
+from otel_evals.scorers import hallucination
 
 
 class Verdict(BaseModel):
@@ -186,3 +189,22 @@ def test_a_model_name_becomes_a_judge_without_loading_litellm() -> None:
 
 def test_the_key_is_not_printed() -> None:
     assert "hush" not in repr(LiteLLMJudge("openai/stub", api_key="hush"))
+
+
+def test_a_scorer_over_http_sends_the_tool_results_of_the_very_run() -> None:
+    script = [
+        {"claims": ["order 7 ships on Friday"]},
+        {"verdicts": [{"statement": "s", "verdict": "no", "reason": "r"}]},
+        "backed by the order system",
+    ]
+    run_judged = a_run(tools=[tool("orders", {"order": 7, "ships": "Friday"})])
+    with StubOpenAI(script) as stub:
+        scorer = hallucination(LiteLLMJudge("openai/stub", api_base=stub.url), get_context=tool_results())
+        score = run(lambda: scorer.score(run_judged))
+    assert (score.value, score.explanation) == (0.0, "backed by the order system")
+    shown = ['{"order": 7, "ships": "Friday"}' in prompt for prompt in stub.prompts]
+    assert shown == [False, True, True], "for the findings and for the reason"
+    contexts = {step.name: step.context for step in score.steps}
+    assert contexts["analyze"] == contexts["generate_reason"] is not None
+    assert [step.model for step in score.steps] == ["stub", "stub", None, "stub"]
+    assert score.usage.input_tokens == 360
