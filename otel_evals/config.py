@@ -29,6 +29,7 @@ from pydantic.dataclasses import dataclass
 from otel_evals import plugins, sampling
 from otel_evals.errors import ConfigError
 from otel_evals.export import Destination
+from otel_evals.isolation.portable import NotPortableError, pack
 from otel_evals.model import Run
 from otel_evals.sampling import Sampler
 from otel_evals.scorer import Scorer
@@ -107,9 +108,13 @@ class Rule:
     """How many runs this rule scores at once."""
     attempts: PositiveInt = 3
     """How often a judge that is unavailable is asked in all."""
+    isolation: Literal["thread", "process"] = "thread"
+    """`process` scores in processes of their own: for scorers that compute for long or may crash."""
 
     def __post_init__(self) -> None:
         self.scorer.check()
+        if self.isolation == "process":
+            _check_portable(self.scorer)
 
 
 @_raises_config_errors
@@ -145,6 +150,8 @@ class Config:
     """How many sampled evaluations wait for their scorers at most; more are dropped and counted."""
     capture_content: bool = True
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
+    explain_traces: PositiveInt = 10_000
+    """How many of the last traces `explain` remembers; within 16 MiB."""
     shutdown_timeout: PositiveFloat = 10.0
     """Seconds that leaving may take."""
 
@@ -157,6 +164,7 @@ class Config:
                     f"{rule.scorer.id!r} is the id of rules[{first}] too; give one of the scorers another id"
                 )
                 raise ConfigError(f"rules[{index}].scorer", problem)
+        sampling.in_order([(rule.scorer.id, rule.scope, rule.sample) for rule in self.rules])
 
     @property
     def ceiling(self) -> float:
@@ -212,6 +220,13 @@ def load_config(path: str | Path) -> Config:
     if not isinstance(data, dict):
         raise ConfigError(str(path), "must be a mapping with `rules` and, if you like, `destinations`")
     return build_config(field=f"{path}: ", **{str(key): value for key, value in data.items()})
+
+
+def _check_portable(scorer: Scorer) -> None:
+    try:
+        pack(scorer)
+    except NotPortableError as error:
+        raise ConfigError("isolation", f"{scorer.id!r} {error}") from None
 
 
 def _listed(value: Any, field: str) -> Sequence[Any]:

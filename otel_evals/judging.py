@@ -14,7 +14,9 @@ from hashlib import sha256
 from otel_evals.assembly.build import subruns
 from otel_evals.attachment.attacher import Attacher, Opened
 from otel_evals.config import Config, Rule
-from otel_evals.engine import Accounts, Job, Lane
+from otel_evals.deciding import Case, Decider, Pick
+from otel_evals.engine import Accounts, Job, Lane, Stories
+from otel_evals.isolation.pool import START_SECONDS, IsolatedScorer, most_processes
 from otel_evals.model import (
     Dropped,
     Evaluation,
@@ -27,7 +29,7 @@ from otel_evals.model import (
     ScorerFailure,
     StepRecord,
 )
-from otel_evals.sampling import picks, recorded_probability
+from otel_evals.sampling import recorded_probability
 
 __all__ = ["Judging", "rule_names"]
 
@@ -45,6 +47,9 @@ class _Ticket:
 
     run: Run
     left: int = 0
+    """Evaluations to come, and rules that wait for one of them."""
+    cases: dict[str, Case] = field(default_factory=dict)
+    """By scope."""
     evaluations: list[Evaluation] = field(default_factory=list)
 
     @property
@@ -58,6 +63,7 @@ class Judging:
     Args:
         config: rules and limits.
         accounts: where every run and outcome is counted.
+        stories: where it is remembered by trace.
         attacher: where outcomes are attached.
         deliver: takes scored runs.
         settled: called whenever nothing is pending any more.
@@ -67,18 +73,23 @@ class Judging:
         self,
         config: Config,
         accounts: Accounts,
+        stories: Stories,
         attacher: Attacher,
         deliver: Callable[[ScoredRun], None],
         settled: Callable[[], None],
     ) -> None:
         self._config = config
         self._accounts = accounts
+        self._stories = stories
         self._attacher = attacher
         self._deliver = deliver
         self._settled = settled
         self._rules = rule_names(config.rules)
-        self._lanes = {name: Lane(rule, self._begin, self._end) for name, rule in self._rules.items()}
-        self._losing = False
+        self._isolated: list[IsolatedScorer] = []
+        self._lanes = {n: Lane(self._placed(rule), self._begin, self._end) for n, rule in self._rules.items()}
+        self._decider = Decider(self._rules, accounts, stories)
+        self._scopes = sorted({rule.scope for rule in config.rules}, reverse=True)
+        self._ending: str | None = None
 
     def judge(self, runs: Sequence[Run]) -> set[str]:
         """Ask the rules about the runs of one trace and queue what they picked; returns the judged spans."""
@@ -89,59 +100,86 @@ class Judging:
                 jobs += self._jobs(run)
             else:
                 self._accounts.ignore("trace_not_sampled")
+                self._stories.ignored(run.trace_id, "trace_not_sampled")
         for job in jobs:
             self._queue(job)
         return {job.ticket.target for job in jobs}
 
     def abort(self, reason: str) -> None:
         """Drop everything that has not ended."""
+        self._ending = reason
         for lane in self._lanes.values():
             lane.abort(Dropped(reason=reason))
+
+    def close(self) -> None:
+        """End the scoring processes; when the engine's thread no longer runs."""
+        for scorer in self._isolated:
+            scorer.close()
+
+    def disown(self) -> None:
+        """In a forked copy of this process: the scoring processes are its parent's."""
+        for scorer in self._isolated:
+            scorer.disown()
+
+    def _placed(self, rule: Rule) -> Rule:
+        """The rule as its lane sees it: a scorer with processes of its own stands in for an isolated one."""
+        if rule.isolation == "thread":
+            return rule
+        isolated = IsolatedScorer(rule.scorer, rule.timeout)
+        self._isolated.append(isolated)
+        slots = min(rule.concurrency, most_processes())
+        return replace(
+            rule, scorer=isolated, isolation="thread", concurrency=slots, timeout=rule.timeout + START_SECONDS
+        )
 
     def _jobs(self, run: Run) -> list[Job]:
         """The jobs the rules make of a run: one per rule, or one for each agent in it."""
         jobs = []
         tickets: dict[str, _Ticket] = {}
-        for name, rule in self._rules.items():
-            for part in [run] if rule.scope == "run" else subruns(run):
-                sampled = self._decide(name, rule, part)
-                if sampled is not None:
+        for scope in self._scopes:
+            for part in [run] if scope == "run" else subruns(run):
+                case, picked = self._decider.open(part, scope)
+                if picked:
                     ticket = tickets.setdefault(part.root_span_id, _Ticket(part))
-                    ticket.left += 1
-                    jobs.append(Job(name, rule, part, sampled, ticket))
+                    ticket.cases[scope] = case
+                    ticket.left += len(picked) + len(case.waiting)
+                    jobs += [self._job(pick, part, ticket) for pick in picked]
         return jobs
 
-    def _decide(self, name: str, rule: Rule, run: Run) -> Sampled | None:
-        try:
-            applies = rule.when is None or bool(rule.when(run))
-            chance = rule.sample.chance(run) if applies else None
-        except Exception:
-            _logger.warning("a condition of rule %s failed", name, exc_info=True)
-            self._accounts.skip(name, "predicate_failed")
-            return None
-        if chance is None:
-            self._accounts.skip(name, "not_applicable")
-            return None
-        if not picks(chance.probability, int(run.trace_id, 16), run.trace_state):
-            self._accounts.skip(name, "sampled_out")
-            return None
-        self._accounts.sample(name)
-        return Sampled(recorded_probability(chance, run.trace_state), str(rule.sample))
+    def _job(self, pick: Pick, run: Run, ticket: _Ticket) -> Job:
+        probability = recorded_probability(pick.chance, run.trace_state)
+        return Job(pick.name, pick.rule, run, Sampled(probability, str(pick.rule.sample)), ticket)
+
+    def _follow(self, job: Job, outcome: Outcome) -> None:
+        """Have the rules decide that waited for this outcome."""
+        ticket: _Ticket = job.ticket
+        case = ticket.cases[job.rule.scope]
+        if case.waiting:
+            waited = len(case.waiting)
+            picked = self._decider.settle(case, job.rule.scorer.id, outcome)
+            ticket.left -= waited - len(case.waiting) - len(picked)
+            for pick in picked:
+                self._queue(self._job(pick, job.run, ticket))
 
     def _queue(self, job: Job) -> None:
-        if sum(lane.waiting for lane in self._lanes.values()) < self._config.queue_size:
+        if (
+            self._ending is None
+            and sum(lane.waiting for lane in self._lanes.values()) < self._config.queue_size
+        ):
             self._lanes[job.name].offer(job)
         else:
             job.ended = True
-            self._end(job, Dropped(reason="queue_full"))
+            self._end(job, Dropped(reason=self._ending or "queue_full"))
 
     def _begin(self, job: Job) -> None:
         opened = self._attacher.open(job.run, job.ticket.target, job.rule.scorer.id, job.started)
         job.opened, job.context = opened, opened.context
+        self._stories.begun(job.run, job.name)
 
     def _end(self, job: Job, outcome: Outcome) -> None:
         evaluation = self._evaluation(job, outcome)
         self._accounts.settle(job.name, evaluation)
+        self._stories.ended(job.name, evaluation)
         ticket: _Ticket = job.ticket
         opened: Opened | None = job.opened
         try:
@@ -149,13 +187,11 @@ class Judging:
         except Exception:
             _logger.exception("an evaluation of %s could not be attached", evaluation.scorer_id)
         ticket.evaluations.append(evaluation)
+        self._follow(job, outcome)
         ticket.left -= 1
         if ticket.left == 0:
             self._attacher.release(job.run.trace_id, ticket.target)
             self._deliver(ScoredRun(run=ticket.run, evaluations=tuple(ticket.evaluations)))
-        if isinstance(outcome, Dropped) and not self._losing:
-            self._losing = True
-            _logger.warning("sampled runs are being dropped (%s); stats() has the counts", outcome.reason)
         if self._accounts.pending == 0:
             self._settled()
 

@@ -27,7 +27,7 @@ from otel_evals.attachment import Attacher, Metrics, ScoringSpanExporter, Verdic
 from otel_evals.capture import CaptureLogRecords, CaptureSpans, EndedSpan, LogOfSpan
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects, load_dialects
-from otel_evals.engine import Accounts, EngineLoop, Stats
+from otel_evals.engine import Accounts, EngineLoop, Stats, Stories
 from otel_evals.export import DestinationStats, FanOut
 from otel_evals.judging import Judging, rule_names
 from otel_evals.model import Run
@@ -110,13 +110,17 @@ class Pipeline:
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Score everything captured so far and deliver it; whether that was done in time.
 
+        Judged spans that ended by now are not held any longer, scored or not.
+
         Args:
             timeout_millis: milliseconds it may take.
         """
         if self._closed or self._engine.here:
             return False
         timeout = timeout_millis / 1000
-        return self._engine.run(self._flush(time.monotonic() + timeout), timeout + 0.5) is True
+        done = self._engine.run(self._flush(time.monotonic() + timeout), timeout + 0.5) is True
+        self._verdicts.let_pass(time.time_ns())
+        return done
 
     def shutdown(self, timeout_millis: int | None = None) -> None:
         """Score what can be scored in time, count the rest as dropped, release what is held, and stop.
@@ -136,6 +140,7 @@ class Pipeline:
             self._closed = True
             self._verdicts.close()
             self._engine.stop(max(0.1, deadline - time.monotonic()))
+            self._judging.close()
             self._report_losses()
 
     def _build_stages(self) -> None:
@@ -148,10 +153,13 @@ class Pipeline:
             max_spans_per_trace=config.max_spans_per_trace,
             max_bytes=config.max_bytes,
         )
-        self._assembler = Assembler(limits, self._accounts.ignore)
-        self._fan_out = FanOut(config.destinations)
+        self._stories = Stories(config.explain_traces)
+        self._assembler = Assembler(limits, self._ignore)
+        self._fan_out = FanOut(config.destinations, told=self._stories.delivered)
         self._settled = asyncio.Event()
-        self._judging = Judging(config, self._accounts, self._attacher, self._fan_out.put, self._settled.set)
+        self._judging = Judging(
+            config, self._accounts, self._stories, self._attacher, self._fan_out.put, self._settled.set
+        )
 
     def _metrics(self, meter: metrics.Meter) -> Metrics:
         return Metrics(
@@ -193,15 +201,21 @@ class Pipeline:
                     self._attacher.release(span.trace_id, span.span_id)
 
     def _read(self, closed: Closed) -> list[Run]:
+        trace_id = closed.spans[0].trace_id
         try:
             runs = find_runs(closed.spans, self._dialects, closed.links)
         except Exception:
             _logger.exception("a run could not be read")
-            self._accounts.ignore("unreadable")
+            self._ignore("unreadable", 1, trace_id)
             return []
+        self._stories.assembled(trace_id, len(closed.spans), runs)
         if not runs:
-            self._accounts.ignore("nothing_to_judge")
+            self._ignore("nothing_to_judge", 1, trace_id)
         return runs
+
+    def _ignore(self, reason: str, count: int, trace_id: str) -> None:
+        self._accounts.ignore(reason, count)
+        self._stories.ignored(trace_id, reason, count)
 
     async def _flush(self, deadline: float) -> bool:
         self._engine.drain()
@@ -229,6 +243,7 @@ class Pipeline:
     def _after_fork(self) -> None:
         """A forked child scores what it captures itself; the rest is its parent's."""
         self._engine.after_fork()
+        self._judging.disown()
         self.spans.reset()
         self._accounts = Accounts(rule_names(self.config.rules))
         self._build_stages()

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from opentelemetry.trace import format_span_id
+from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.capture import EndedSpan, LogOfSpan, to_record
 from otel_evals.model import SpanEvent, SpanRecord
@@ -60,11 +60,11 @@ class Assembler:
 
     Args:
         limits: the bounds.
-        ignore: called with a reason and a number of runs that are not going to be scored; or of spans and
-            log records, for reasons that start with `span_` and `log_`.
+        ignore: called with a reason, a number of runs that are not going to be scored, and their trace id; or
+            of spans and log records, for reasons that start with `span_` and `log_`.
     """
 
-    def __init__(self, limits: Limits, ignore: Callable[[str, int], None]) -> None:
+    def __init__(self, limits: Limits, ignore: Callable[[str, int, str], None]) -> None:
         self._limits = limits
         self._ignore = ignore
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
@@ -82,6 +82,11 @@ class Assembler:
     def open_runs(self) -> int:
         """Runs whose root has ended and whose grace has not."""
         return len(self._due)
+
+    def gathered(self, trace_id: str) -> int:
+        """How many spans of a trace wait for their root."""
+        trace = self._traces.get(trace_id)
+        return 0 if trace is None else len(trace.spans)
 
     def add(self, item: EndedSpan | LogOfSpan, now: float) -> None:
         """Take a span or a log record."""
@@ -116,12 +121,12 @@ class Assembler:
         owner = format_span_id(item.owner) if item.owner else None
         above = owner or record.parent_span_id
         if above in self._closed or record.span_id in self._closed:
-            self._ignore("span_late", 1)
+            self._ignore("span_late", 1, record.trace_id)
             self._remember(record.span_id)
             return
         trace = self._trace(record.trace_id, now)
         if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
-            self._ignore("span_limit_per_trace", 1)
+            self._ignore("span_limit_per_trace", 1, record.trace_id)
             return
         size = _size(record)
         trace.spans[record.span_id] = _Span(record, above, size)
@@ -135,7 +140,7 @@ class Assembler:
         """Log records wait for their span by themselves: most spans with log records are none of ours."""
         span_id = format_span_id(item.span_id)
         if span_id in self._closed:
-            self._ignore("log_late", 1)
+            self._ignore("log_late", 1, format_trace_id(item.trace_id))
             return
         held = self._logs.setdefault(span_id, [])
         if len(held) < self._limits.max_spans_per_trace:
@@ -198,7 +203,7 @@ class Assembler:
         self._bytes -= trace.size
         roots = {self._root_of(trace, s) for s in trace.spans}
         if roots:
-            self._ignore(reason, len(roots))
+            self._ignore(reason, len(roots), trace_id)
         for span_id in trace.spans:
             self._remember(span_id)
 

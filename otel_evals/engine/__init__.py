@@ -3,5 +3,6 @@
 from otel_evals.engine.accounts import Accounts, RuleStats, Stats
 from otel_evals.engine.lane import Job, Lane
 from otel_evals.engine.loop import EngineLoop
+from otel_evals.engine.stories import Stories
 
-__all__ = ["Accounts", "EngineLoop", "Job", "Lane", "RuleStats", "Stats"]
+__all__ = ["Accounts", "EngineLoop", "Job", "Lane", "RuleStats", "Stats", "Stories"]

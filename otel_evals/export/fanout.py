@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from otel_evals.errors import ConfigError
-from otel_evals.export.lane import DestinationStats, Lane, Retry
+from otel_evals.export.lane import DestinationStats, Lane, Retry, Told
 from otel_evals.export.socket import Destination
 from otel_evals.model import ScoredRun
 
@@ -35,6 +35,7 @@ class FanOut:
         retry: Retry | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
+        told: Told | None = None,
     ) -> None:
         """Build the lanes.
 
@@ -46,6 +47,8 @@ class FanOut:
             retry: when a refused batch is sent again.
             clock: seconds, monotonic.
             draw: random numbers in [0, 1), for the jitter of retries.
+            told: called with a destination's name, scored runs and their end there: `exported` or the reason
+                of their loss.
 
         Raises:
             ConfigError: a size is not positive.
@@ -64,6 +67,7 @@ class FanOut:
                 retry=retry or Retry(),
                 clock=clock,
                 draw=draw,
+                told=told,
             )
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]

@@ -17,9 +17,12 @@ from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.socket import Destination
 from otel_evals.model import ScoredRun
 
-__all__ = ["DestinationStats", "Lane", "Retry"]
+__all__ = ["DestinationStats", "Lane", "Retry", "Told"]
 
 _log = logging.getLogger(__name__)
+
+Told = Callable[[str, Sequence[ScoredRun], str], None]
+"""Takes a destination's name, scored runs, and their end there: `exported` or the reason of their loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +83,11 @@ class Lane:
         retry: Retry,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
+        told: Told | None = None,
     ) -> None:
         self.name = name
+        self._told = told
+        self._flying: Sequence[ScoredRun] = ()
         self.stats = DestinationStats()
         self.finished = anyio.Event()
         self._destination = destination
@@ -105,7 +111,7 @@ class Lane:
     def put(self, scored: ScoredRun) -> None:
         """Queue a scored run, or count it as dropped. Never waits, never raises."""
         if self._closing or len(self._queue) >= self._queue_size:
-            self._lose(1, "shutdown" if self._closing else "queue_full", queued=False)
+            self._lose([scored], "shutdown" if self._closing else "queue_full", queued=False)
             return
         self._queue.append(scored)
         self._accepted += 1
@@ -179,11 +185,12 @@ class Lane:
             await self._wake.wait()
 
     async def _deliver(self, batch: Sequence[ScoredRun]) -> None:
+        self._flying = batch
         give_up_at = self._clock() + self._retry.total
         for attempt in range(1, self._retry.attempts + 1):
             error = await self._attempt(batch)
             if error is None:
-                self._delivered(len(batch))
+                self._delivered(batch)
                 return
             self._trouble(error)
             asked = 0.0
@@ -195,7 +202,7 @@ class Lane:
             if attempt == self._retry.attempts or self._clock() + wait > give_up_at:
                 break
             await self._back_off(wait, at_least=asked)
-        self._lose(len(batch), _reason(error), queued=True)
+        self._lose(batch, _reason(error), queued=True)
 
     async def _attempt(self, batch: Sequence[ScoredRun]) -> Exception | None:
         try:
@@ -215,9 +222,10 @@ class Lane:
                 return
             await self._pause(left)
 
-    def _delivered(self, count: int) -> None:
-        stats = self.stats
+    def _delivered(self, batch: Sequence[ScoredRun]) -> None:
+        stats, count, self._flying = self.stats, len(batch), ()
         self.stats = replace(stats, exported=stats.exported + count, pending=stats.pending - count)
+        self._tell(batch, "exported")
         self._notify()
         self._in_trouble = False
         # A queue that only just found room would begin and end its losses with every batch.
@@ -225,9 +233,11 @@ class Lane:
             _log.warning("Destination %s lost %d scored runs; it accepts again", self.name, self._losing)
             self._losing = 0
 
-    def _lose(self, count: int, reason: str, *, queued: bool) -> None:
-        if not count:
+    def _lose(self, lost: Sequence[ScoredRun], reason: str, *, queued: bool) -> None:
+        if not (count := len(lost)):
             return
+        if queued:
+            self._flying = ()
         if not self._losing:
             _log.warning("Destination %s began to lose scored runs: %s", self.name, reason)
         self._losing += count
@@ -239,16 +249,22 @@ class Lane:
             pending=stats.pending - (count if queued else 0),
             losses={**stats.losses, reason: stats.losses.get(reason, 0) + count},
         )
+        self._tell(lost, reason)
         self._notify()
 
     def _abandon(self) -> None:
         self._closing = True
+        left = [*self._flying, *self._queue]
         self._queue.clear()
-        self._lose(self.stats.pending, "shutdown", queued=True)
+        self._lose(left, "shutdown", queued=True)
         if self._losing:
             _log.warning("Destination %s lost %d scored runs until its end", self.name, self._losing)
         self._losing = 0
         self.finished.set()
+
+    def _tell(self, batch: Sequence[ScoredRun], end: str) -> None:
+        if self._told is not None:
+            self._told(self.name, batch, end)
 
     def _notify(self) -> None:
         self._moved.set()

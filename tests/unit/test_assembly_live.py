@@ -38,7 +38,7 @@ class Collected:
         self.ignored: Counter[str] = Counter()
         self.assembler = Assembler(Limits(**limits), self._ignore)  # type: ignore[arg-type]  # ints and floats
 
-    def _ignore(self, reason: str, count: int) -> None:
+    def _ignore(self, reason: str, count: int, trace_id: str) -> None:
         self.ignored[reason] += count
 
     def close(self, now: float) -> list[Closed]:
