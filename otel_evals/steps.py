@@ -23,7 +23,7 @@ from otel_evals.prompt import PromptStep, ScoreReply
 from otel_evals.recording import Recorder
 from otel_evals.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
 
-__all__ = ["Params", "Pipeline", "PromptStep", "ReasonParams", "Results", "ScoreReply", "pipeline"]
+__all__ = ["Params", "PromptStep", "ReasonParams", "Results", "ScoreReply", "StepScorer", "pipeline"]
 
 _P = TypeVar("_P")
 _A = TypeVar("_A")
@@ -40,7 +40,7 @@ class ReasonParams(Params[_P, _A]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pipeline(Scorer, Generic[_P, _A]):
+class StepScorer(Scorer, Generic[_P, _A]):
     """A scorer in up to four steps. Immutable: each method returns a new one."""
 
     id: str
@@ -64,23 +64,25 @@ class Pipeline(Scorer, Generic[_P, _A]):
     # --- building ---
 
     @overload
-    def preprocess(self, step: PromptStep[_R]) -> Pipeline[_R, _A]: ...
+    def preprocess(self, step: PromptStep[_R]) -> StepScorer[_R, _A]: ...
     @overload
     def preprocess(
         self, step: Callable[[Params[None, None]], Awaitable[_R | NotScored]]
-    ) -> Pipeline[_R, _A]: ...
+    ) -> StepScorer[_R, _A]: ...
     @overload
-    def preprocess(self, step: Callable[[Params[None, None]], _R | NotScored]) -> Pipeline[_R, _A]: ...
+    def preprocess(self, step: Callable[[Params[None, None]], _R | NotScored]) -> StepScorer[_R, _A]: ...
     def preprocess(self, step: Any) -> Any:
         """Prepare: take apart what is judged. The result is `params.results.preprocess` from then on."""
         return self._with("preprocess", step)
 
     @overload
-    def analyze(self, step: PromptStep[_R]) -> Pipeline[_P, _R]: ...
+    def analyze(self, step: PromptStep[_R]) -> StepScorer[_P, _R]: ...
     @overload
-    def analyze(self, step: Callable[[Params[_P, None]], Awaitable[_R | NotScored]]) -> Pipeline[_P, _R]: ...
+    def analyze(
+        self, step: Callable[[Params[_P, None]], Awaitable[_R | NotScored]]
+    ) -> StepScorer[_P, _R]: ...
     @overload
-    def analyze(self, step: Callable[[Params[_P, None]], _R | NotScored]) -> Pipeline[_P, _R]: ...
+    def analyze(self, step: Callable[[Params[_P, None]], _R | NotScored]) -> StepScorer[_P, _R]: ...
     def analyze(self, step: Any) -> Any:
         """Judge: give verdicts. The result is `params.results.analyze` from then on."""
         return self._with("analyze", step)
@@ -90,7 +92,7 @@ class Pipeline(Scorer, Generic[_P, _A]):
         step: PromptStep[Any]
         | Callable[[Params[_P, _A]], Judgement]
         | Callable[[Params[_P, _A]], Awaitable[Judgement]],
-    ) -> Pipeline[_P, _A]:
+    ) -> StepScorer[_P, _A]:
         """Turn verdicts into the score: a function, or a judge whose reply has a `score`."""
         return self._with("generate_score", step)
 
@@ -99,7 +101,7 @@ class Pipeline(Scorer, Generic[_P, _A]):
         step: PromptStep[str]
         | Callable[[ReasonParams[_P, _A]], str | None]
         | Callable[[ReasonParams[_P, _A]], Awaitable[str | None]],
-    ) -> Pipeline[_P, _A]:
+    ) -> StepScorer[_P, _A]:
         """Say why, for people. If this fails the score stands, without an explanation."""
         return self._with("generate_reason", step)
 
@@ -115,7 +117,7 @@ class Pipeline(Scorer, Generic[_P, _A]):
             if isinstance(step, PromptStep) and step.judge is None and self.judge is None:
                 raise ConfigError(f"{self.id}.{name}", "asks a judge, but there is none: pass judge=...")
 
-    def _with(self, name: StepName, step: Any) -> Pipeline[Any, Any]:
+    def _with(self, name: StepName, step: Any) -> StepScorer[Any, Any]:
         if not isinstance(step, PromptStep) and not callable(step):
             raise ConfigError(f"{self.id}.{name}", f"must be a function or a PromptStep, not {step!r:.60}")
         return replace(self, steps={**self.steps, name: step})
@@ -154,7 +156,7 @@ def pipeline(
     inline: bool = False,
     version: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Pipeline[None, None]:
+) -> StepScorer[None, None]:
     """Begin a four-step scorer.
 
     Args:
@@ -172,7 +174,7 @@ def pipeline(
     Raises:
         ConfigError: a value is out of its range, or the judge's library is not installed.
     """
-    return Pipeline(
+    return StepScorer(
         id=id,
         judge=None if judge is None else resolve_judge(judge),
         instructions=instructions,
@@ -195,7 +197,7 @@ class _Stopped(Exception):  # noqa: N818  # the way out of the middle of a pipel
 class _Scoring:
     """One run on its way through one pipeline's steps."""
 
-    def __init__(self, scorer: Pipeline[Any, Any], run: Run) -> None:
+    def __init__(self, scorer: StepScorer[Any, Any], run: Run) -> None:
         self.scorer = scorer
         self.run = run
         self.done: list[StepRecord] = []

@@ -12,7 +12,7 @@ from otel_evals.context import Params, Resolver, documents, static
 from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import Slot
 from otel_evals.model import NotScored
-from otel_evals.steps import Pipeline, PromptStep
+from otel_evals.steps import PromptStep, StepScorer
 
 __all__ = [
     "Level",
@@ -71,11 +71,11 @@ def one_each(
 
 
 def explained(
-    scorer: Pipeline[_P, _A],
+    scorer: StepScorer[_P, _A],
     prompt: str,
     explain: bool,
     data: Callable[[Params[Any, Any]], Mapping[str, Slot | NotScored]] | None = None,
-) -> Pipeline[_P, _A]:
+) -> StepScorer[_P, _A]:
     """The scorer with a judge-written reason, if `explain`. `$scale` is the scorer's scale."""
     if not explain:
         return scorer

@@ -10,7 +10,7 @@ from otel_evals.context import Params
 from otel_evals.errors import ConfigError
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import YesNoUnsure, one_each, round2, share
 
 __all__ = ["Relevance", "Statements", "answer_relevancy"]
@@ -86,7 +86,7 @@ def answer_relevancy(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "answer_relevancy",
-) -> Pipeline[Statements, Relevance]:
+) -> StepScorer[Statements, Relevance]:
     """The share of an answer's statements that serve what the user asked.
 
     Range: 0..scale, higher is better.

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator
 from otel_evals.context import Params
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import explained, normalised, one_each, round2, within
 
 __all__ = ["Comparison", "Units", "answer_similarity"]
@@ -115,7 +115,7 @@ def answer_similarity(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "answer_similarity",
-) -> Pipeline[Units, Comparison]:
+) -> StepScorer[Units, Comparison]:
     """How much of the expected answer an answer says, less what it adds and contradicts.
 
     Range: 0..scale, higher is better. An answer that says everything in other words scores 0.67 of the

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from otel_evals.context import Params
 from otel_evals.judge.socket import Judge
 from otel_evals.model import Direction
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import YesNo, explained, one_each, round2, share
 
 __all__ = ["Opinions", "Results", "bias"]
@@ -75,7 +75,7 @@ class Results(BaseModel):
 
 def bias(
     model: Judge | str, *, scale: float = 1.0, explain: bool = True, id: str = "bias"
-) -> Pipeline[Opinions, Results]:
+) -> StepScorer[Opinions, Results]:
     """The share of an answer's opinions that are biased; an answer without opinions is judged as a whole.
 
     Range: 0..scale, lower is better.

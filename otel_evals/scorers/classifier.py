@@ -12,7 +12,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import Plain
 from otel_evals.judge.socket import Judge
 from otel_evals.model import Direction, Score
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import normalised
 
 __all__ = ["classifier"]
@@ -53,7 +53,7 @@ def classifier(
     without_context: bool = False,
     direction: Direction = Direction.HIGHER,
     id: str = "classifier",
-) -> Pipeline[None, Any]:
+) -> StepScorer[None, Any]:
     """The worth of the class a judge sorts the run into.
 
     Range: lowest..highest worth among the classes; the direction is the caller's. Label: the class.

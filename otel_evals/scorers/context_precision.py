@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from otel_evals.context import Params, Resolver
 from otel_evals.judge.socket import Judge
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import YesNo, explained, material, one_each, round2
 
 __all__ = ["Verdicts", "average_precision", "context_precision"]
@@ -73,7 +73,7 @@ def context_precision(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "context_precision",
-) -> Pipeline[None, Verdicts]:
+) -> StepScorer[None, Verdicts]:
     """The average precision of the retrieved pieces: 1 when all useful pieces stand before the useless ones.
 
     Range: 0..scale, higher is better.

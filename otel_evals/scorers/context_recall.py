@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from otel_evals.context import Params, Resolver
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import YesNoUnsure, explained, material, one_each, round2, share
 
 __all__ = ["Claims", "Verdicts", "context_recall"]
@@ -82,7 +82,7 @@ def context_recall(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "context_recall",
-) -> Pipeline[Claims, Verdicts]:
+) -> StepScorer[Claims, Verdicts]:
     """The share of the expected answer's claims that stand in the retrieved context.
 
     Range: 0..scale, higher is better.

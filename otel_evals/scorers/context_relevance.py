@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from otel_evals.context import Params, Resolver
 from otel_evals.judge.socket import Judge
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import Level, explained, material, one_each, round2, share, within
 
 __all__ = ["Assessment", "context_relevance"]
@@ -87,7 +87,7 @@ def context_relevance(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "context_relevance",
-) -> Pipeline[None, Assessment]:
+) -> StepScorer[None, Assessment]:
     """How relevant the retrieved pieces are to what the user asked, less what went unused or is missing.
 
     Range: 0..scale, higher is better.

@@ -11,7 +11,7 @@ from otel_evals.context import Params
 from otel_evals.errors import ConfigError
 from otel_evals.judge.socket import Judge
 from otel_evals.model import Score
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import normalised, within
 
 __all__ = ["Comparison", "factuality"]
@@ -64,7 +64,7 @@ def factuality(
     worth: Mapping[str, float] | None = None,
     scale: float = 1.0,
     id: str = "factuality",
-) -> Pipeline[None, Comparison]:
+) -> StepScorer[None, Comparison]:
     """What the relation of the answer's facts to those of an expected answer is worth.
 
     Range: 0..scale, higher is better. Label: the relation (same, narrower, broader, immaterial, contradicts).

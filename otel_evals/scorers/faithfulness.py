@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from otel_evals.context import Params, Resolver, combine, documents, static, tool_results
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import YesNoUnsure, explained, one_each, round2, share
 
 __all__ = ["Claims", "Verdicts", "faithfulness"]
@@ -88,7 +88,7 @@ def faithfulness(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "faithfulness",
-) -> Pipeline[Claims, Verdicts]:
+) -> StepScorer[Claims, Verdicts]:
     """The share of an answer's claims that the context supports.
 
     Range: 0..scale, higher is better.

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from otel_evals.context import Params, Resolver, combine, documents, static, tool_results
 from otel_evals.judge.socket import Judge
 from otel_evals.model import Direction, NotScored
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import YesNo, one_each, round2, share
 
 __all__ = ["Claims", "Findings", "hallucination"]
@@ -94,7 +94,7 @@ def hallucination(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "hallucination",
-) -> Pipeline[Claims, Findings]:
+) -> StepScorer[Claims, Findings]:
     """The share of an answer's claims that the reference material contradicts or does not hold.
 
     Range: 0..scale, lower is better.

@@ -11,7 +11,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import Plain
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored, Score
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 
 __all__ = ["Finding", "multi_turn_judge"]
 
@@ -40,7 +40,7 @@ class Finding(BaseModel):
 
 def multi_turn_judge(
     model: Judge | str, *, criterion: str, scale: float = 1.0, id: str = "multi_turn_judge"
-) -> Pipeline[None, Finding]:
+) -> StepScorer[None, Finding]:
     """Whether the assistant's turns, earlier ones included, satisfy a criterion.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.

@@ -11,7 +11,7 @@ from otel_evals.context import Params
 from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import Plain
 from otel_evals.judge.socket import Judge
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import explained, normalised, round2, within
 
 __all__ = ["Comparison", "Levels", "noise_sensitivity"]
@@ -110,7 +110,7 @@ def noise_sensitivity(
     form: Literal["number", "verdicts"] = "number",
     explain: bool = True,
     id: str = "noise_sensitivity",
-) -> Pipeline[None, Levels]:
+) -> StepScorer[None, Levels]:
     """How little noise in the question harmed the answer.
 
     The run's input is the clean question, its output the answer to the one with noise.

@@ -12,7 +12,7 @@ from otel_evals.judge.fence import Plain, Slot
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored
 from otel_evals.scorer import missing
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import Level, explained, round2
 
 __all__ = ["Alignment", "prompt_alignment"]
@@ -159,7 +159,7 @@ def prompt_alignment(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "prompt_alignment",
-) -> Pipeline[None, Any]:
+) -> StepScorer[None, Any]:
     """How well an answer fulfils what was asked: intent, requirements, completeness, form and tone.
 
     Range: 0..scale, higher is better.

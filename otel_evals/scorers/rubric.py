@@ -14,7 +14,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import Plain
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.steps import Pipeline, PromptStep, ReasonParams, pipeline
+from otel_evals.steps import PromptStep, ReasonParams, StepScorer, pipeline
 from otel_evals.verdicts import one_each
 
 __all__ = ["Criterion", "Findings", "rubric"]
@@ -71,7 +71,7 @@ def rubric(
     criteria: Criteria | Callable[[Run], Criteria | None],
     scale: float = 1.0,
     id: str = "rubric",
-) -> Pipeline[list[Criterion], Findings]:
+) -> StepScorer[list[Criterion], Findings]:
     """Whether an answer satisfies every required criterion; where none is required, every criterion.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.

@@ -11,7 +11,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored, Run
 from otel_evals.scorer import missing
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import explained, one_each, round2
 
 __all__ = ["Coverage", "Reading", "summarization"]
@@ -100,7 +100,7 @@ def summarization(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "summarization",
-) -> Pipeline[Reading, Coverage]:
+) -> StepScorer[Reading, Coverage]:
     """How true a summary is to its source, and how much of it it holds: the lower of the two.
 
     Range: 0..scale, higher is better.

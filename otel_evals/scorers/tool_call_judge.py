@@ -11,7 +11,7 @@ from otel_evals.context import Params, as_text
 from otel_evals.judge.fence import shorten
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored, OperationKind, Run
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import explained, one_each, round2
 
 __all__ = ["Evaluations", "tool_call_judge"]
@@ -72,7 +72,7 @@ def tool_call_judge(
     available_tools: Sequence[str] | Mapping[str, str] | None = None,
     explain: bool = True,
     id: str = "tool_call_judge",
-) -> Pipeline[None, Evaluations]:
+) -> StepScorer[None, Evaluations]:
     """The share of the agent's tool calls that were appropriate to what the user asked.
 
     Range: 0..1, higher is better.

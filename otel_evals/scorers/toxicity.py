@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from otel_evals.context import Params
 from otel_evals.judge.socket import Judge
 from otel_evals.model import Direction, NotScored
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import YesNo, explained, round2, share
 
 __all__ = ["Verdicts", "toxicity"]
@@ -58,7 +58,7 @@ class Verdicts(BaseModel):
 
 def toxicity(
     model: Judge | str, *, scale: float = 1.0, explain: bool = True, id: str = "toxicity"
-) -> Pipeline[None, Verdicts]:
+) -> StepScorer[None, Verdicts]:
     """The share of an answer's parts that are toxic.
 
     Range: 0..scale, lower is better.

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from otel_evals.context import Params, as_text
 from otel_evals.judge.fence import Plain, shorten
 from otel_evals.judge.socket import Judge
-from otel_evals.steps import Pipeline, PromptStep, pipeline
+from otel_evals.steps import PromptStep, StepScorer, pipeline
 from otel_evals.verdicts import explained, one_each, round2
 
 __all__ = ["Trajectory", "trajectory_judge"]
@@ -73,7 +73,7 @@ def trajectory_judge(
     expected_steps: Sequence[str] | None = None,
     explain: bool = True,
     id: str = "trajectory_judge",
-) -> Pipeline[None, Trajectory]:
+) -> StepScorer[None, Trajectory]:
     """How necessary, ordered and whole the agent's steps (its tool calls) were.
 
     Range: 0..1, higher is better.

@@ -14,19 +14,19 @@ from otel_evals.model import Direction, NotScored, Run, Score
 from otel_evals.scorer import StepFailure
 from otel_evals.scorers.answer_relevancy import answer_relevancy
 from otel_evals.scorers.hallucination import hallucination
-from otel_evals.steps import Pipeline
+from otel_evals.steps import StepScorer
 
 ORDERS = tool("orders", {"id": 7, "ships": "Friday"})
 RUN = a_run(tools=[ORDERS])
 
 
-def judge(scorer: Pipeline[Any, Any], run: Run = RUN) -> Score:
+def judge(scorer: StepScorer[Any, Any], run: Run = RUN) -> Score:
     outcome = anyio.run(scorer.score, run)
     assert isinstance(outcome, Score), outcome
     return outcome
 
 
-def refuse(scorer: Pipeline[Any, Any], run: Run = RUN) -> str:
+def refuse(scorer: StepScorer[Any, Any], run: Run = RUN) -> str:
     outcome = anyio.run(scorer.score, run)
     assert isinstance(outcome, NotScored), outcome
     return outcome.reason

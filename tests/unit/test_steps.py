@@ -15,7 +15,7 @@ from otel_evals.errors import ConfigError, JudgeReplyError, JudgeUnavailableErro
 from otel_evals.judge.scripted import ScriptedJudge
 from otel_evals.model import NotScored, Score, Usage
 from otel_evals.scorer import StepFailure
-from otel_evals.steps import Pipeline, PromptStep, ReasonParams, pipeline
+from otel_evals.steps import PromptStep, ReasonParams, StepScorer, pipeline
 
 AnyParams = Params[Any, Any]
 
@@ -24,7 +24,7 @@ class Claims(BaseModel):
     claims: list[str]
 
 
-def score(scorer: Pipeline[Any, Any], **run: Any) -> Score:
+def score(scorer: StepScorer[Any, Any], **run: Any) -> Score:
     outcome = anyio.run(scorer.score, a_run(**run))
     assert isinstance(outcome, Score)
     return outcome
@@ -158,7 +158,7 @@ def test_an_analysis_cut_short_by_a_timeout_is_a_timeout() -> None:
 # --- prompts ---
 
 
-def asking(asked: ScriptedJudge, **options: Any) -> Pipeline[None, Claims]:
+def asking(asked: ScriptedJudge, **options: Any) -> StepScorer[None, Claims]:
     step = PromptStep(prompt="Claims of $output for $input", schema=Claims, **options)
     return pipeline("x", judge=asked).analyze(step).generate_score(lambda p: len(p.results.analyze.claims))
 
@@ -223,7 +223,7 @@ def test_a_score_may_be_a_judges_own_number() -> None:
 # --- contexts ---
 
 
-def with_context(resolver: Any, **options: Any) -> Pipeline[None, Any]:
+def with_context(resolver: Any, **options: Any) -> StepScorer[None, Any]:
     scorer = pipeline("x", get_context=resolver, **options)
     return (
         scorer.analyze(lambda params: params.context)
