@@ -89,6 +89,10 @@ def install(
         tracers.add_span_processor(built.spans)
         if own:
             _made = make_providers(tracers, built, given)
+        elif config.span_attributes:
+            _logger.info(
+                "scores become span attributes where an exporter is wrapped: pipeline.hold(exporter)"
+            )
         loggers = given.loggers or _logs.get_logger_provider()
         if hasattr(loggers, "add_log_record_processor"):
             loggers.add_log_record_processor(built.log_records)

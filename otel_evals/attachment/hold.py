@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -46,6 +47,7 @@ class Verdicts:
     def __init__(self) -> None:
         self._verdicts: OrderedDict[_Key, _Verdict] = OrderedDict()
         self._listeners: list[Callable[[], None]] = []
+        self._passing_until = 0
         self.open = True
         """False lets every span pass at once: we are leaving."""
 
@@ -78,6 +80,11 @@ class Verdicts:
             verdict.final = True
             self._notify()
 
+    def let_pass(self, until: int) -> None:
+        """Let every span pass that ended by then, in nanoseconds since the Unix epoch."""
+        self._passing_until = until
+        self._notify()
+
     def close(self) -> None:
         """Let every span pass from now on."""
         self.open = False
@@ -93,7 +100,8 @@ class Verdicts:
         verdict = self._verdicts.get(key)
         if verdict is None:
             return {}
-        if not (verdict.final or anyway) and self.open:
+        may_pass = verdict.final or anyway or (span.end_time or 0) <= self._passing_until
+        if self.open and not may_pass:
             return None
         verdict.takers -= 1
         if verdict.takers <= 0:
@@ -220,9 +228,13 @@ class ScoringSpanExporter(SpanExporter):
             self._send(ready[start : start + _MAX_BATCH])
 
     def _send(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Exporters need not be thread-safe: one batch at a time."""
-        with self._exporting:
-            return self._exporter.export(spans)
+        """One batch at a time, for exporters need not be thread-safe; untraced, as batch processors do."""
+        token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+        try:
+            with self._exporting:
+                return self._exporter.export(spans)
+        finally:
+            detach(token)
 
 
 def _with(span: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:

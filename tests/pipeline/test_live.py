@@ -109,6 +109,19 @@ def test_with_a_hanging_judge_no_span_is_lost_and_each_leaves_within_the_hold() 
         assert live.pipeline.stats().check() == []
 
 
+def test_a_flush_of_the_provider_lets_every_span_go() -> None:
+    """Scored or not: after force_flush nothing that ended before it is held, and the judge had its chance."""
+    exporter = TimedExporter()
+    with Live(Rule(hanging(), timeout=30), exporter=exporter, batch=True, hold=30) as live:
+        live.run()
+        assert live.provider.force_flush(1_000)
+        deadline = time.monotonic() + 2
+        while len(exporter.spans) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert {s.name for s in exporter.spans} >= {"invoke_agent support", "chat m"}
+        live.pipeline.shutdown(100)
+
+
 def test_more_spans_than_the_hold_takes_pass_on_without_waiting() -> None:
     """The hold is bounded: what finds no room leaves at once."""
     exporter = TimedExporter()
