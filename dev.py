@@ -4,7 +4,7 @@ python3 dev.py demo [options]   score a support agent's live traffic; --help lis
 python3 dev.py test [options]   run the tests; options go to pytest
 python3 dev.py check            lint, format, types and import contracts
 python3 dev.py setup            only make the development environment
-python3 dev.py lock             refresh requirements/*.lock from pyproject.toml
+python3 dev.py lock [--upgrade] refresh requirements/*.lock; what is locked stays, unless --upgrade
 
 The environment is .venv, or the folder named by OTEL_EVALS_VENV. Everything in it comes from a lock of
 names, versions and hashes; while the lock stays the same, nothing is installed again.
@@ -46,7 +46,7 @@ def main() -> int:
         judged = any(option.startswith("--judge") for option in options)
         set_up("demo" if command == "demo" and not judged else "dev")
         if command == "lock":
-            refresh_locks()
+            refresh_locks(*options)
     except subprocess.CalledProcessError as error:
         print(f"\nThis command failed, its output is above: {' '.join(map(str, error.cmd))}", file=sys.stderr)
         return 1
@@ -87,12 +87,14 @@ def make_environment() -> None:
         must(PYTHON, "-m", "ensurepip", "--upgrade")
 
 
-def refresh_locks() -> None:
-    """Compiles the locks anew: the newest versions that fit pyproject.toml, `demo` with those of `dev`."""
-    form = "--universal --generate-hashes --no-annotate --no-header --no-emit-index-url --upgrade --quiet"
-    compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", *form.split()]
+def refresh_locks(*options: str) -> None:
+    """Compiles the locks from pyproject.toml; `demo` has the versions of `dev`."""
+    form = "--universal --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet"
+    compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", *form.split(), *options]
     dev, demo = LOCKS / "dev.lock", LOCKS / "demo.lock"
     must(*compile_lock, "--extra", "all", "--group", "dev", "--output-file", dev)
+    # Started afresh, so that it follows `dev` and nothing else.
+    demo.unlink(missing_ok=True)
     must(*compile_lock, "--extra", "demo", "--group", "build", "--constraints", dev, "--output-file", demo)
 
 
