@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 
 from adapters.base import Adapter, make_logger_provider, make_tracer_provider
 from workload import otel_call
@@ -14,15 +15,43 @@ from workload import otel_call
 import otel_evals
 from otel_evals import Rule, sampling
 from otel_evals.config import build_config
+from otel_evals.export import Destination
+from otel_evals.export.memory import InMemoryDestination
 from otel_evals.model import Run
 from otel_evals.pipeline import Pipeline
 from otel_evals.scorer import scorer as make_scorer
+
+
+def burning(iterations: int) -> Callable[[Run], float]:
+    """The harness's CPU scorer, for a process of its own: it must not hold on to this one's state."""
+
+    def judge(run: Run) -> float:
+        from scorers import burn
+
+        burn(iterations)
+        return 1.0
+
+    return judge
+
+
+class Finished(InMemoryDestination):
+    """Tells the harness, in this process, that a run was scored."""
+
+    def __init__(self, scorer) -> None:
+        super().__init__()
+        self.scorer = scorer
+
+    async def export(self, batch) -> None:
+        for _ in batch:
+            self.scorer._fin()
 
 
 class OtelEvals(Adapter):
     name = "otel_evals"
     scenarios = "ABCDE"
     note = "otel-evals, evaluation events only, as its peers emit"
+    isolation = "thread"
+    destinations: Sequence[Destination] = ()
 
     def setup(
         self, scorer, *, rate=1.0, concurrency=10, queue=None, log_path=None, mode="thread", defaults=False
@@ -33,14 +62,16 @@ class OtelEvals(Adapter):
 
             async def judge(run: Run) -> float:
                 return await scorer.ascore(run.output)
+        elif scorer.kind == "cpu":
+            judge = burning(scorer.iters)
+            self.destinations, self.isolation = [Finished(scorer)], "process"
         else:
 
             def judge(run: Run) -> float:
                 return scorer.score(run.output)
 
-        self.scorer = make_scorer(id="m", inline=not scorer.is_async and scorer.kind != "cpu", version="1")(
-            judge
-        )
+        inline = not scorer.is_async and scorer.kind != "cpu"
+        self.scorer = make_scorer(id="m", inline=inline, version="1")(judge)
         self.concurrency, self.queue = concurrency, queue or 2048
         self.pipelines: dict[float, Pipeline] = {}
         self.processors = self.p._active_span_processor
@@ -52,7 +83,15 @@ class OtelEvals(Adapter):
         """Each rate has its own pipeline; only the current one stands in the provider."""
         if rate not in self.pipelines:
             config = build_config(
-                [Rule(self.scorer, sample=sampling.ratio(rate), concurrency=self.concurrency)],
+                [
+                    Rule(
+                        self.scorer,
+                        sample=sampling.ratio(rate),
+                        concurrency=self.concurrency,
+                        isolation=self.isolation,
+                    )
+                ],
+                self.destinations,
                 queue_size=self.queue,
                 span_attributes=False,
                 evaluation_spans=False,

@@ -17,6 +17,7 @@ from typing import Any
 
 from otel_evals.config import Rule
 from otel_evals.errors import JudgeUnavailableError
+from otel_evals.isolation.child import WorkerDiedError
 from otel_evals.model import NotScored, Outcome, Run, Sampled, Score, ScorerFailure, StepRecord
 
 __all__ = ["Job", "Lane"]
@@ -128,6 +129,8 @@ class Lane:
     def _backoff(self, job: Job, error: BaseException) -> float | None:
         """Seconds until the next attempt; None when there is none."""
         cause = _root(error)
+        if isinstance(cause, WorkerDiedError) and job.attempts == 1:
+            return 0.0
         if not isinstance(cause, JudgeUnavailableError) or job.attempts >= self._rule.attempts:
             return None
         delay: float = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** (job.attempts - 1)) * (0.5 + self._draw())
