@@ -79,6 +79,7 @@ _QUESTIONS = (
     "content",
     "body",
 )
+_PLAIN = frozenset(("role", "parts", "name", "finish_reason"))
 _CONTENT = ("parts", "content", "contents", "blocks")
 _CALL_KEYS = frozenset(("tool_calls", "toolCalls", "function_call", "additional_kwargs"))
 _REPLIES = ("choices", "generations", "candidates")
@@ -99,17 +100,27 @@ def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
     """All messages a value holds, oldest first; texts without a role get the one given."""
     value = parse(value)
     found: list[Message] = []
-    if type(value) is list and all(type(v) is dict and type(v.get("parts")) is list for v in value):
-        for item in value[:_MAX_MESSAGES]:  # OpenTelemetry's own form, by far the most frequent
-            _add(_message(item, role), found)
-    else:
-        _collect(value, role, found, 0)
+    if type(value) is list:  # OpenTelemetry's own form, by far the most frequent
+        for item in value:
+            if type(item) is not dict or not item.keys() <= _PLAIN or type(item.get("parts")) is not list:
+                break
+            found.append(_plain(item, role))
+        else:
+            return tuple(found[:_MAX_MESSAGES])
+        found.clear()
+    _collect(value, role, found, 0)
     return tuple(found)
 
 
-def _add(message: Message | None, found: list[Message]) -> None:
-    if message is not None:
-        found.append(message)
+def _plain(item: dict[str, Any], default: str) -> Message:
+    """A message of OpenTelemetry's form."""
+    role, name = item.get("role"), item.get("name")
+    if role not in _WORDS:
+        role = role_of(role, default)
+    parts = tuple([read_part(part) for part in item["parts"] if part is not None])
+    if role == "tool" and parts and not any(part.kind in ("tool_result", "tool_call") for part in parts):
+        parts = (_as_result(parts, item["parts"], item.get("id"), item),)
+    return Message(role=role, parts=parts, name=name if type(name) is str and name else None)
 
 
 def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from otel_evals.model import Part
@@ -78,7 +79,7 @@ def is_part(item: dict[str, Any]) -> bool:
         return False
     kind = item.get("type")
     if isinstance(kind, str):
-        return kind in _TEXTS or kind in _THOUGHTS or kind in _CALLS or kind in _RESULTS or kind in _MEDIA
+        return kind in _BY_TYPE
     return len(item) <= 4 and not _UNTYPED.isdisjoint(item)
 
 
@@ -98,27 +99,17 @@ def read_parts(content: Any) -> tuple[Part, ...]:
 
 def read_part(item: Any) -> Part:
     """One part, whichever provider's form it has."""
-    if type(item) is dict and item.get("type") == "text" and type(item.get("content")) is str:
-        return Part(kind="text", text=item["content"])
     if isinstance(item, str):
         return Part(kind="text", text=item)
     if not isinstance(item, dict):
         return Part(kind="other", data=item)
     kind = item.get("type")
-    if kind == "text" or (kind is None and len(item) == 1 and "text" in item):
-        return _text(item)
     if kind is None:
-        return _untyped(item)
-    kind = str(kind)
-    if kind in _TEXTS:
-        return _text(item)
-    if kind in _THOUGHTS:
-        return Part(kind="reasoning", text=_thought(item))
-    if kind in _CALLS:
-        return tool_call(item)
-    if kind in _RESULTS:
-        return _result(item)
-    if kind in _MEDIA or kind.startswith("image"):
+        return _text(item) if len(item) == 1 and "text" in item else _untyped(item)
+    read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
+    if read is not None:
+        return read(item)
+    if isinstance(kind, str) and kind.startswith("image"):
         return Part(kind="media", data=item)
     return Part(kind="other", data=item)
 
@@ -290,3 +281,20 @@ def _string(item: dict[str, Any], *keys: str) -> str | None:
         if isinstance(value, str) and value and value != "<not specified>":
             return value
     return None
+
+
+def _reasoning(item: dict[str, Any]) -> Part:
+    return Part(kind="reasoning", text=_thought(item))
+
+
+def _media(item: dict[str, Any]) -> Part:
+    return Part(kind="media", data=item)
+
+
+_BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_THOUGHTS, _reasoning),
+    **dict.fromkeys(_CALLS, tool_call),
+    **dict.fromkeys(_RESULTS, _result),
+    **dict.fromkeys(_MEDIA, _media),
+}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from json.scanner import make_scanner
 from typing import Any
 
 __all__ = [
@@ -38,20 +39,26 @@ _MASKED = re.compile(
     re.IGNORECASE,
 )
 _REPR = re.compile(r"<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x")
+_MASKS = frozenset("_[<(*rR \t\n")
 _decode = json.JSONDecoder().decode
+_scan_json: Callable[[str, int], tuple[Any, int]] = make_scanner(json.JSONDecoder())
 
 
 def parse(value: Any) -> Any:
     """The value that a JSON text stands for; whatever is not JSON text comes back unchanged."""
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
+    if type(value) is not str or not value or len(value) > MAX_TEXT:
         return value
-    head = value.lstrip()[:1] if value[:1].isspace() else value[:1]
-    if head == "" or head not in '[{"':
-        return value
+    if value[0] not in '[{"':
+        if not value[0].isspace():
+            return value
+        value, original = value.strip(), value
+    else:
+        original = value
     try:
-        return _decode(value)
-    except (ValueError, RecursionError):
-        return value
+        parsed, end = _scan_json(value, 0)
+    except (StopIteration, ValueError, RecursionError):
+        return original
+    return parsed if end == len(value) or not value[end:].strip() else original
 
 
 def parse_or_mend(value: Any) -> tuple[Any, bool]:
@@ -119,7 +126,9 @@ def literal(value: Any) -> Any:
 
 def is_masked(value: Any) -> bool:
     """Whether a value is an instrumentation's way of saying that it left the content out."""
-    return isinstance(value, str) and len(value) < 200 and _MASKED.fullmatch(value) is not None
+    if type(value) is not str or not value or value[0] not in _MASKS or len(value) > 200:
+        return False
+    return _MASKED.fullmatch(value) is not None
 
 
 def is_repr(text: str) -> bool:

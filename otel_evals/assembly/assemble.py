@@ -57,7 +57,7 @@ def assemble(
         documents=documents,
         models=tuple(dict.fromkeys(m for o in inferences if (m := o.response_model or o.request_model))),
         provider=_first("provider", root, inferences) if inferences else root.provider,
-        usage=_usage(operations, children),
+        usage=_usage(operations, above),
         finish_reasons=last.finish_reasons if last else root.finish_reasons,
         error=error.error if error else None,
         error_type=error.error_type if error else None,
@@ -100,49 +100,26 @@ def _error(root: Operation, answer: Answer | None, last: Operation | None) -> Op
     return last if answer is None and last is not None and last.error is not None else None
 
 
-def _usage(operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]) -> Usage:
+def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
     """Tokens of the innermost operations that tell any: what stands above them repeats or sums them up.
 
     A model call does not sum up what happens in a tool or an agent below it.
     """
-    by_id = {o.span_id: o for o in operations}
-    totals: dict[str, Usage] = {}
-    counted: set[str] = set()
-    for operation in _inside_out(operations, children):
-        inner = [c for c in children.get(operation.span_id, ()) if c in totals]
-        apart = [c for c in inner if operation.kind is OperationKind.INFERENCE and by_id[c].kind in _APART]
-        total = _sum(totals[c] for c in inner if c not in apart)
-        own = operation.usage
-        if total is None and own is not None and operation.response_id not in counted:
-            total = own
-            if operation.response_id is not None:
-                counted.add(operation.response_id)
-        for child in apart:
-            total = totals[child] if total is None else total + totals[child]
-        if total is not None:
-            totals[operation.span_id] = total
-    inside = {c for below in children.values() for c in below}
-    return _sum(usage for span_id, usage in totals.items() if span_id not in inside) or _NO_USAGE
-
-
-def _sum(usages: Iterable[Usage]) -> Usage | None:
-    total: Usage | None = None
-    for usage in usages:
-        total = usage if total is None else total + usage
+    telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
+    kinds = {o.span_id: o.kind for o in operations}
+    covered: set[str] = set()
+    for operation in telling:
+        below, span_id = operation.kind, above.get(operation.span_id)
+        while span_id in kinds and span_id not in covered:
+            if not (kinds[span_id] is OperationKind.INFERENCE and below in _APART):
+                covered.add(span_id)
+            below, span_id = kinds[span_id], above.get(span_id)
+    total, counted = _NO_USAGE, set()
+    for operation in telling:
+        if operation.span_id not in covered and operation.response_id not in counted:
+            total = total + (operation.usage or _NO_USAGE)
+            counted.add(operation.response_id or operation.span_id)
     return total
-
-
-def _inside_out(operations: Sequence[Operation], children: Mapping[str, tuple[str, ...]]) -> list[Operation]:
-    """Every operation after those below it."""
-    by_id = {o.span_id: o for o in operations}
-    inside = {c for below in children.values() for c in below}
-    order: list[Operation] = []
-    stack = [o.span_id for o in operations if o.span_id not in inside]
-    while stack:
-        span_id = stack.pop()
-        order.append(by_id[span_id])
-        stack.extend(c for c in children.get(span_id, ()) if c in by_id)
-    return order[::-1]
 
 
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -125,7 +124,7 @@ class _Tellings:
     def __init__(self) -> None:
         self.calls: list[_Told] = []
         self._by_id: dict[str, _Told] = {}
-        self._alike: dict[tuple[str | None, str], list[_Told]] = {}
+        self._alike: dict[str, list[_Told]] = {}
 
     def follow(self, messages: Sequence[Message], time: int) -> None:
         """Walk a conversation: calls first, their results after."""
@@ -142,7 +141,7 @@ class _Tellings:
         """The call that a part tells: one with its id, else the first alike that this walk has not met."""
         call_id = part.tool_call_id
         told = self._by_id.get(call_id) if call_id is not None else None
-        alike = self._alike.setdefault((part.name, _canonical(part.data)), [])
+        alike = self._alike.setdefault(part.name or "", [])
         if told is None:
             # Some tell one call under two ids (an item's and a call's); its result then names the other.
             free = (
@@ -159,6 +158,11 @@ class _Tellings:
             told.id = told.id or call_id
             self._by_id[call_id] = told
         return told
+
+    @staticmethod
+    def _may_be(told: _Told, part: Part, answers: set[str | None]) -> bool:
+        ids_allow = told.id is None or part.tool_call_id is None or part.tool_call_id not in answers
+        return ids_allow and told.arguments == part.data
 
     def _answer(self, part: Part, time: int, seen: list[_Told]) -> None:
         told = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
@@ -186,13 +190,6 @@ def _from_messages(operations: Sequence[Operation]) -> list[_Told]:
     return tellings.calls
 
 
-def _canonical(value: Any) -> str:
-    try:
-        return json.dumps(value, sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)[:10_000]
-
-
 # --- the two together ---
 
 
@@ -212,7 +209,7 @@ def _agree(one: Any, other: Any) -> bool:
         return True
     if isinstance(other, Mapping) and not isinstance(one, Mapping):
         return any(str(value) == str(one) for value in other.values())
-    return _canonical(one) == _canonical(other)
+    return bool(one == other)
 
 
 def _merge(call: ToolCall, told: _Told | None) -> ToolCall:
