@@ -95,6 +95,7 @@ class Rule:
     """
 
     scorer: Scorer
+    """What judges the runs."""
     _: KW_ONLY
     sample: Annotated[Sampler, BeforeValidator(_sampler)] = Field(default_factory=sampling.always)
     """Which share of the runs it applies to is scored."""
@@ -123,7 +124,9 @@ class Config:
     """Everything that can be configured; the defaults suit a busy production service."""
 
     rules: tuple[Rule, ...] = ()
+    """What is scored, and how."""
     destinations: tuple[SkipValidation[Destination], ...] = ()
+    """Where scored runs go besides OpenTelemetry."""
     span_attributes: bool = True
     """Attach scores to the judged span as attributes (it is held until they are there, or `hold` is over)."""
     evaluation_events: bool = True
@@ -154,6 +157,18 @@ class Config:
     """How many of the last traces `explain` remembers; within 16 MiB."""
     shutdown_timeout: PositiveFloat = 10.0
     """Seconds that leaving may take."""
+    store: Path | None = None
+    """File that keeps sampled runs until they are scored and delivered, over crashes too; none by default."""
+    store_max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 1024 * 1024 * 1024
+    """How large that file may grow; the oldest runs that nobody scores make room, and are counted."""
+    store_max_age: PositiveFloat = 86_400.0
+    """Seconds after which a run that could not be scored is given up."""
+    store_keep: Annotated[float, Field(ge=0)] = 600.0
+    """Seconds that a scored run is kept, so that late spans have it scored again."""
+    store_lease: PositiveFloat = 15.0
+    """Seconds without a sign of life after which another process takes a process's runs over."""
+    store_attempts: PositiveInt = 3
+    """How often scoring a run may fail, other than by a judge that is unavailable, before it is set aside."""
 
     def __post_init__(self) -> None:
         seen: dict[tuple[str, str], int] = {}
