@@ -119,8 +119,7 @@ def answer_similarity(
     """How much of the expected answer an answer says, less what it adds and contradicts.
 
     Range: 0..scale, higher is better. An answer that says everything in other words scores 0.67 of the
-    scale with the
-    defaults: only the same words give all.
+    scale by default: only the same words give all.
     Formula: each unit of the expected answer is worth 1 + exact_match_bonus (exact), semantic_threshold
     (semantic), half of that (partial) or -missing_penalty (missing); their sum / (units * (1 +
     exact_match_bonus)), less contradictions * contradiction_penalty, less min(additions *

@@ -1,0 +1,62 @@
+"""Writes docs/scorer-reference.md from the scorers' docstrings: python docs/generate_scorer_reference.py"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from otel_evals import scorers
+
+PAGE = Path(__file__).with_name("scorer-reference.md")
+HEAD = """\
+# Scorer reference
+
+What each built-in scorer measures, written from its docstring by `docs/generate_scorer_reference.py`. Every
+one is a function of `otel_evals.scorers` that returns a scorer; its name is also the word for it in YAML.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(section(name) for name in scorers.__all__)])
+
+
+def section(name: str) -> str:
+    """One scorer: its call, and its docstring."""
+    factory = getattr(scorers, name)
+    parameters = [
+        str(p).partition(":")[0] + default(p) for p in inspect.signature(factory).parameters.values()
+    ]
+    text = (inspect.getdoc(factory) or "").partition("\nRaises:")[0].strip()
+    return f"## {name}\n\n`{name}({', '.join(parameters)})`\n\n{listed(text)}\n"
+
+
+def default(parameter: inspect.Parameter) -> str:
+    """A parameter's default, as written in a call."""
+    return "" if parameter.default is inspect.Parameter.empty else f"={parameter.default!r}"
+
+
+def listed(text: str) -> str:
+    """The docstring with its facts and arguments as lists."""
+    lines: list[str] = []
+    arguments = False
+    for line in text.splitlines():
+        word, found, _ = line.strip().partition(":")
+        begins = bool(found) and word[:1].isalpha() and word.replace("_", "").replace(" ", "").isalnum()
+        if line == "Args:":
+            arguments = True
+        elif arguments and begins and line.startswith("    ") and not line.startswith("     "):
+            lines.append(f"- `{word}`:{line.strip()[len(word) + 1 :]}")
+        elif not arguments and begins and word in FACTS:
+            lines.append(f"- **{word}**:{line[len(word) + 1 :]}")
+        elif lines and lines[-1].startswith(("- ", "  ")) and line.strip():
+            lines.append(f"  {line.strip()}")
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+FACTS = ("Range", "Formula", "Needs", "Not scored", "Cost", "Label", "Source")
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
