@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -71,6 +72,7 @@ class Recorder:
 
 
 def _plain(value: Any) -> Any:
+    """A step's result as what JSON can hold, as far as its type is known here."""
     match value:
         case BaseModel():
             return value.model_dump(mode="json")
@@ -78,4 +80,10 @@ def _plain(value: Any) -> Any:
             return {"value": value.value, "label": value.label}
         case NotScored():
             return {"not_scored": value.reason}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(item) for item in value]
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     return value

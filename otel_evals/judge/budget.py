@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
@@ -137,6 +138,7 @@ class Book:
         self._lock = threading.Lock()
         self._path = path
         self._db = self._open()
+        weakref.finalize(self, self._db.close)
 
     def reserve(
         self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None

@@ -6,6 +6,7 @@ import hashlib
 import json
 import sqlite3
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,7 @@ class _Memory:
         self._lock = threading.Lock()
         self._max_entries = max_entries
         self._db = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._db.close)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.executescript(_SCHEMA)

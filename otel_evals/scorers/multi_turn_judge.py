@@ -11,6 +11,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import Plain
 from otel_evals.judge.socket import Judge
 from otel_evals.model import NotScored, Score
+from otel_evals.scorer import missing
 from otel_evals.steps import PromptStep, StepScorer, pipeline
 
 __all__ = ["Finding", "multi_turn_judge"]
@@ -86,5 +87,5 @@ def _turns(params: Params[Any, Any]) -> list[str] | NotScored:
     if run.output and ("assistant", run.output) not in turns:
         turns.append(("assistant", run.output))
     if not any(role == "assistant" for role, _ in turns):
-        return NotScored(reason="output_not_recorded", explanation="no turn of the assistant was recorded")
+        return missing(run, "output") or NotScored(reason="output_not_recorded")
     return [f"{role}: {text}" for role, text in turns]

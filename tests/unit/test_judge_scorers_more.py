@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anyio
@@ -141,6 +142,10 @@ def test_a_rubric_is_met_when_its_required_criteria_are() -> None:
     score = judged(rubric(script(found), criteria=optional, scale=5))
     assert (score.value, score.label) == (5, "satisfied")
     assert "NOT met (optional): rhymes" in (score.explanation or "")
+    assert json.loads(json.dumps([step.result for step in score.steps]))[0] == [
+        {"description": "says when", "required": True},
+        {"description": "rhymes", "required": False},
+    ]
     assert judged(rubric(script(found), criteria="- says when\n2. rhymes")).value == 0
     assert refused(rubric(script(found), criteria=lambda run: None)) == "no_criteria"
     for criteria in ("", [], [{"text": "x"}]):
