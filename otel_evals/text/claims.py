@@ -10,7 +10,7 @@ from typing import Literal
 
 from otel_evals.text.dates import When, dates_in, times_in
 from otel_evals.text.names import names_in
-from otel_evals.text.numbers import Number, numbers_in
+from otel_evals.text.numbers import Number, numbers_in, with_context
 
 __all__ = ["Claim", "claims_in", "fold", "identifier_pattern", "list_items", "mask", "plain"]
 
@@ -44,8 +44,10 @@ _NOT_IDENTIFIER = re.compile(
     r"covid-19|b2[bc]|[234]fa|h2o|mp[34]|[1-8]k|q[1-4]|[1-6]g",
     re.IGNORECASE,
 )
-_LINK = re.compile(r"(?:https?://|www\.)[^\s<>()\[\]\"'`|]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
-_PHONE = re.compile(r"\+\d[\d ().-]{7,}\d|\(\d{3}\) ?\d{3}[-. ]\d{4}|\b\d{3}[-.]\d{3}[-.]\d{4}\b")
+_LINK = re.compile(
+    r"(?:https?://|www\.)[^\s<>()\[\]\"'`|]+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+)
+_PHONE = re.compile(r"\+\d[\d ().-]{7,18}\d|\(\d{3}\) ?\d{3}[-. ]\d{4}|\b\d{3}[-.]\d{3}[-.]\d{4}\b")
 _TOKEN = re.compile(r"#?[^\W_]+(?:[-_./:#][^\W_]+)*", re.ASCII)
 _CODE = re.compile(
     r"\b(?i:id|number|no|code|reservation|order|booking|ticket|tracking|reference|ref|sku|invoice|confirmation)"
@@ -122,7 +124,8 @@ def _identifiers(text: str) -> Iterator[Claim]:
 
 
 def _numbers(text: str) -> Iterator[Claim]:
-    return (Claim("number", number.text, number.start, number=number) for number in numbers_in(text))
+    for number in numbers_in(text):
+        yield Claim("number", number.text, number.start, number=with_context(number, text))
 
 
 def _names(text: str) -> Iterator[Claim]:

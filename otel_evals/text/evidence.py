@@ -20,6 +20,9 @@ __all__ = ["Evidence"]
 
 _MAX_DEPTH = 32
 _MAX_COLUMNS = 12
+_MAX_ROWS = 500
+_MAX_DIGITS = 40
+_LARGEST = Decimal(10) ** 18
 _MAX_SECONDS = 4_102_444_800  # 2100-01-01
 
 
@@ -31,7 +34,7 @@ class Evidence:
     """
 
     def __init__(
-        self, *, results: Iterable[Any] = (), texts: Iterable[str] = (), now: int = 0, limit: int = 500_000
+        self, *, results: Iterable[Any] = (), texts: Iterable[str] = (), now: int = 0, limit: int = 200_000
     ) -> None:
         self._results = tuple(decode(result) for result in results)
         leaves = [leaf for result in self._results for leaf in _leaves(result)]
@@ -45,12 +48,17 @@ class Evidence:
         self.truncated = sum(map(len, pieces)) > limit
 
     @cached_property
-    def numbers(self) -> frozenset[Decimal]:
-        """All numbers, without signs, the years of dates, and runs of three digits inside identifiers."""
+    def numbers(self) -> tuple[Decimal, ...]:
+        """All numbers, sorted, without signs: those of dates' years and of digits inside identifiers too."""
+        return tuple(sorted(self.distinct))
+
+    @cached_property
+    def distinct(self) -> frozenset[Decimal]:
+        """The same as a set. One is always there: it is said of anything."""
         figures = (_decimal(figure) for figure in self._figures)
         stated, taken = self._stated
         readings = (reading for number in stated for reading in number.readings)
-        inside = (Decimal(digits) for text in taken for digits in re.findall(r"\d{3,}", text))
+        inside = (Decimal(digits) for text in taken for digits in re.findall(r"\d{3,18}", text))
         return frozenset(n for n in (*figures, *readings, *inside) if n is not None) | {Decimal(1)}
 
     @cached_property
@@ -70,9 +78,9 @@ class Evidence:
         return frozenset(count for result in self._results for count in _counts(result))
 
     @cached_property
-    def totals(self) -> frozenset[Decimal]:
-        """Sums of a field over a list, products of two fields of an object, sums of such products."""
-        return frozenset(total for result in self._results for total in _totals(result))
+    def totals(self) -> tuple[Decimal, ...]:
+        """Sums of a field over a list, products of two fields of an object, sums of such products; sorted."""
+        return tuple(sorted({total for result in self._results for total in _totals(result)}))
 
     @cached_property
     def days(self) -> frozenset[Day]:
@@ -149,7 +157,7 @@ def _counts(result: Any) -> Iterator[int]:
 def _totals(result: Any) -> Iterator[Decimal]:
     for value in _inside(result):
         rows = [value] if isinstance(value, Mapping) else [row for row in value if isinstance(row, Mapping)]
-        table = [row for row in map(_figures_of, rows) if row]
+        table = [row for row in map(_figures_of, rows[:_MAX_ROWS]) if row]
         names = list(dict.fromkeys(name for row in table for name in row))[:_MAX_COLUMNS]
         if len(table) > 1:
             yield from (sum((row.get(name, Decimal()) for row in table), Decimal()) for name in names)
@@ -172,13 +180,14 @@ def _figures_of(row: Mapping[str, Any]) -> dict[str, Decimal]:
 
 
 def _decimal(value: Any) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    """A number of sensible size, without its sign."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > _MAX_DIGITS:
         return None
     try:
-        number = abs(Decimal(str(value)))
+        number = Decimal(str(value)).copy_abs()
     except InvalidOperation:
         return None
-    return number if number.is_finite() else None
+    return number if number.is_finite() and number < _LARGEST else None
 
 
 def _epoch_days(figure: float) -> Iterator[Day]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import accumulate, combinations
@@ -15,6 +16,7 @@ from otel_evals.text.numbers import SECONDS, Number
 __all__ = ["ungrounded"]
 
 _MAX_POOL = 60
+_MAX_FIGURES = 2000
 _APPROXIMATE = Decimal("0.05")
 _SMALL = 20  # whole numbers up to here come out of any arithmetic: that they do says nothing
 
@@ -22,14 +24,15 @@ _SMALL = 20  # whole numbers up to here come out of any arithmetic: that they do
 def ungrounded(claims: Sequence[Claim], evidence: Evidence, counts: Collection[int]) -> list[Claim]:
     """The claims that evidence does not bear out. `counts` are further numbers of things that are known."""
     known = evidence.counts | frozenset(counts)
-    open_claims = [claim for claim in claims if not _found(claim, evidence, known)]
-    while open_claims:
-        stated = [c.number for c in claims if c.number and c not in open_claims]
-        left = [c for c in open_claims if not (c.number and _follows(c.number, stated, evidence, known))]
-        if len(left) == len(open_claims):
-            break
-        open_claims = left
-    return open_claims
+    left = [claim for claim in claims if not _found(claim, evidence, known)]
+    before = len(left) + 1
+    while left and len(left) < before:
+        # Each round may add numbers that others follow from.
+        before = len(left)
+        stated = [claim.number for claim in claims if claim.number and claim not in left]
+        derived = sorted(_derived(stated, evidence, known))
+        left = [c for c in left if not (c.number and _follows(c.number, stated, evidence, derived))]
+    return left
 
 
 def _found(claim: Claim, evidence: Evidence, counts: Collection[int]) -> bool:
@@ -49,7 +52,7 @@ def _found(claim: Claim, evidence: Evidence, counts: Collection[int]) -> bool:
 
 def _number_found(number: Number, evidence: Evidence, counts: Collection[int]) -> bool:
     values = set(number.readings)
-    if not evidence.numbers.isdisjoint(values) or not evidence.numbers.isdisjoint(_converted(number)):
+    if not evidence.distinct.isdisjoint(values) or not evidence.distinct.isdisjoint(_converted(number)):
         return True
     if number.unit in SECONDS:
         return not evidence.durations.isdisjoint(v * SECONDS[number.unit] for v in values)
@@ -65,16 +68,20 @@ def _is_count(values: Iterable[Decimal], counts: Collection[int]) -> bool:
     return any(value == value.to_integral_value() and int(value) in counts for value in values)
 
 
-def _near(number: Number, source: Iterable[Decimal]) -> bool:
+def _near(number: Number, source: Sequence[Decimal]) -> bool:
     """Whether a number is a rounded form of one of these, or says about and is 5% off at most."""
     for value in number.readings:
         place = number.last_place(value)
-        slack = value * _APPROXIMATE if number.approximate else Decimal(0)
-        for other in source:
-            distance = abs(other - value)
-            if distance <= slack or (distance <= place / 2 and other % place):
-                return True
+        if any(other == value or other % place for other in _within(source, value, place / 2)):
+            return True
+        if number.approximate and any(_within(source, value, value * _APPROXIMATE)):
+            return True
     return False
+
+
+def _within(source: Sequence[Decimal], value: Decimal, distance: Decimal) -> Sequence[Decimal]:
+    """The numbers of a sorted sequence that are near another."""
+    return source[bisect_left(source, value - distance) : bisect_right(source, value + distance)]
 
 
 def _converted(number: Number) -> Iterator[Decimal]:
@@ -96,25 +103,30 @@ def _converted(number: Number) -> Iterator[Decimal]:
                 yield from (other for other in others if other > _SMALL)
 
 
-def _follows(number: Number, stated: Sequence[Number], evidence: Evidence, counts: Collection[int]) -> bool:
-    """Whether a number is a sum, difference or product of numbers the answer states and that are found."""
-    if number.unit not in ("", "money"):
-        return False
-    values = {v for v in number.readings if v > _SMALL or v != v.to_integral_value()}
+def _derived(stated: Sequence[Number], evidence: Evidence, counts: Collection[int]) -> set[Decimal]:
+    """Sums, differences, products and percentages of numbers that the answer states and that are found."""
     pool = [n.readings[0] for n in stated if n.unit in ("", "money")][:_MAX_POOL]
-    if number.remainder:
-        values_and_pool = [abs(a + sign * v) for v in values for a in pool for sign in (1, -1)]
-        if not evidence.numbers.isdisjoint(values_and_pool):
-            return True
     results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
     results |= {a * b for a in pool for b in counts if 1 < b < _SMALL}
     for first in range(len(pool)):
         results.update(accumulate(pool[first:]))
-    percentages = [n.readings[0] for n in stated if n.unit == "%"]
-    results |= {
-        a * share / 100 for a in evidence.numbers for p in percentages for share in (p, 100 - p, 100 + p)
-    }
-    return any(abs(result - v) <= number.last_place(v) / 2 for v in values for result in results)
+    percentages = {n.readings[0] for n in stated if n.unit == "%"}
+    shares = {share / 100 for p in percentages for share in (p, 100 - p, 100 + p)}
+    return results | {figure * share for figure in evidence.numbers[:_MAX_FIGURES] for share in shares}
+
+
+def _follows(
+    number: Number, stated: Sequence[Number], evidence: Evidence, derived: Sequence[Decimal]
+) -> bool:
+    """Whether a number is among what is derived, or is what remains of a known one."""
+    if number.unit not in ("", "money"):
+        return False
+    values = [v for v in number.readings if v > _SMALL or v != v.to_integral_value()]
+    if any(_within(derived, value, number.last_place(value) / 2) for value in values):
+        return True
+    pool = [n.readings[0] for n in stated if n.unit in ("", "money")] if number.remainder else []
+    known = evidence.distinct
+    return any(a + v in known or abs(a - v) in known for v in values for a in pool)
 
 
 def _same_day(stated: Day, known: Day) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
-__all__ = ["SECONDS", "Number", "numbers_in", "readings"]
+__all__ = ["SECONDS", "Number", "numbers_in", "readings", "with_context"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ _IN_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 6
 SECONDS = {unit: Decimal(seconds) for unit, seconds in _IN_SECONDS.items()}
 """Seconds in each unit of time."""
 
+_MAX_DIGITS = 24
 _UNITS = {
     "%": "% percent percentage pct",
     "c": "c celsius °c",
@@ -90,7 +91,11 @@ _REMAINDER = re.compile(
 
 
 def readings(digits: str) -> tuple[Decimal, ...]:
-    """What a string of digits and separators may mean; empty when it is no number, such as 1.2.3."""
+    """What a string of digits and separators may mean; empty when it is no number (1.2.3) or endless."""
+    if len(digits) > _MAX_DIGITS:
+        return ()
+    if digits.isdigit():
+        return (Decimal(digits),)
     digits = re.sub("['\u202f ]", "", digits)
     marks = re.findall("[.,]", digits)
     groups = re.split("[.,]", digits)
@@ -106,7 +111,10 @@ def readings(digits: str) -> tuple[Decimal, ...]:
 
 
 def numbers_in(text: str) -> Iterator[Number]:
-    """The numbers that a text states, in digits of any script or in English words from two on."""
+    """The numbers that a text states, in digits of any script or in English words from two on.
+
+    What the text around them says is left out: see with_context.
+    """
     for match in _NUMBER.finditer(text):
         values = readings(match["digits"])
         if values:
@@ -130,9 +138,17 @@ def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> 
         text=text[start:end],
         readings=tuple(value.scaleb(power) for value in values),
         unit=unit,
+        start=start,
+    )
+
+
+def with_context(number: Number, text: str) -> Number:
+    """A number with what the text around it says: `approximate` and `remainder`."""
+    start, end = number.start, number.start + len(number.text)
+    return replace(
+        number,
         approximate=bool(_APPROXIMATELY.search(text, max(0, start - 20), start)),
         remainder=bool(_REMAINDER.search(text, max(0, start - 60), end + 40)),
-        start=start,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -244,3 +245,31 @@ def test_any_answer_and_any_result_are_survived(answer: str, result: Any) -> Non
 @given(st.decimals(min_value=1, max_value=99_999, places=2))
 def test_every_amount_that_stands_in_the_result_is_found(amount: Any) -> None:
     assert label(f"It costs ${amount:,}.", {"price": float(amount)}) == "grounded"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 50_000 + "@",
+        "1" * 50_000,
+        "1." * 25_000,
+        "1 000 " * 8_000,
+        "+1 1 1 " * 6_000,
+        "A-" * 25_000,
+        "Aa " * 16_000,
+        "(e.g. " * 8_000,
+        "**" * 25_000,
+        "2026-11-25 " * 4_000,
+        "$1.50 " * 8_000,
+        "two " * 12_000,
+    ],
+)
+def test_long_monotonous_text_takes_no_longer_than_other_text(text: str) -> None:
+    began = time.process_time()
+    judge(text[:10_000] + " costs $7", {"text": text})
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("figure", [1e308, 1e-308, float("nan"), float("inf"), -0.0, 10**400, "1e999999999"])
+def test_numbers_beyond_all_sense_are_survived(figure: Any) -> None:
+    assert label("It costs $7 (15%), about 3 million.", {"a": figure, "b": [figure, 2]}) == "ungrounded"
