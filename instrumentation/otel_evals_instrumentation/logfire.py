@@ -20,6 +20,7 @@ _TEMPLATES = (
     ("Chat completion", OperationKind.INFERENCE),
     ("Completion with", OperationKind.INFERENCE),
     ("Message with", OperationKind.INFERENCE),
+    ("streaming response from", OperationKind.INFERENCE),
     ("Embedding Creation", OperationKind.EMBEDDING),
 )
 

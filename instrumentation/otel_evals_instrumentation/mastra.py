@@ -36,6 +36,7 @@ def mastra() -> Dialect:
                 "mastra.model_inference.input",
                 "mastra.model_step.input",
                 "mastra.llm_generation.input",
+                "input",
             ),
             output=(
                 "mastra.agent_run.output",
@@ -43,6 +44,7 @@ def mastra() -> Dialect:
                 "gen_ai.output.messages",
                 "mastra.model_inference.output",
                 "mastra.llm_generation.output",
+                "output",
             ),
             arguments=("gen_ai.tool.call.arguments", "mastra.tool_call.input", "mastra.mcp_tool_call.input"),
             result=("gen_ai.tool.call.result", "mastra.tool_call.output", "mastra.mcp_tool_call.output"),

@@ -7,7 +7,7 @@ texts. A form is told by its keys, never by who sent it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from otel_evals.model import Message, Part
@@ -49,6 +49,7 @@ _OUTPUTS = {
     "computer_call_output",
 }
 _ANSWERS = (
+    "combined_chunk_content",
     "output",
     "raw",
     "answer",
@@ -82,8 +83,8 @@ _QUESTIONS = (
 _PLAIN = frozenset(("role", "parts", "name", "finish_reason"))
 _CONTENT = ("parts", "content", "contents", "blocks")
 _CALL_KEYS = frozenset(("tool_calls", "toolCalls", "function_call", "additional_kwargs"))
-_REPLIES = ("choices", "generations", "candidates")
-_LISTS = ("messages", "contents", "choices", "generations", "candidates", "new_messages", "chat_history")
+_REPLIES = ("choices", "generations", "candidates", "replies")
+_LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
 
 
 def role_of(name: Any, default: str = "user") -> str:
@@ -241,30 +242,35 @@ def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> 
 
 
 def _open_first(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
+    """Try what may hold messages, most telling first, until something is found."""
     before = len(found)
-    inner = item.get("message")
-    if isinstance(inner, (dict, str)):
-        _collect(inner, role, found, depth + 1)
+    for inner, speaker in _inside(item, role):
+        _collect(inner, speaker, found, depth + 1)
+        if len(found) > before:
+            return
+
+
+def _inside(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
+    """What a mapping holds that may be messages, with who is likely to have said it."""
+    message = item.get("message")
+    if isinstance(message, (dict, str)):
+        yield message, role
         return
     for key in _LISTS:
         if isinstance(item.get(key), (list, tuple)):
-            _collect(item[key], "assistant" if key in _REPLIES else role, found, depth + 1)
-            if len(found) > before:
-                return
+            yield item[key], "assistant" if key in _REPLIES else role
     if isinstance(item.get("update"), dict):  # LangGraph's command
-        _collect(item["update"], role, found, depth + 1)
+        yield item["update"], role
         return
     for key in _QUESTIONS if role == "user" else _ANSWERS:
-        inner = item.get(key)
-        if inner is not None and isinstance(inner, (str, list, tuple, dict)):
-            _collect(inner, role, found, depth + 1)
-            if len(found) > before:
-                return
-    kwargs = item.get("kwargs")
-    if isinstance(kwargs, dict) and kwargs:
-        _collect(kwargs, role, found, depth + 1)
-    elif isinstance(item.get("args"), (list, tuple)) and len(item["args"]) == 1:
-        _collect(item["args"], role, found, depth + 1)
+        if isinstance(item.get(key), (str, list, tuple, dict)):
+            yield item[key], role
+    if role == "user" and isinstance(item.get("kwargs"), dict):
+        yield item["kwargs"], role
+    if role == "user" and isinstance(item.get("args"), (list, tuple)) and len(item["args"]) == 1:
+        yield item["args"], role
+    if len(item) == 1:  # a pipeline's component, a function's only argument
+        yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
 
 
 def _message(item: dict[str, Any], default: str) -> Message | None:

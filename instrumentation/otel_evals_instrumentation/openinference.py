@@ -87,6 +87,8 @@ def _plain(message: Message) -> Message:
 def _kind(span: SpanRecord) -> OperationKind | None:
     if span.attributes.get("gen_ai.tool.name") == "(merged tools)":
         return OperationKind.OTHER
+    if span.name.startswith("handoff to ") and "tool.name" not in span.attributes:
+        return OperationKind.OTHER  # the model's call of the handoff stands in its messages
     kind = span.attributes.get("openinference.span.kind")
     return _KINDS.get(kind.upper(), OperationKind.OTHER) if isinstance(kind, str) else None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.convention import Convention, Names
+from otel_evals_instrumentation.convention import Convention, Names, Reading
+from otel_evals_instrumentation.messages import read_messages
 
 __all__ = ["openllmetry"]
 
@@ -76,7 +77,19 @@ def openllmetry() -> Dialect:
             name=("traceloop.workflow.name", "traceloop.entity.name"),
         ),
         kind_of=_kind,
+        refine=_refine,
     )
+
+
+def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
+    """CrewAI's conversation stands in the repr of its tasks' outputs only."""
+    tasks = reading.attributes.get("crewai.crew.tasks_output")
+    if isinstance(tasks, str):
+        answer = reading.fields.get("output_messages", ())
+        told = [m for m in read_messages(tasks, "assistant") if m.role in ("assistant", "tool")]
+        if told:
+            reading.fields["output_messages"] = (*told, *answer)
+    return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

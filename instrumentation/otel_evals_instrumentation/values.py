@@ -10,7 +10,6 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from json.scanner import make_scanner
 from typing import Any
 
 __all__ = [
@@ -38,10 +37,10 @@ _MASKED = re.compile(
     r"|<not specified>|<not serializable>|\[FILTERED\])\s*",
     re.IGNORECASE,
 )
-_REPR = re.compile(r"<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x")
+_REPR = re.compile(r"\[?<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x")
 _MASKS = frozenset("_[<(*rR \t\n")
 _decode = json.JSONDecoder().decode
-_scan_json: Callable[[str, int], tuple[Any, int]] = make_scanner(json.JSONDecoder())
+_scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # there, if not in the stubs
 
 
 def parse(value: Any) -> Any:

@@ -262,6 +262,45 @@ def traceloop_crewai() -> Trace:
     )
 
 
+def traceloop_crewai_reprs() -> Trace:
+    """No tool spans: the conversation stands in a repr on the root."""
+    conversation = [{"role": "user", "content": f"Current Task: {QUESTION}"}, CALL, TOLD, SAY]
+    fields = f"description={QUESTION!r}, raw={ANSWER!r}, format=<F.RAW: 'raw'>, messages={conversation!r}"
+    task = f"TaskOutput({fields})"
+    return (
+        Trace("opentelemetry.instrumentation.crewai")
+        .add("crewai.workflow", {"crewai.crew.result": ANSWER, "crewai.crew.tasks_output": f"[{task}]"})
+        .add("x.task", {"traceloop.span.kind": "task", "crewai.task.description": QUESTION})
+        .add("a.agent", {"traceloop.span.kind": "agent"}, under=1)
+    )
+
+
+def haystack_pipeline() -> Trace:
+    asked = f"ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text='{QUESTION}')])"
+    said = f"ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[TextContent(text='{ANSWER}')])"
+    tool = {
+        "openinference.span.kind": "TOOL",
+        "tool.name": "get_weather",
+        "input.value": J({"kwargs": ARGUMENTS}),
+    }
+    return (
+        Trace("openinference.instrumentation.haystack")
+        .add(
+            "Pipeline.run",
+            {
+                "openinference.span.kind": "CHAIN",
+                "input.value": J({"data": {"llm": {"messages": [asked]}}}),
+                "output.value": J({"llm": {"replies": [said]}}),
+            },
+        )
+        .add("tool", {**tool, "output.value": RESULT})
+        .add(
+            "handoff to other",
+            {"openinference.span.kind": "TOOL", "input.value": "a", "output.value": "other"},
+        )
+    )
+
+
 def pydantic_ai_v1_events() -> Trace:
     def event(name: str, body: dict[str, Any]) -> dict[str, Any]:
         return {"event.name": name, **body}
@@ -561,6 +600,8 @@ CONVENTIONS = [
     haystack_reprs,
     traceloop_indexed,
     traceloop_crewai,
+    traceloop_crewai_reprs,
+    haystack_pipeline,
     pydantic_ai_v1_events,
     logfire_openai_agents,
     google_adk_1,
