@@ -51,7 +51,7 @@ class LiteLLMJudge:
     temperature: float | None = 0.0
     """Left out for models that refuse it; None leaves it to the provider."""
     timeout: float = 60.0
-    """Seconds for one call."""
+    """Seconds for one call, until the whole answer is there."""
     max_tokens: int | None = None
     """Limit of one answer."""
     input_price: float | None = None
@@ -163,12 +163,13 @@ class LiteLLMJudge:
         ]
         spent.calls += 1
         try:
-            response = await litellm.acompletion(
-                model=self.model,
-                messages=messages[0 if request.instructions else 1 :],
-                response_format=request.schema if native else None,
-                **self._options(),
-            )
+            with anyio.fail_after(self.timeout):  # LiteLLM's own timeout is for one read, not for the answer
+                response = await litellm.acompletion(
+                    model=self.model,
+                    messages=messages[0 if request.instructions else 1 :],
+                    response_format=request.schema if native else None,
+                    **self._options(),
+                )
         except Exception as error:
             raise translate(error, self.model) from error
         return Answer.of(response)

@@ -88,7 +88,7 @@ def _per_million(price: float | None) -> float | None:
 def translate(error: Exception, model: str) -> JudgeError:
     """A provider's error in our words: unavailable where another try may help, else for good."""
     status = getattr(error, "status_code", None)
-    said = redact_secrets(str(error))[:300]
+    said = redact_secrets(str(error))[:300] or "no answer in time"
     message = f"{model}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
     connection = isinstance(error, ConnectionError | TimeoutError) or "Connection" in type(error).__name__
     if connection or (isinstance(status, int) and (status in (408, 409, 425, 429) or status >= 500)):

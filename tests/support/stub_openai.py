@@ -25,7 +25,7 @@ class Misbehave:
     """One way not to answer."""
 
     how: str
-    """`status`, `hang`, `garbage`, `truncated`, `reset`, `slow` or `empty`."""
+    """`status`, `hang`, `drip`, `garbage`, `truncated`, `reset`, `slow` or `empty`."""
     status: int = 500
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 30.0
@@ -123,6 +123,13 @@ class StubOpenAI:
             case "hang":
                 self._closing.wait(act.seconds)
                 http.close_connection = True
+            case "drip":
+                http.send_response(200)
+                http.send_header("content-length", "1000000")
+                http.end_headers()
+                while not self._closing.wait(0.05):
+                    http.wfile.write(b" ")
+                    http.wfile.flush()
             case "slow":
                 self._closing.wait(act.seconds)
                 return _send(http, 200, self._completion(body, "slow but sure"))

@@ -150,8 +150,9 @@ def test_a_refusal_for_good_is_not_worth_another_try(status: int) -> None:
     assert len(stub.requests) == 1
 
 
-def test_a_hanging_provider_times_out() -> None:
-    with StubOpenAI(Misbehave("hang")) as stub:
+@pytest.mark.parametrize("how", ["hang", "drip"])
+def test_a_provider_that_does_not_finish_times_out(how: str) -> None:
+    with StubOpenAI(Misbehave(how)) as stub:
         began = time.monotonic()
         with pytest.raises(JudgeUnavailableError):
             ask(stub, timeout=0.3)
