@@ -87,10 +87,9 @@ def claims_in(answer: str) -> tuple[Claim, ...]:
     return tuple(sorted(claims, key=lambda c: c.start))
 
 
-def mask(text: str) -> tuple[str, list[str]]:
-    """A text with its links, dates, times and identifiers blanked out; and these, as written."""
-    rest, claims = _take(text, _OPAQUE)
-    return rest, [claim.text for claim in claims]
+def mask(text: str) -> tuple[str, list[Claim]]:
+    """A folded text with its links, dates, times and identifiers blanked out; and these."""
+    return _take(text, _OPAQUE)
 
 
 def identifier_pattern(identifier: str) -> re.Pattern[str]:

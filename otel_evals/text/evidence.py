@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from otel_evals.text.claims import fold, identifier_pattern, mask
-from otel_evals.text.dates import Day, Time, dates_in, times_in
+from otel_evals.text.claims import Claim, fold, identifier_pattern, mask
+from otel_evals.text.dates import Day, Time
 from otel_evals.text.numbers import SECONDS, Number, numbers_in
 
 __all__ = ["Evidence"]
@@ -56,21 +56,27 @@ class Evidence:
     def distinct(self) -> frozenset[Decimal]:
         """The same as a set. One is always there: it is said of anything."""
         figures = (_decimal(figure) for figure in self._figures)
-        stated, taken = self._stated
-        readings = (reading for number in stated for reading in number.readings)
-        inside = (Decimal(digits) for text in taken for digits in re.findall(r"\d{3,18}", text))
+        readings = (reading for number in self._stated for reading in number.readings)
+        inside = (Decimal(digits) for claim in self._taken for digits in re.findall(r"\d{3,18}", claim.text))
         return frozenset(n for n in (*figures, *readings, *inside) if n is not None) | {Decimal(1)}
 
     @cached_property
     def durations(self) -> frozenset[Decimal]:
         """All stretches of time that texts state, in seconds."""
-        spans = (number for number in self._stated[0] if number.unit in SECONDS)
+        spans = (number for number in self._stated if number.unit in SECONDS)
         return frozenset(reading * SECONDS[span.unit] for span in spans for reading in span.readings)
 
     @cached_property
-    def _stated(self) -> tuple[list[Number], list[str]]:
-        rest, taken = mask(self.text)
-        return list(numbers_in(rest)), taken
+    def _masked(self) -> tuple[str, list[Claim]]:
+        return mask(self.text)
+
+    @property
+    def _taken(self) -> list[Claim]:
+        return self._masked[1]
+
+    @cached_property
+    def _stated(self) -> list[Number]:
+        return list(numbers_in(self._masked[0]))
 
     @cached_property
     def counts(self) -> frozenset[int]:
@@ -85,14 +91,14 @@ class Evidence:
     @cached_property
     def days(self) -> frozenset[Day]:
         """All dates; epoch seconds and milliseconds too, and the day of the run itself."""
-        stated = (day for when in dates_in(self.text) for day in when.days)
+        stated = (day for claim in self._taken if claim.when for day in claim.when.days)
         epochs = (day for figure in self._figures for day in _epoch_days(figure))
         return frozenset((*stated, *epochs, *_epoch_days(self._now / 1e9)))
 
     @cached_property
     def times(self) -> frozenset[Time]:
         """All times of day."""
-        return frozenset(time for when in times_in(self.text) for time in when.times)
+        return frozenset(time for claim in self._taken if claim.when for time in claim.when.times)
 
     @cached_property
     def words(self) -> frozenset[str]:
