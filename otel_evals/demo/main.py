@@ -94,12 +94,11 @@ def demo(options: Options) -> None:
     scores.unlink(missing_ok=True)
     seen = InMemoryDestination()
     destinations: list[object] = [seen, {"jsonl": {"path": scores}}]
+    os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
     if options.phoenix:
         destinations.append({"phoenix": {"endpoint": options.phoenix}})
         os.environ.setdefault("OTEL_RESOURCE_ATTRIBUTES", "openinference.project.name=otel-evals-demo")
         os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = options.phoenix.rstrip("/") + "/v1/traces"
-
-    os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
 
     # All it takes to score an agent: this line, and the agent framework's own instrumentation.
     pipeline = otel_evals.configure(
