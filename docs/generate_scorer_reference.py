@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from types import ModuleType
 
 from otel_evals import scorers
+from otel_evals.scorers import checks
 
 PAGE = Path(__file__).with_name("scorer-reference.md")
 HEAD = """\
@@ -18,17 +20,19 @@ one is a function of `otel_evals.scorers` that returns a scorer; its name is als
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(section(name) for name in scorers.__all__)])
+    small = f"## Checks\n\n{inspect.getdoc(checks)}\n"
+    built_in = (section(scorers, name) for name in scorers.__all__)
+    return "\n".join([HEAD, *built_in, small, *(section(checks, name, level=3) for name in checks.__all__)])
 
 
-def section(name: str) -> str:
+def section(module: ModuleType, name: str, level: int = 2) -> str:
     """One scorer: its call, and its docstring."""
-    factory = getattr(scorers, name)
+    factory = getattr(module, name)
     parameters = [
         str(p).partition(":")[0] + default(p) for p in inspect.signature(factory).parameters.values()
     ]
     text = (inspect.getdoc(factory) or "").partition("\nRaises:")[0].strip()
-    return f"## {name}\n\n`{name}({', '.join(parameters)})`\n\n{listed(text)}\n"
+    return f"{'#' * level} {name}\n\n`{name}({', '.join(parameters)})`\n\n{listed(text)}\n"
 
 
 def default(parameter: inspect.Parameter) -> str:
