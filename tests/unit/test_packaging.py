@@ -20,12 +20,21 @@ SOURCES = [ROOT / "otel_evals", *ROOT.glob("*/otel_evals_*")]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 LIBRARIES = {
+    "RAKE": (),
+    "cloudpickle": ("otel_evals/isolation/by_value.py",),
+    "detect_secrets": (),
     "httpx": (),
+    "jsonschema": (),
     "litellm": (),
+    "numpy": (),
     "openai": (),
     "playwright": (),
+    "py3langid": (),
     "pydantic_ai": ("otel_evals/demo/",),
+    "rapidfuzz": (),
     "rich": ("otel_evals/cli/", "otel_evals/demo/"),
+    "simplemma": (),
+    "stdnum": (),
     "typer": ("otel_evals/cli/",),
 }
 """Libraries of the extras, and where they may be imported as soon as the module is."""
