@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from otel_evals.scorers.context_precision import average_precision
 from otel_evals.verdicts import normalised
 from tests.oracle import text_conditions
 from tests.oracle.cases import Case
@@ -18,6 +20,18 @@ ALLOWED = {
     "toxicity": {"yes", "no"},
     "context-precision": {"yes", "no"},
 }
+
+
+def _lower(word: str) -> str:
+    return word.strip().lower()
+
+
+READ_THERE: dict[str, Callable[[str], str]] = {
+    "faithfulness": lambda word: word,
+    "hallucination": lambda word: word,
+    "bias": str.lower,
+}
+"""How the recorded scorers read verdicts, where not without case and blanks."""
 
 
 def names(case: Case) -> dict[str, Any]:
@@ -42,8 +56,8 @@ def names(case: Case) -> dict[str, Any]:
         "words": _words(analyze),
         "unknown_words": [w for w in _words(analyze) if normalised(w) not in ALLOWED.get(case.scorer, {w})],
         "asked": _asked(case, options),
-        "as_read_there": sum((w.lower() if case.scorer == "bias" else w) == "yes" for w in _words(analyze)),
-        "as_read_here": sum(normalised(w) == "yes" for w in _words(analyze)),
+        "as_read_there": _from_words(case, analyze, options, READ_THERE.get(case.scorer, _lower)),
+        "as_read_here": _from_words(case, analyze, options, normalised),
         "user_sum": _weighted(analyze, (0.4, 0.3, 0.2, 0.1)),
         "system_sum": _weighted(analyze, (0.35, 0.35, 0.15, 0.15)),
         "trajectory": _trajectory(analyze),
@@ -71,6 +85,28 @@ def _verdicts(analyze: dict[str, Any]) -> list[Any]:
 
 def _words(analyze: dict[str, Any]) -> list[str]:
     return [v.get("verdict", v.get("result", "")) for v in _verdicts(analyze) if isinstance(v, dict)]
+
+
+def _from_words(
+    case: Case, analyze: dict[str, Any], options: dict[str, Any], read: Callable[[str], str]
+) -> float | None:
+    """The score that verdicts come to, if they are read like this."""
+    words = [read(word) for word in _words(analyze)]
+    if not words or case.scorer not in ALLOWED:
+        return None
+    yes = words.count("yes")
+    match case.scorer:
+        case "answer-relevancy":
+            value = (yes + options.get("uncertaintyWeight", 0.3) * words.count("unsure")) / len(words)
+        case "context-recall":
+            value = min(1.0, yes / (_asked(case, options) or 1))
+        case "context-precision":
+            places = [verdict["context_index"] for verdict in _verdicts(analyze)]
+            ranked = [words[n] for n in sorted(range(len(words)), key=places.__getitem__)]
+            value = average_precision([word == "yes" for word in ranked])
+        case _:
+            value = yes / len(words)
+    return value * (options.get("scale") or 1)
 
 
 def _asked(case: Case, options: dict[str, Any]) -> int | None:
