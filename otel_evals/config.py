@@ -147,6 +147,8 @@ class Config:
     """How many traces are gathered at once."""
     max_spans_per_trace: PositiveInt = 2_000
     """How many spans of one trace are kept."""
+    isolation: Literal["thread", "process"] = "thread"
+    """`process` moves everything but capture and the hold into a process of its own."""
     max_bytes: PositiveInt = 256 * 1024 * 1024
     """How many bytes of attributes the gathered spans may hold together."""
     queue_size: PositiveInt = 2048

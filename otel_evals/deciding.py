@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from otel_evals.config import Rule
 from otel_evals.engine import Accounts, Stories
-from otel_evals.model import Outcome, Run
-from otel_evals.sampling import Chance, Earlier, in_order, picks
+from otel_evals.model import Outcome, Run, Sampled
+from otel_evals.sampling import Chance, Earlier, in_order, picks, recorded_probability
 
-__all__ = ["Case", "Decider", "Pick"]
+__all__ = ["Case", "Decider", "Pick", "chance_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -71,6 +71,28 @@ class Decider:
         waiting, case.waiting = case.waiting, []
         return [pick for name, rule in waiting if (pick := self._sample(case, name, rule))]
 
+    def reopen(self, case: Case, scope: str) -> int:
+        """Have the cascades that follow a case's picked scorers wait for them anew; returns their number."""
+        for name, rule in self._rules:
+            follows = rule.sample.follows
+            if rule.scope == scope and rule.scorer.id not in case.picked and follows & case.picked.keys():
+                self._ask(case, name, rule)
+        return len(case.waiting)
+
+    def give_up(self, case: Case, scorer_id: str) -> int:
+        """A scorer will not have an outcome now: the number of rules that cease to wait because of it."""
+        without = {scorer_id}
+        kept: list[tuple[str, Rule]] = []
+        for name, rule in case.waiting:  # in order: a rule stands after those it follows
+            if rule.sample.follows & without:
+                without.add(rule.scorer.id)
+            else:
+                kept.append((name, rule))
+        gone = len(case.waiting) - len(kept)
+        case.waiting = kept
+        case.picked.pop(scorer_id, None)
+        return gone
+
     def _ask(self, case: Case, name: str, rule: Rule) -> Pick | None:
         try:
             applies = rule.when is None or bool(rule.when(case.run))
@@ -118,3 +140,11 @@ class Decider:
     def _skip(self, case: Case, name: str, reason: str, chance: Chance | None = None) -> None:
         self._accounts.skip(name, reason)
         self._stories.skipped(case.run, name, reason, chance)
+
+
+def chance_of(sampled: Sampled, run: Run) -> Chance:
+    """The chance behind what was recorded: without the head sampler's share."""
+    if sampled.probability is None:
+        return Chance(1.0, known=False)
+    head = recorded_probability(Chance(1.0), run.trace_state) or 1.0
+    return Chance(min(1.0, sampled.probability / head))

@@ -6,7 +6,8 @@ OtelEvalsError
 │   ├── JudgeUnavailableError  worth another try: 429, 5xx, connection lost, timed out
 │   ├── JudgeReplyError        the judge answered, but not in the form asked for
 │   └── BudgetExceededError    the judge was not asked, because it could have cost more than is left
-└── DestinationError           a destination refused scores; says whether another try may help
+├── DestinationError           a destination refused scores; says whether another try may help
+└── StoreError                 the store's file cannot be used
 
 None of these reaches the application from a running pipeline: they are raised when something is built,
 and inside the engine they become counted outcomes.
@@ -27,6 +28,7 @@ __all__ = [
     "JudgeReplyError",
     "JudgeUnavailableError",
     "OtelEvalsError",
+    "StoreError",
 ]
 
 
@@ -82,3 +84,7 @@ class DestinationError(OtelEvalsError):
         """Whether sending the same batch again may succeed."""
         self.retry_after = retry_after
         """Seconds the destination asked us to wait, where it said so."""
+
+
+class StoreError(OtelEvalsError):
+    """The store's file is missing, broken, or not ours; the message names it."""

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 from otel_evals.assembly.build import subruns
 from otel_evals.attachment.attacher import Attacher, Opened
 from otel_evals.config import Config, Rule
-from otel_evals.deciding import Case, Decider, Pick
+from otel_evals.deciding import Case, Decider, Pick, chance_of
 from otel_evals.engine import Accounts, Job, Lane, Stories
 from otel_evals.isolation.pool import START_SECONDS, IsolatedScorer, most_processes
 from otel_evals.model import (
@@ -30,8 +31,15 @@ from otel_evals.model import (
     StepRecord,
 )
 from otel_evals.sampling import recorded_probability
+from otel_evals.scorer import Scorer
 
-__all__ = ["Judging", "rule_names"]
+if TYPE_CHECKING:
+    from otel_evals.assembly.live import Closed
+    from otel_evals.store.durable import Durable
+    from otel_evals.store.entry import Entry
+    from otel_evals.store.replay import Picked
+
+__all__ = ["Judging", "evaluation_id", "rule_names"]
 
 _logger = logging.getLogger(__name__)
 
@@ -39,6 +47,12 @@ _logger = logging.getLogger(__name__)
 def rule_names(rules: Sequence[Rule]) -> dict[str, Rule]:
     """The rules by the name they are counted under: the scorer's id, and the scope unless it is `run`."""
     return {r.scorer.id if r.scope == "run" else f"{r.scorer.id}@{r.scope}": r for r in rules}
+
+
+def evaluation_id(trace_id: str, span_id: str, scorer: Scorer) -> str:
+    """The same for the same scorer of the same version on the same span, whenever it is asked."""
+    identity = f"{trace_id}:{span_id}:{scorer.id}:{scorer.version}"
+    return sha256(identity.encode()).hexdigest()[:32]
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +65,8 @@ class _Ticket:
     cases: dict[str, Case] = field(default_factory=dict)
     """By scope."""
     evaluations: list[Evaluation] = field(default_factory=list)
+    entry: Any = None
+    """The spooled run it belongs to, where there is a store."""
 
     @property
     def target(self) -> str:
@@ -67,6 +83,7 @@ class Judging:
         attacher: where outcomes are attached.
         deliver: takes scored runs.
         settled: called whenever nothing is pending any more.
+        spool: keeps sampled runs until they are scored and delivered.
     """
 
     def __init__(
@@ -77,6 +94,7 @@ class Judging:
         attacher: Attacher,
         deliver: Callable[[ScoredRun], None],
         settled: Callable[[], None],
+        spool: Durable | None = None,
     ) -> None:
         self._config = config
         self._accounts = accounts
@@ -84,6 +102,7 @@ class Judging:
         self._attacher = attacher
         self._deliver = deliver
         self._settled = settled
+        self._spool = spool
         self._rules = rule_names(config.rules)
         self._isolated: list[IsolatedScorer] = []
         self._lanes = {n: Lane(self._placed(rule), self._begin, self._end) for n, rule in self._rules.items()}
@@ -91,7 +110,7 @@ class Judging:
         self._scopes = sorted({rule.scope for rule in config.rules}, reverse=True)
         self._ending: str | None = None
 
-    def judge(self, runs: Sequence[Run]) -> set[str]:
+    def judge(self, runs: Sequence[Run], closed: Closed) -> set[str]:
         """Ask the rules about the runs of one trace and queue what they picked; returns the judged spans."""
         jobs: list[Job] = []
         for run in runs:
@@ -101,9 +120,45 @@ class Judging:
             else:
                 self._accounts.ignore("trace_not_sampled")
                 self._stories.ignored(run.trace_id, "trace_not_sampled")
+        if self._spool is not None and jobs:
+            self._spool.admit(closed.spans, closed.links, jobs)
         for job in jobs:
             self._queue(job)
         return {job.ticket.target for job in jobs}
+
+    def resume(self, picked: Sequence[Picked], entry: Entry) -> int:
+        """Score what the spool kept; returns the number of judged spans."""
+        jobs: list[Job] = []
+        tickets: dict[str, _Ticket] = {}
+        for each in picked:
+            rule, run = self._rules[each.name], each.run
+            ticket = tickets.setdefault(run.root_span_id, _Ticket(run, entry=entry))
+            ticket.left += 1
+            case = ticket.cases.setdefault(rule.scope, Case(run))
+            case.picked[rule.scorer.id] = chance_of(each.sampled, run)
+            self._accounts.resume(each.name)
+            self._stories.sampled(run, each.name, case.picked[rule.scorer.id])
+            jobs.append(Job(each.name, rule, run, each.sampled, ticket, each.place))
+        for ticket in tickets.values():
+            ticket.left += sum(self._decider.reopen(case, scope) for scope, case in ticket.cases.items())
+        for job in jobs:
+            self._queue(job)
+        return len(tickets)
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        """End a job without an outcome: the spool keeps it for later."""
+        ticket: _Ticket = job.ticket
+        self._accounts.spool(job.name)
+        self._stories.spooled(job.run, job.name, reason)
+        if job.opened is not None:
+            self._attacher.abandon(job.opened, reason)
+        ticket.left -= self._decider.give_up(ticket.cases[job.rule.scope], job.rule.scorer.id)
+        self._leave(ticket)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have no slot yet."""
+        return sum(lane.waiting for lane in self._lanes.values())
 
     def abort(self, reason: str) -> None:
         """Drop everything that has not ended."""
@@ -159,13 +214,13 @@ class Judging:
             picked = self._decider.settle(case, job.rule.scorer.id, outcome)
             ticket.left -= waited - len(case.waiting) - len(picked)
             for pick in picked:
-                self._queue(self._job(pick, job.run, ticket))
+                following = self._job(pick, job.run, ticket)
+                if self._spool is not None and ticket.entry is not None:
+                    self._spool.add(following)
+                self._queue(following)
 
     def _queue(self, job: Job) -> None:
-        if (
-            self._ending is None
-            and sum(lane.waiting for lane in self._lanes.values()) < self._config.queue_size
-        ):
+        if self._ending is None and self.waiting < self._config.queue_size:
             self._lanes[job.name].offer(job)
         else:
             job.ended = True
@@ -177,6 +232,11 @@ class Judging:
         self._stories.begun(job.run, job.name)
 
     def _end(self, job: Job, outcome: Outcome) -> None:
+        if self._spool is None or not self._spool.takes_back(job, outcome):
+            self.finish(job, outcome)
+
+    def finish(self, job: Job, outcome: Outcome) -> None:
+        """End a job with an outcome."""
         evaluation = self._evaluation(job, outcome)
         self._accounts.settle(job.name, evaluation)
         self._stories.ended(job.name, evaluation)
@@ -188,18 +248,28 @@ class Judging:
             _logger.exception("an evaluation of %s could not be attached", evaluation.scorer_id)
         ticket.evaluations.append(evaluation)
         self._follow(job, outcome)
+        self._leave(ticket)
+
+    def _leave(self, ticket: _Ticket) -> None:
+        """One evaluation less to come for a judged span; after the last, what came goes out."""
         ticket.left -= 1
         if ticket.left == 0:
-            self._attacher.release(job.run.trace_id, ticket.target)
-            self._deliver(ScoredRun(run=ticket.run, evaluations=tuple(ticket.evaluations)))
+            self._attacher.release(ticket.run.trace_id, ticket.target)
+            scored = ScoredRun(run=ticket.run, evaluations=tuple(ticket.evaluations))
+            if self._spool is None or ticket.entry is None:
+                self._deliver(scored)
+            elif scored.evaluations:
+                self._spool.deliver(ticket.entry, ticket.target, scored)
+            else:
+                self._spool.over(ticket.entry)
         if self._accounts.pending == 0:
             self._settled()
 
     def _evaluation(self, job: Job, outcome: Outcome) -> Evaluation:
         scorer, run, target = job.rule.scorer, job.run, job.ticket.target
-        identity = f"{run.trace_id}:{target}:{scorer.id}:{scorer.version}"
+        entry: Entry | None = job.ticket.entry
         return Evaluation(
-            evaluation_id=sha256(identity.encode()).hexdigest()[:32],
+            evaluation_id=evaluation_id(run.trace_id, target, scorer),
             scorer_id=scorer.id,
             scorer_version=scorer.version,
             direction=scorer.direction,
@@ -209,6 +279,7 @@ class Judging:
             sampled=job.sampled,
             duration=time.monotonic() - job.began if job.began else 0.0,
             attempts=max(1, job.attempts),
+            revision=1 if entry is None else entry.status.revision,
             time=time.time_ns(),
         )
 

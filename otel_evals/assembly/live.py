@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals.capture import EndedSpan, LogOfSpan, to_record
+from otel_evals.capture import EndedSpan, LogOfSpan
 from otel_evals.model import SpanEvent, SpanRecord
 
 __all__ = ["Assembler", "Closed", "Limits"]
@@ -62,9 +62,17 @@ class Assembler:
         limits: the bounds.
         ignore: called with a reason, a number of runs that are not going to be scored, and their trace id; or
             of spans and log records, for reasons that start with `span_` and `log_`.
+        late: called with a span whose run is closed and the id of its nearest ancestor; says whether it is
+            taken.
     """
 
-    def __init__(self, limits: Limits, ignore: Callable[[str, int, str], None]) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        ignore: Callable[[str, int, str], None],
+        late: Callable[[SpanRecord, str | None], bool] = lambda span, above: False,
+    ) -> None:
+        self._late = late
         self._limits = limits
         self._ignore = ignore
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
@@ -87,6 +95,11 @@ class Assembler:
         """How many spans of a trace wait for their root."""
         trace = self._traces.get(trace_id)
         return 0 if trace is None else len(trace.spans)
+
+    @property
+    def open_spans(self) -> int:
+        """Spans whose run is not finished."""
+        return sum(len(trace.spans) for trace in self._traces.values())
 
     def add(self, item: EndedSpan | LogOfSpan, now: float) -> None:
         """Take a span or a log record."""
@@ -117,11 +130,12 @@ class Assembler:
             self._evict(trace_id, "root_not_ended_at_shutdown")
 
     def _add_span(self, item: EndedSpan, now: float) -> None:
-        record = to_record(item.span)
+        record = item.record()
         owner = format_span_id(item.owner) if item.owner else None
         above = owner or record.parent_span_id
         if above in self._closed or record.span_id in self._closed:
-            self._ignore("span_late", 1, record.trace_id)
+            if not self._late(record, above):
+                self._ignore("span_late", 1, record.trace_id)
             self._remember(record.span_id)
             return
         trace = self._trace(record.trace_id, now)

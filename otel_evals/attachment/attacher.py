@@ -9,6 +9,7 @@ from opentelemetry import trace
 from opentelemetry._logs import Logger
 from opentelemetry.trace import Span, Tracer
 
+from otel_evals import semconv
 from otel_evals.attachment import records
 from otel_evals.attachment.hold import Verdicts
 from otel_evals.attachment.metrics import Metrics
@@ -69,6 +70,13 @@ class Attacher:
         if self._verdicts is not None:
             attributes = records.span_attributes(evaluation)
             self._verdicts.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
+
+    def abandon(self, opened: Opened, reason: str) -> None:
+        """End what was begun without an outcome: another attempt will be made."""
+        if opened.span is not None:
+            opened.span.set_attribute(semconv.EVALUATION_OUTCOME, "spooled")
+            opened.span.set_attribute(semconv.EVALUATION_REASON, reason)
+            opened.span.end()
 
     def release(self, trace_id: str, span_id: str) -> None:
         """Let a span go: nothing more will be attached to it."""

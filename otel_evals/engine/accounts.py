@@ -5,11 +5,16 @@ The law of conservation, which `Stats.check` verifies:
     runs seen             = eligible + ignored (by reason)
     eligible, for a rule  = sampled + not sampled (by reason)
     sampled, for a rule   = scored + not scored (by reason) + failed (by type) + dropped (by reason) + pending
+
+With a store, runs also go back into the spool and come from it, on both sides of the last line:
+
+    sampled + resumed     = scored + not scored + failed + dropped + spooled + pending
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +31,7 @@ class RuleStats:
     eligible: int = 0
     sampled: int = 0
     not_sampled: Mapping[str, int] = field(default_factory=dict)
-    """By reason: `not_applicable` (the rule's `when`), `sampled_out`, `predicate_failed`."""
+    """By reason: `sampled_out`, `not_applicable` (the rule's `when`), `predicate_failed`, `cascade_...`."""
     scored: int = 0
     not_scored: Mapping[str, int] = field(default_factory=dict)
     """By the scorer's reason."""
@@ -34,6 +39,10 @@ class RuleStats:
     """By error type."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By reason: `queue_full`, `shutdown`."""
+    spooled: int = 0
+    """Left in the store for later, to be resumed by this process or another."""
+    resumed: int = 0
+    """Taken up from the store, or scored once more because of a late span."""
     pending: int = 0
     """Waiting for the scorer or being scored."""
 
@@ -51,6 +60,8 @@ class Stats:
     """By scorer id."""
     losses: Mapping[str, int] = field(default_factory=dict)
     """Spans and log records that did not reach a run, by reason."""
+    store: Mapping[str, int] = field(default_factory=dict)
+    """What the store did: runs `written`, `taken_over`, and lost, as `not_written.*` and `evicted.*`."""
 
     def check(self) -> list[str]:
         """Violations of the law of conservation, in words; empty when the books balance."""
@@ -61,7 +72,7 @@ class Stats:
             if rule.eligible != rule.sampled + sum(rule.not_sampled.values()):
                 wrong.append(f"{name}: {rule.eligible} eligible, {rule.sampled} sampled, {rule.not_sampled}")
             ends = sum(sum(by.values()) for by in (rule.not_scored, rule.failed, rule.dropped))
-            if rule.sampled != rule.scored + ends + rule.pending:
+            if rule.sampled + rule.resumed != rule.scored + ends + rule.spooled + rule.pending:
                 wrong.append(f"{name}: {rule}")
         return wrong
 
@@ -71,6 +82,8 @@ class _Rule:
     eligible: int = 0
     sampled: int = 0
     scored: int = 0
+    spooled: int = 0
+    resumed: int = 0
     pending: int = 0
     not_sampled: Counter[str] = field(default_factory=Counter)
     not_scored: Counter[str] = field(default_factory=Counter)
@@ -82,6 +95,8 @@ class _Rule:
             eligible=self.eligible,
             sampled=self.sampled,
             scored=self.scored,
+            spooled=self.spooled,
+            resumed=self.resumed,
             pending=self.pending,
             not_sampled=dict(self.not_sampled),
             not_scored=dict(self.not_scored),
@@ -96,6 +111,10 @@ class Accounts:
     def __init__(self, names: Iterable[str]) -> None:
         self._lock = threading.Lock()
         self._seen = self._eligible = 0
+        self.moved = time.monotonic()
+        """When an evaluation last ended, or the first of those pending began to wait."""
+        self.last_end: float | None = None
+        """When an evaluation last ended; both in `time.monotonic` seconds."""
         self._ignored: Counter[str] = Counter()
         self._losses: Counter[str] = Counter()
         self._rules = {name: _Rule() for name in names}
@@ -125,6 +144,8 @@ class Accounts:
     def sample(self, name: str) -> None:
         """A run that a rule samples; pending from now on."""
         with self._lock:
+            if not self.pending:
+                self.moved = time.monotonic()
             rule = self._rules[name]
             rule.eligible += 1
             rule.sampled += 1
@@ -133,6 +154,7 @@ class Accounts:
     def settle(self, name: str, evaluation: Evaluation) -> None:
         """A sampled run's end."""
         with self._lock:
+            self.moved = self.last_end = time.monotonic()
             rule = self._rules[name]
             rule.pending -= 1
             if evaluation.status == "scored":
@@ -141,18 +163,34 @@ class Accounts:
                 by: Counter[str] = getattr(rule, evaluation.status)
                 by[evaluation.reason or "unknown"] += 1
 
+    def spool(self, name: str) -> None:
+        """A pending run that goes back into the store."""
+        with self._lock:
+            self._rules[name].pending -= 1
+            self._rules[name].spooled += 1
+
+    def resume(self, name: str) -> None:
+        """A run from the store; pending from now on."""
+        with self._lock:
+            self._rules[name].pending += 1
+            self._rules[name].resumed += 1
+
     @property
     def pending(self) -> int:
         """Evaluations on their way, over all rules."""
         return sum(rule.pending for rule in self._rules.values())
 
-    def snapshot(self) -> Stats:
-        """All books at one moment."""
+    def snapshot(self, refused: int = 0) -> Stats:
+        """All books at one moment.
+
+        Args:
+            refused: spans and log records that the engine's intake had no room for.
+        """
         with self._lock:
             return Stats(
                 seen=self._seen,
                 eligible=self._eligible,
                 ignored=dict(self._ignored),
-                losses=dict(self._losses),
+                losses={**self._losses, "intake_full": refused} if refused else dict(self._losses),
                 rules={name: rule.snapshot() for name, rule in self._rules.items()},
             )

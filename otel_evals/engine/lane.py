@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from otel_evals.calls import Strays, strays
 from otel_evals.config import Rule
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.isolation.child import WorkerDiedError
@@ -24,6 +25,7 @@ __all__ = ["Job", "Lane"]
 
 _Result = Score | NotScored | BaseException
 
+_MOST_STRAYS = 16
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 30.0
 
@@ -39,6 +41,8 @@ class Job:
     sampled: Sampled
     ticket: Any = None
     """Whatever the one who offers it keeps with it."""
+    place: int = 0
+    """Among the tasks of a spooled run."""
     opened: Any = None
     """Likewise, from its beginning on."""
     context: contextvars.Context | None = None
@@ -77,6 +81,8 @@ class Lane:
         self._running: set[Job] = set()
         self._resting: set[Job] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
+        self._strays = Strays()
+        self._filling = False
 
     @property
     def waiting(self) -> int:
@@ -96,19 +102,31 @@ class Lane:
             self._finish(job, outcome)
 
     def _fill(self) -> None:
-        while self._queue and len(self._running) < self._rule.concurrency:
-            self._start(self._queue.popleft())
+        if self._filling:
+            return  # a job that ended at once: the loop below goes on
+        self._filling = True
+        try:
+            while self._queue and len(self._running) < self._rule.concurrency:
+                self._start(self._queue.popleft())
+        finally:
+            self._filling = False
 
     def _start(self, job: Job) -> None:
+        if len(self._abandoned) + len(self._strays) >= _MOST_STRAYS + 2 * self._rule.concurrency:
+            message = "too many earlier attempts are still running, long after their timeout"
+            return self._finish(job, ScorerFailure(error_type="stuck", message=message))
         loop = asyncio.get_running_loop()
         self._running.add(job)
         job.attempts += 1
         if job.attempts == 1:
             job.started, job.began = time.time_ns(), time.monotonic()
             self._begin(job)
+            if job.context is not None:
+                job.context.run(strays.set, self._strays)
         job.task = loop.create_task(_scored(self._rule, job.run), context=job.context)
         job.timer = loop.call_later(self._rule.timeout, self._time_out, job)
         job.task.add_done_callback(lambda task: self._done(job, task))
+        return None
 
     def _time_out(self, job: Job) -> None:
         message = f"no score within {self._rule.timeout:g} s"

@@ -28,7 +28,8 @@ class Entry:
     """Under which the rule is counted."""
     span_id: str
     status: str
-    """`waiting`, `not_sampled`, `queued`, `running`, `scored`, `not_scored`, `failed` or `dropped`."""
+    """`waiting`, `not_sampled`, `queued`, `running`, `spooled`, or how it ended: `scored`, `not_scored`,
+    `failed`, `dropped`."""
     reason: str | None = None
     chance: Chance | None = None
     value: float | None = None
@@ -130,6 +131,12 @@ class Stories:
             )
             entry.attempts, entry.duration = evaluation.attempts, evaluation.duration
             entry.status = evaluation.status
+
+    def spooled(self, run: Run, name: str, reason: str) -> None:
+        """A sampled run went back into the store."""
+        entry = self._story(run.trace_id).entry(name, run.root_span_id)
+        if entry is not None:
+            entry.status, entry.reason = "spooled", reason
 
     def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
         """What became of scored runs at a destination: `exported`, or the reason of their loss."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -74,8 +74,23 @@ class FanOut:
 
     def put(self, scored: ScoredRun) -> None:
         """Queue a scored run for every destination. Never waits, never raises; lack of room is counted."""
-        for lane in self._lanes:
+        self.put_to(scored, None)
+
+    def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
+        """Queue a scored run for the destinations named, or for all; returns the names of those there are."""
+        lanes = [lane for lane in self._lanes if names is None or lane.name in names]
+        for lane in lanes:
             lane.put(scored)
+        return [lane.name for lane in lanes]
+
+    async def lacking(self, evaluation_ids: Collection[str], revision: int) -> list[str] | None:
+        """The destinations that do not hold all of these evaluations, in this revision or a later one.
+
+        A destination that has no `holds` method cannot tell, and is taken to lack them. None when there is
+        no destination.
+        """
+        lanes = [lane for lane in self._lanes if not await lane.holds(evaluation_ids, revision)]
+        return [lane.name for lane in lanes] if self._lanes else None
 
     async def run(self) -> None:
         """Deliver until shut down; start it as a task beside the others of the engine."""
@@ -116,6 +131,10 @@ class FanOut:
     def stats(self) -> Mapping[str, DestinationStats]:
         """Counts of scored runs, by destination. May be called from any thread."""
         return {lane.name: lane.stats for lane in self._lanes}
+
+    def failing(self) -> tuple[str, ...]:
+        """Destinations that refused the last batch. May be called from any thread."""
+        return tuple(lane.name for lane in self._lanes if lane.failing)
 
 
 async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:

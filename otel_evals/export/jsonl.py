@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,6 +44,8 @@ class JsonlDestination:
         self._content = content
         self._file: BinaryIO | None = None
         self._torn = False
+        self._known: dict[str, int] = {}
+        self._known_to = 0
         if self._path.is_dir():
             raise ConfigError("path", f"{self._path} is a folder; name a file in it")
         if not self._path.parent.is_dir():
@@ -60,6 +62,10 @@ class JsonlDestination:
         except OSError as error:
             raise DestinationError(f"cannot write {self._path}: {error}", retryable=True) from error
 
+    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
+        """Whether the file has all of these evaluations, of this revision or a later one."""
+        return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
+
     async def shutdown(self) -> None:
         """Close the file."""
         if self._file is not None:
@@ -74,6 +80,17 @@ class JsonlDestination:
         while view:
             view = view[file.write(view) :]
         self._torn = False
+
+    def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
+        """Read the part of the file that is new since the last look; what was read is remembered by id."""
+        if self._path.exists():
+            with open(self._path, "rb") as file:
+                file.seek(self._known_to)
+                for line in file:
+                    if line.endswith(b"\n"):
+                        self._known_to += len(line)
+                        self._known.update(_revisions(line))
+        return all(self._known.get(each, 0) >= revision for each in evaluation_ids)
 
     def _open(self) -> BinaryIO:
         """Open for appending; a last line cut off by a crash is left alone on its line."""
@@ -97,6 +114,14 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
             except ValueError:
                 _log.warning("%s: line %d is not complete; skipped", path, number)
+
+
+def _revisions(line: bytes) -> dict[str, int]:
+    """The evaluations of a line, with their revisions; none of a line cut off."""
+    try:
+        return {e["evaluation_id"]: e["revision"] for e in json.loads(line)["evaluations"]}
+    except (ValueError, KeyError, TypeError):
+        return {}
 
 
 def _line(scored: ScoredRun, *, content: bool) -> bytes:

@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -105,8 +105,8 @@ class Lane:
         self._closing = False
         self._released = False
         self._scope: anyio.CancelScope | None = None
-        self._losing = 0
-        self._in_trouble = False
+        self.failing = False
+        """Whether the last batch was refused."""
 
     def put(self, scored: ScoredRun) -> None:
         """Queue a scored run, or count it as dropped. Never waits, never raises."""
@@ -118,6 +118,15 @@ class Lane:
         self.stats = replace(self.stats, pending=self.stats.pending + 1)
         if len(self._queue) == 1 or len(self._queue) == self._batch_size:
             self._wake.set()
+
+    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
+        """Whether the destination says that it holds all of these evaluations."""
+        ask = getattr(self._destination, "holds", None)
+        try:
+            return ask is not None and bool(await ask(evaluation_ids, revision))
+        except Exception:
+            _log.warning("Destination %s cannot say what it holds", self.name, exc_info=True)
+            return False
 
     async def run(self) -> None:
         """Deliver until closed and empty. What is left when cancelled is counted as dropped."""
@@ -227,20 +236,13 @@ class Lane:
         self.stats = replace(stats, exported=stats.exported + count, pending=stats.pending - count)
         self._tell(batch, "exported")
         self._notify()
-        self._in_trouble = False
-        # A queue that only just found room would begin and end its losses with every batch.
-        if self._losing and len(self._queue) <= self._queue_size // 2:
-            _log.warning("Destination %s lost %d scored runs; it accepts again", self.name, self._losing)
-            self._losing = 0
+        self.failing = False
 
     def _lose(self, lost: Sequence[ScoredRun], reason: str, *, queued: bool) -> None:
         if not (count := len(lost)):
             return
         if queued:
             self._flying = ()
-        if not self._losing:
-            _log.warning("Destination %s began to lose scored runs: %s", self.name, reason)
-        self._losing += count
         stats, never_sent = self.stats, reason in {"queue_full", "shutdown"}
         self.stats = replace(
             stats,
@@ -257,9 +259,6 @@ class Lane:
         left = [*self._flying, *self._queue]
         self._queue.clear()
         self._lose(left, "shutdown", queued=True)
-        if self._losing:
-            _log.warning("Destination %s lost %d scored runs until its end", self.name, self._losing)
-        self._losing = 0
         self.finished.set()
 
     def _tell(self, batch: Sequence[ScoredRun], end: str) -> None:
@@ -271,9 +270,9 @@ class Lane:
         self._moved = anyio.Event()
 
     def _trouble(self, error: Exception) -> None:
-        if not self._in_trouble:
+        if not self.failing:
             _log.warning("Destination %s refused a batch: %s: %s", self.name, type(error).__name__, error)
-        self._in_trouble = True
+        self.failing = True
 
 
 def _reason(error: Exception | None) -> str:

@@ -1,0 +1,1 @@
+"""What outlives the process, in one SQLite file: sampled runs until they are scored and delivered."""

@@ -1,0 +1,111 @@
+"""Opens the store's file: SQLite in WAL mode, readable by its owner only, its schema brought up to date."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from otel_evals.errors import StoreError
+
+__all__ = ["MIGRATIONS", "open_database", "transaction"]
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """
+        CREATE TABLE owner (
+            id TEXT PRIMARY KEY,
+            pid INTEGER NOT NULL,
+            boot TEXT NOT NULL,     -- of the machine: its clock below starts anew with each
+            seen REAL NOT NULL      -- last sign of life, seconds on the machine's monotonic clock
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE run (
+            id INTEGER PRIMARY KEY,
+            trace_id TEXT NOT NULL,
+            state TEXT NOT NULL,    -- open, done, aside
+            since REAL NOT NULL,    -- when it came into this state, seconds since the Unix epoch
+            owner TEXT,             -- who scores it; NULL when it is free
+            due REAL NOT NULL,      -- not to be taken before, seconds since the Unix epoch
+            attempts INTEGER NOT NULL,
+            crashes INTEGER NOT NULL,
+            revision INTEGER NOT NULL,
+            reason TEXT NOT NULL,
+            jobs TEXT,              -- what is to be done; NULL before the rules were asked
+            payload BLOB NOT NULL
+        )
+        """,
+        "CREATE INDEX run_by_trace ON run (trace_id)",
+        "CREATE INDEX run_by_state ON run (state, since)",
+        "CREATE INDEX run_by_owner ON run (owner) WHERE owner IS NOT NULL",
+        "CREATE INDEX run_free ON run (due) WHERE state = 'open' AND owner IS NULL",
+    ),
+)
+"""The statements that lead from each version of the schema to the next; `user_version` counts them."""
+
+
+def open_database(
+    path: str | os.PathLike[str], *, create: bool = True, wait: float = 5.0
+) -> sqlite3.Connection:
+    """A connection to the store's file, for the calling thread.
+
+    Args:
+        path: the file; made if need be, with its folder.
+        create: False leaves a missing file missing.
+        wait: seconds to wait where another process writes.
+
+    Raises:
+        StoreError: the file is missing, no store, from a newer version, or cannot be used.
+    """
+    try:
+        if create:
+            _make(Path(path))
+        elif not Path(path).is_file():
+            raise StoreError(f"{os.fspath(path)}: there is no such file")
+        connection = sqlite3.connect(path, timeout=wait, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{os.fspath(path)}: {error}") from error
+    try:
+        _prepare(connection)
+    except (sqlite3.Error, StoreError) as error:
+        connection.close()
+        raise StoreError(f"{os.fspath(path)}: {error}") from error
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it, or nothing; the right to write is had from the beginning."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _make(path: Path) -> None:
+    """The file holds conversations: nobody but its owner reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    # With FULL a commit is on the disk, not only with the operating system, before it is acknowledged.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA journal_size_limit = 16777216")
+    with transaction(connection):
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            raise StoreError(f"was written by a newer version (schema {version}); upgrade otel-evals")
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        if version < len(MIGRATIONS):
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

@@ -1,0 +1,405 @@
+"""The engine's side of the spool: what is written when, what goes back, what is scored again.
+
+Lives on the engine's thread only, as judging does. A sampled run is handed to the writer as soon as the rules
+have decided and is scored meanwhile. Whatever then cannot be done (no room in the queue, the judge is down,
+a destination is down, the process leaves) goes back into the file, if the file has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from otel_evals.config import Config
+from otel_evals.engine import Job
+from otel_evals.judging import rule_names
+from otel_evals.model import Dropped, Outcome, Run, ScoredRun, ScorerFailure, SpanRecord
+from otel_evals.store.entry import Entry, Owed, Task, merged
+from otel_evals.store.outcomes import restored, stored
+from otel_evals.store.replay import Picked, expected_ids, pick_up
+from otel_evals.store.writer import Writer, limits_of
+
+__all__ = ["Durable", "Scoring"]
+
+_logger = logging.getLogger(__name__)
+_UNAVAILABLE_SECONDS = 30.0
+_RETRY_SECONDS = 5.0
+_LATE_SECONDS = 0.5
+_MAX_LATE = 10_000
+_NEVER_AGAIN = ("exported", "refused")
+
+
+class Scoring(Protocol):
+    """What judging does for the spool."""
+
+    def finish(self, job: Job, outcome: Outcome) -> None:
+        """End a job with an outcome."""
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        """End a job without one: the spool has it."""
+
+    def resume(self, picked: Sequence[Picked], entry: Entry) -> int:
+        """Score what the spool kept; returns the number of judged spans."""
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have no slot yet."""
+
+
+class Durable:
+    """Keeps sampled runs until they are scored and delivered.
+
+    Args:
+        config: the store's path and bounds, and the rules.
+        post: has a function called on the engine's thread.
+        read: makes runs of spans.
+        put: hands a scored run to destinations, to all or to those named; returns their names.
+        lacking: which destinations lack evaluations of a revision; None where nobody can tell.
+        late: called with a trace id and a number of late spans that nothing kept can take.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        post: Callable[[Callable[[], object]], None],
+        *,
+        read: Callable[[Sequence[SpanRecord], Mapping[str, str | None]], list[Run]],
+        put: Callable[[ScoredRun, Sequence[str] | None], Sequence[str]],
+        lacking: Callable[[Sequence[str], int], Awaitable[Sequence[str] | None]],
+        late: Callable[[str, int], None],
+    ) -> None:
+        self._attempts = config.store_attempts
+        self._capacity = config.queue_size
+        self._rules = rule_names(config.rules)
+        self._read = read
+        self._put = put
+        self._lacking = lacking
+        self._late = late
+        self._writer = Writer(str(config.store), limits_of(config), post, self._room, self._found)
+        self._writer.on_told = self._told
+        self._live: dict[str, list[Entry]] = {}
+        self._flying: dict[int, tuple[Entry, str, ScoredRun, set[str], list[str]]] = {}
+        self._latecomers: dict[str, list[tuple[SpanRecord, str | None]]] = {}
+        self._resuming: set[asyncio.Future[None]] = set()
+        self._leaving = False
+        self.scoring: Scoring
+        """Judging; set once both exist."""
+
+    # --- the way of a run ---
+
+    def admit(
+        self, spans: Sequence[SpanRecord], links: Mapping[str, str | None], jobs: Sequence[Job]
+    ) -> None:
+        """Write a sampled run; its jobs are being queued."""
+        entry = Entry(jobs[0].run.trace_id, tuple(spans), links)
+        entry.open_targets = len({id(job.ticket) for job in jobs})
+        for place, job in enumerate(jobs):
+            job.place, job.ticket.entry = place, entry
+        entry.status = replace(entry.status, tasks=tuple(_task(job) for job in jobs))
+        self._live.setdefault(entry.trace_id, []).append(entry)
+        self._writer.save(entry)
+
+    def add(self, job: Job) -> None:
+        """Write one more job of a run, which a cascade has picked now."""
+        entry: Entry = job.ticket.entry
+        tasks = entry.status.tasks or ()
+        job.place = len(tasks)
+        left = entry.status.left
+        entry.status = replace(
+            entry.status, tasks=(*tasks, _task(job)), left=None if left is None else (*left, job.place)
+        )
+        self._writer.save(entry)
+
+    def takes_back(self, job: Job, outcome: Outcome) -> bool:
+        """Whether a job that ended so goes back into the file rather than out."""
+        entry: Entry | None = job.ticket.entry
+        if entry is None or entry.kept is False or not self._may_succeed_later(entry, outcome):
+            return False
+        if entry.kept:
+            self._back(entry, job, outcome)
+        else:
+            entry.limbo.append((job, outcome))
+        return True
+
+    def deliver(self, entry: Entry, target: str, scored: ScoredRun) -> None:
+        """All jobs of a judged span have ended: deliver what came of them."""
+        self._send(entry, target, scored, entry.lacking.get(target))
+
+    def delivered(self, name: str, batch: Sequence[ScoredRun], end: str) -> None:
+        """What became of scored runs at a destination."""
+        for scored in batch:
+            flying = self._flying.get(id(scored))
+            if flying is not None:
+                _, _, _, places, missed = flying
+                places.discard(name)
+                if end not in _NEVER_AGAIN:
+                    missed.append(name)
+                if not places:
+                    self._landed(id(scored))
+
+    def late(self, span: SpanRecord, above: str | None) -> bool:
+        """Take a span whose run was closed before; whether it can be taken."""
+        if self._leaving or sum(map(len, self._latecomers.values())) >= _MAX_LATE:
+            return False
+        gathered = self._latecomers.setdefault(span.trace_id, [])
+        gathered.append((span, above))
+        if len(gathered) == 1:
+            asyncio.get_running_loop().call_later(_LATE_SECONDS, self._join, span.trace_id)
+        return True
+
+    # --- starting and leaving ---
+
+    def start(self) -> None:
+        """Take up what earlier processes left, whether or not there is traffic."""
+        self._writer.start()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: what was held is the parent's."""
+        self._writer.leave_to_parent()
+
+    async def flush(self, seconds: float) -> bool:
+        """Have everything written; whether that was done in time."""
+        return await self._ask_writer(self._writer.flush, seconds)
+
+    async def prepare_to_leave(self, seconds: float) -> None:
+        """Learn what is safely in the file; what is not by then ends as it would without it."""
+        self._leaving = True
+        for task in self._resuming:
+            task.cancel()
+        await self.flush(seconds)
+        for entry in [entry for entries in self._live.values() for entry in entries]:
+            if entry.kept is None:
+                entry.kept = False
+                self._told(entry)
+
+    async def close(self, seconds: float) -> None:
+        """Free what this process still holds, and close the file."""
+        await self._ask_writer(self._writer.close, seconds)
+
+    def stats(self) -> Mapping[str, int]:
+        """What was written, taken over and lost so far."""
+        return self._writer.snapshot()
+
+    async def _ask_writer(self, ask: Callable[[Callable[[], None]], None], seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        answered = asyncio.Event()
+        ask(lambda: _call_soon(loop, answered.set))
+        try:
+            await asyncio.wait_for(answered.wait(), max(0.0, seconds))
+        except TimeoutError:
+            return False
+        return True
+
+    # --- what goes back ---
+
+    def _may_succeed_later(self, entry: Entry, outcome: Outcome) -> bool:
+        match outcome:
+            case Dropped():
+                return True
+            case ScorerFailure(error_type="JudgeUnavailableError"):
+                return True
+            case ScorerFailure(error_type="BudgetExceededError"):
+                return False
+            case ScorerFailure() if entry.status.attempts + 1 < self._attempts:
+                return True
+            case ScorerFailure(error_type=error_type, message=message):
+                entry.failed = f"{error_type}: {message}"[:500]
+        return False
+
+    def _back(self, entry: Entry, job: Job, outcome: Outcome) -> None:
+        entry.back.append(job.place)
+        if isinstance(outcome, ScorerFailure):
+            entry.reason = f"{outcome.error_type}: {outcome.message}"[:500]
+            unavailable = outcome.error_type == "JudgeUnavailableError"
+            entry.burned |= not unavailable
+            wait = _UNAVAILABLE_SECONDS if unavailable else _RETRY_SECONDS * 2**entry.status.attempts
+            entry.delay = max(entry.delay, wait)
+        elif isinstance(outcome, Dropped):
+            entry.reason = entry.reason or outcome.reason
+        self.scoring.withdraw(job, entry.reason)
+
+    def over(self, entry: Entry) -> None:
+        """A judged span needs nothing more."""
+        entry.open_targets -= 1
+        if entry.open_targets <= 0:
+            self._settle(entry)
+
+    def _told(self, entry: Entry) -> None:
+        """It is known now whether the file has an entry."""
+        limbo, entry.limbo = entry.limbo, []
+        for job, outcome in limbo:
+            if entry.kept:
+                self._back(entry, job, outcome)
+            else:
+                self.scoring.finish(job, outcome)
+
+    def _settle(self, entry: Entry) -> None:
+        """Everything that could be done for a run was done."""
+        self._forget(entry)
+        status = entry.status
+        if entry.late and not self._leaving:
+            self._score_again(entry, entry.late)
+            return
+        if entry.back or entry.owed:
+            status = replace(
+                status,
+                free=True,
+                due=time.time() + entry.delay,
+                attempts=status.attempts + entry.burned,
+                left=tuple(sorted(entry.back)),
+                owed=tuple(entry.owed),
+                reason=entry.reason,
+            )
+        elif entry.failed:
+            status = replace(status, state="aside", reason=entry.failed)
+        else:
+            status = replace(status, state="done", left=None, owed=(), attempts=0, reason="")
+        entry.status = status
+        if entry.kept is not False:
+            self._writer.save(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        entries = self._live.get(entry.trace_id, [])
+        if entry in entries:
+            entries.remove(entry)
+        if not entries:
+            self._live.pop(entry.trace_id, None)
+
+    # --- delivery ---
+
+    def _send(self, entry: Entry, target: str, scored: ScoredRun, places: Sequence[str] | None) -> None:
+        key = id(scored)
+        flying: set[str] = set()
+        self._flying[key] = (entry, target, scored, flying, [])
+        # A full queue answers at once: the books have to know the destinations before.
+        flying.add("")
+        names = self._put(scored, places)
+        missed = self._flying[key][4]
+        flying.update(name for name in names if name not in missed)
+        flying.discard("")
+        if not flying:
+            self._landed(key)
+
+    def _landed(self, key: int) -> None:
+        entry, target, scored, _, missed = self._flying.pop(key)
+        if missed and entry.kept:
+            entry.owed.append(Owed(target, tuple(missed), tuple(stored(e) for e in scored.evaluations)))
+            entry.reason = entry.reason or f"not delivered to {', '.join(missed)}"
+            entry.delay = max(entry.delay, _UNAVAILABLE_SECONDS)
+        self.over(entry)
+
+    # --- what comes back ---
+
+    def _room(self) -> int:
+        return 0 if self._leaving else max(1, self._capacity // 2) - self.scoring.waiting
+
+    def _found(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if entry.status.crashes and entry.status.tasks:
+                task = asyncio.ensure_future(self._resume_crashed(entry))
+                self._resuming.add(task)
+                task.add_done_callback(self._resuming.discard)
+            else:
+                self._resume(entry)
+
+    async def _resume_crashed(self, entry: Entry) -> None:
+        """Its process may have ended between delivering and saying so: ask the destinations first."""
+        lacking: dict[str, tuple[str, ...]] = {}
+        for target, ids in expected_ids(entry, self._rules).items():
+            places = await self._lacking(ids, entry.status.revision)
+            if places is not None:
+                lacking[target] = tuple(places)
+        entry.lacking = lacking
+        self._resume(entry)
+
+    def _resume(self, entry: Entry) -> None:
+        """Score what is left of a run, and deliver what is owed."""
+        if self._leaving:
+            return
+        self._live.setdefault(entry.trace_id, []).append(entry)
+        entry.back, entry.owed, entry.failed, entry.reason = [], [], "", ""
+        entry.burned, entry.delay = False, 0.0
+        # One more, so that it cannot settle before all of it has begun.
+        entry.open_targets = 1
+        try:
+            runs = self._read(entry.spans, entry.links)
+            picked, absent = pick_up(entry, runs, self._rules)
+            self._redeliver(entry, runs)
+            entry.open_targets += self.scoring.resume(picked, entry)
+        except Exception as error:
+            _logger.exception("a spooled run could not be taken up")
+            entry.failed = f"{type(error).__name__}: {error}"[:500]
+        else:
+            if absent:
+                entry.back += absent
+                entry.reason, entry.delay = "its rule is not configured here", 60.0
+        self.over(entry)
+
+    def _redeliver(self, entry: Entry, runs: Sequence[Run]) -> None:
+        by_span = {run.root_span_id: run for run in runs}
+        for owed in entry.status.owed:
+            evaluations = tuple(restored(values) for values in owed.evaluations)
+            run = by_span.get(owed.target) or replace(runs[0], root_span_id=owed.target)
+            entry.open_targets += 1
+            self._send(entry, owed.target, ScoredRun(run=run, evaluations=evaluations), owed.places)
+
+    # --- late spans ---
+
+    def _join(self, trace_id: str) -> None:
+        """Give late spans to the run that is being scored, or look for the one that was."""
+        late = self._latecomers.pop(trace_id, [])
+        entries = self._live.get(trace_id, [])
+        entry = _home(entries, late)
+        if entry is not None:
+            self._grow(entry, late)
+            entry.late += [span for span, _ in late]
+        elif late and not self._leaving:
+            self._writer.ask(trace_id, lambda found: self._rejoin(trace_id, late, found))
+
+    def _rejoin(
+        self, trace_id: str, late: Sequence[tuple[SpanRecord, str | None]], found: Sequence[Entry]
+    ) -> None:
+        home = _home(found, late)
+        for entry in found:
+            if entry is not home:
+                entry.status = replace(entry.status, state="done")
+                self._writer.save(entry)
+        if home is None:
+            self._late(trace_id, len(late))
+        else:
+            self._grow(home, late)
+            self._score_again(home, [span for span, _ in late])
+
+    def _grow(self, entry: Entry, late: Sequence[tuple[SpanRecord, str | None]]) -> None:
+        entry.links = {**entry.links, **{s.span_id: a for s, a in late if a != s.parent_span_id}}
+
+    def _score_again(self, entry: Entry, late: Sequence[SpanRecord]) -> None:
+        entry.spans, entry.late, entry.grown = merged(entry.spans, late), [], True
+        status = entry.status
+        entry.status = replace(
+            status, state="open", free=False, left=None, owed=(), revision=status.revision + 1
+        )
+        entry.lacking = {}
+        self._writer.save(entry)
+        self._resume(entry)
+
+
+def _task(job: Job) -> Task:
+    return Task(job.name, job.run.root_span_id, job.sampled.probability, job.sampled.rule)
+
+
+def _home(entries: Sequence[Entry], late: Sequence[tuple[SpanRecord, str | None]]) -> Entry | None:
+    """The run that late spans belong to."""
+    near = {name for span, above in late for name in (span.span_id, span.parent_span_id, above)}
+    return next((e for e in entries if any(span.span_id in near for span in e.spans)), None)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:  # the loop is closed: we are leaving
+        _logger.debug("the scoring thread has already ended")

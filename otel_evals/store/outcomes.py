@@ -1,0 +1,69 @@
+"""Evaluations as the store keeps them while a destination does not take them: JSON values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from otel_evals.export.record import plain
+from otel_evals.model import (
+    ContextSeen,
+    Direction,
+    Dropped,
+    Evaluation,
+    NotScored,
+    Outcome,
+    Sampled,
+    Score,
+    ScorerFailure,
+    StepRecord,
+    Usage,
+)
+
+__all__ = ["restored", "stored"]
+
+_OUTCOMES: dict[str, type[Outcome]] = {
+    "scored": Score,
+    "not_scored": NotScored,
+    "failed": ScorerFailure,
+    "dropped": Dropped,
+}
+
+
+def stored(evaluation: Evaluation) -> dict[str, Any]:
+    """An evaluation as JSON values; results that JSON cannot say become their text."""
+    values = {field.name: plain(getattr(evaluation, field.name)) for field in fields(evaluation)}
+    return {**values, "status": evaluation.status, "direction": evaluation.direction.value}
+
+
+def restored(values: Mapping[str, Any]) -> Evaluation:
+    """The evaluation that `stored` was given.
+
+    Raises:
+        ValueError: these values are none.
+    """
+    try:
+        given = dict(values)
+        outcome = dict(given.pop("outcome"))
+        if "steps" in outcome:
+            outcome["steps"] = tuple(_step(step) for step in outcome["steps"])
+        return Evaluation(
+            **{
+                **given,
+                "outcome": _OUTCOMES[given.pop("status")](**outcome),
+                "sampled": Sampled(**given["sampled"]),
+                "direction": Direction(given["direction"]),
+            }
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a stored evaluation: {error!r}") from error
+
+
+def _step(values: Mapping[str, Any]) -> StepRecord:
+    context = values["context"]
+    seen = None
+    if context is not None:
+        text = context["text"]
+        seen = ContextSeen(**{**context, "text": None if text is None else tuple(text)})
+    return StepRecord(**{**values, "usage": Usage(**values["usage"]), "context": seen})

@@ -1,0 +1,67 @@
+"""From a spooled run's tasks back to what there is to score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from otel_evals.assembly.build import subruns
+from otel_evals.judging import evaluation_id
+from otel_evals.model import Run, Sampled
+from otel_evals.store.entry import Entry
+
+__all__ = ["Picked", "expected_ids", "pick_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A task with the run it is about."""
+
+    name: str
+    """Of the rule."""
+    run: Run
+    sampled: Sampled
+    place: int
+    """Among the tasks."""
+
+
+def pick_up(entry: Entry, runs: Sequence[Run], rules: Mapping[str, Any]) -> tuple[list[Picked], list[int]]:
+    """The tasks of an entry that are to be done now, and those whose rule is not configured.
+
+    Raises:
+        ValueError: the spans do not hold a judged span any more.
+    """
+    tasks = entry.status.tasks or ()
+    left = _left(entry)
+    parts: dict[str, dict[str, Run]] = {"run": {run.root_span_id: run for run in runs}}
+    picked, absent = [], []
+    for place in left:
+        task = tasks[place]
+        rule = rules.get(task.rule)
+        if rule is None:
+            absent.append(place)
+            continue
+        if rule.scope not in parts:
+            parts[rule.scope] = {part.root_span_id: part for run in runs for part in subruns(run)}
+        run = parts[rule.scope].get(task.target)
+        if run is None:
+            raise ValueError(f"its spans do not hold the judged span {task.target} any more")
+        if entry.lacking.get(task.target) != ():
+            picked.append(Picked(task.rule, run, Sampled(task.probability, task.words), place))
+    return picked, absent
+
+
+def expected_ids(entry: Entry, rules: Mapping[str, Any]) -> dict[str, list[str]]:
+    """By judged span: the ids of the evaluations that are to be made, where their rules are configured."""
+    ids: dict[str, list[str]] = {}
+    for place in _left(entry):
+        task = (entry.status.tasks or ())[place]
+        rule = rules.get(task.rule)
+        if rule is not None:
+            ids.setdefault(task.target, []).append(evaluation_id(entry.trace_id, task.target, rule.scorer))
+    return ids
+
+
+def _left(entry: Entry) -> Sequence[int]:
+    return range(len(entry.status.tasks or ())) if entry.status.left is None else entry.status.left
