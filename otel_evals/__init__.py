@@ -21,8 +21,9 @@ from otel_evals.version import __version__
 if TYPE_CHECKING:
     from otel_evals import context, sampling, scorers
     from otel_evals.config import Config, Rule, load_config
-    from otel_evals.engine import RuleStats, Stats
+    from otel_evals.engine import Health, RuleStats, Stats
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
+    from otel_evals.explanation import Explanation
     from otel_evals.export import Destination
     from otel_evals.model import (
         Direction,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
         ToolCall,
     )
     from otel_evals.pipeline import Pipeline
-    from otel_evals.process import configure, force_flush, install, shutdown, stats
+    from otel_evals.process import configure, explain, force_flush, health, install, shutdown, stats
     from otel_evals.scorer import Scorer, scorer
 
 _WHERE = {
@@ -45,6 +46,8 @@ _WHERE = {
     "DestinationError": "errors",
     "Direction": "model",
     "Evaluation": "model",
+    "Explanation": "explanation",
+    "Health": "engine",
     "JudgeError": "errors",
     "NotScored": "model",
     "OtelEvalsError": "errors",
@@ -60,7 +63,9 @@ _WHERE = {
     "ToolCall": "model",
     "configure": "process",
     "context": "",
+    "explain": "process",
     "force_flush": "process",
+    "health": "process",
     "install": "process",
     "load_config": "config",
     "sampling": "",
@@ -77,6 +82,8 @@ __all__ = [
     "DestinationError",
     "Direction",
     "Evaluation",
+    "Explanation",
+    "Health",
     "JudgeError",
     "NotScored",
     "OtelEvalsError",
@@ -93,7 +100,9 @@ __all__ = [
     "__version__",
     "configure",
     "context",
+    "explain",
     "force_flush",
+    "health",
     "install",
     "load_config",
     "sampling",

@@ -11,7 +11,9 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from anyio.to_thread import current_default_thread_limiter
 from opentelemetry import _logs, metrics, trace
@@ -27,11 +29,16 @@ from otel_evals.attachment import Attacher, Metrics, ScoringSpanExporter, Verdic
 from otel_evals.capture import CaptureLogRecords, CaptureSpans, EndedSpan, LogOfSpan
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects, load_dialects
-from otel_evals.engine import Accounts, EngineLoop, Stats, Stories
+from otel_evals.engine import Accounts, EngineLoop, Health, LossLog, Stats, Stories
+from otel_evals.explanation import Explanation
 from otel_evals.export import DestinationStats, FanOut
+from otel_evals.inspection import Inspector
 from otel_evals.judging import Judging, rule_names
-from otel_evals.model import Run
+from otel_evals.model import Run, ScoredRun, SpanRecord
 from otel_evals.version import __version__
+
+if TYPE_CHECKING:
+    from otel_evals.store.durable import Durable
 
 __all__ = ["Pipeline"]
 
@@ -48,6 +55,7 @@ class Pipeline:
         logger_provider: takes the evaluation events; the global one by default.
         meter_provider: takes the metrics; the global one by default.
         dialects: who reads spans; all that are installed by default.
+        attacher: attaches outcomes in place of the one that uses these providers.
     """
 
     def __init__(
@@ -58,6 +66,7 @@ class Pipeline:
         logger_provider: LoggerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         dialects: Dialects | None = None,
+        attacher: Attacher | None = None,
     ) -> None:
         self.config = config
         self._dialects = load_dialects() if dialects is None else dialects
@@ -68,7 +77,7 @@ class Pipeline:
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
-        self._attacher = Attacher(
+        self._attacher = attacher or Attacher(
             tracer if config.evaluation_spans else None,
             logger if config.evaluation_events else None,
             self._metrics(meter) if config.metrics else None,
@@ -86,6 +95,8 @@ class Pipeline:
         )
         self.log_records = CaptureLogRecords(self._engine, self.spans.keeps)
         self._build_stages()
+        if self._spool is not None and config.store is not None and config.store.exists():
+            self._engine.call(self._spool.start)  # what another process left is not to wait for traffic
         me = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _after_fork(me))
 
@@ -96,12 +107,28 @@ class Pipeline:
         self._exporters.append(wrapped)
         return wrapped
 
+    @property
+    def intake(self) -> EngineLoop[EndedSpan | LogOfSpan]:
+        """Where captured items go in."""
+        return self._engine
+
+    @property
+    def open_items(self) -> int:
+        """Captured spans and log records that are not part of a finished run yet."""
+        return self._engine.waiting + self._assembler.open_spans
+
     def stats(self) -> Stats:
         """The books at this moment."""
-        if self._engine.refused:
-            refused, self._engine.refused = self._engine.refused, 0
-            self._accounts.ignore("intake_full", refused)
-        return self._accounts.snapshot()
+        stats = self._accounts.snapshot(self._engine.refused)
+        return stats if self._spool is None else replace(stats, store=self._spool.stats())
+
+    def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
+        """What happened to a trace; see `otel_evals.explain`."""
+        return self._inspector.explain(trace_id, trace_state)
+
+    def health(self, stalled_after: float = 10.0) -> Health:
+        """Whether scoring goes on; see `otel_evals.health`."""
+        return self._inspector.health(stalled_after, closed=self._closed)
 
     def destination_stats(self) -> Mapping[str, DestinationStats]:
         """What became of the scored runs, by destination."""
@@ -141,7 +168,7 @@ class Pipeline:
             self._verdicts.close()
             self._engine.stop(max(0.1, deadline - time.monotonic()))
             self._judging.close()
-            self._report_losses()
+            self._loss_log.close()
 
     def _build_stages(self) -> None:
         """What lives on the engine's thread; built anew in a forked child."""
@@ -154,12 +181,47 @@ class Pipeline:
             max_bytes=config.max_bytes,
         )
         self._stories = Stories(config.explain_traces)
-        self._assembler = Assembler(limits, self._ignore)
-        self._fan_out = FanOut(config.destinations, told=self._stories.delivered)
+        self._fan_out = FanOut(config.destinations, told=self._told)
+        self._spool = self._open_spool()
+        self._assembler = Assembler(limits, self._ignore, self._take_late)
+        self._inspector = Inspector(
+            config, self._engine, self._accounts, self._assembler, self._stories, self._fan_out
+        )
+        self._loss_log = LossLog(self._inspector.losses)
         self._settled = asyncio.Event()
         self._judging = Judging(
-            config, self._accounts, self._stories, self._attacher, self._fan_out.put, self._settled.set
+            config,
+            self._accounts,
+            self._stories,
+            self._attacher,
+            self._fan_out.put,
+            self._settled.set,
+            self._spool,
         )
+        if self._spool is not None:
+            self._spool.scoring = self._judging
+
+    def _open_spool(self) -> Durable | None:
+        if self.config.store is None:
+            return None
+        from otel_evals.store.durable import Durable  # SQLite is loaded where it is used
+
+        return Durable(
+            self.config,
+            self._engine.call,
+            read=lambda spans, links: find_runs(spans, self._dialects, links),
+            put=self._fan_out.put_to,
+            lacking=self._fan_out.lacking,
+            late=lambda trace_id, count: self._ignore("span_late", count, trace_id),
+        )
+
+    def _told(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+        self._stories.delivered(destination, batch, end)
+        if self._spool is not None:
+            self._spool.delivered(destination, batch, end)
+
+    def _take_late(self, span: SpanRecord, above: str | None) -> bool:
+        return self._spool is not None and self._spool.late(span, above)
 
     def _metrics(self, meter: metrics.Meter) -> Metrics:
         return Metrics(
@@ -183,19 +245,27 @@ class Pipeline:
     def _handle(self, items: list[EndedSpan | LogOfSpan]) -> None:
         now = time.monotonic()
         for item in items:
-            self._assembler.add(item, now)
+            self._take(item, now)
         self._judge_due(now)
+
+    def _take(self, item: EndedSpan | LogOfSpan, now: float) -> None:
+        try:
+            self._assembler.add(item, now)
+        except Exception:
+            _logger.debug("a captured item could not be taken", exc_info=True)
+            self._accounts.ignore("span_unreadable" if isinstance(item, EndedSpan) else "log_unreadable")
 
     def _tick(self) -> float | None:
         now = time.monotonic()
         self._judge_due(now)
         self._assembler.evict_old(now)
+        self._loss_log.look()
         due = self._assembler.next_due
         return now + _TICK_SECONDS if due is None else due
 
     def _judge_due(self, now: float) -> None:
         for closed in self._assembler.close_due(now):
-            targets = self._judging.judge(self._read(closed))
+            targets = self._judging.judge(self._read(closed), closed)
             for span in closed.spans:
                 if span.span_id not in targets:
                     self._attacher.release(span.trace_id, span.span_id)
@@ -227,23 +297,25 @@ class Pipeline:
             except TimeoutError:
                 break
         delivered = await self._fan_out.force_flush(max(0.0, deadline - time.monotonic()))
+        if self._spool is not None:
+            delivered = await self._spool.flush(deadline - time.monotonic()) and delivered
         return delivered and not self._accounts.pending
 
     async def _finish(self, deadline: float) -> None:
         self._judging.abort("shutdown")
+        if self._spool is not None:
+            await self._spool.prepare_to_leave((deadline - time.monotonic()) / 2)
         self._assembler.evict_all()
         await self._fan_out.shutdown(max(0.1, deadline - time.monotonic()))
-
-    def _report_losses(self) -> None:
-        stats = self.stats()
-        dropped = {name: dict(rule.dropped) for name, rule in stats.rules.items() if rule.dropped}
-        if dropped:
-            _logger.warning("sampled runs were dropped before they were scored: %s", dropped)
+        if self._spool is not None:
+            await self._spool.close(max(0.1, deadline - time.monotonic()))
 
     def _after_fork(self) -> None:
         """A forked child scores what it captures itself; the rest is its parent's."""
         self._engine.after_fork()
         self._judging.disown()
+        if self._spool is not None:
+            self._spool.leave_to_parent()
         self.spans.reset()
         self._accounts = Accounts(rule_names(self.config.rules))
         self._build_stages()

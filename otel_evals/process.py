@@ -14,12 +14,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals.config import Config, build_config
-from otel_evals.engine import Stats
+from otel_evals.engine import Health, Stats
 from otel_evals.errors import ConfigError
+from otel_evals.explanation import Explanation, explain_unseen
+from otel_evals.inspection import trace_id_of
 from otel_evals.pipeline import Pipeline
 from otel_evals.providers import Providers, make_providers
 
-__all__ = ["configure", "current", "force_flush", "install", "shutdown", "stats"]
+__all__ = ["configure", "current", "explain", "force_flush", "health", "install", "shutdown", "stats"]
 
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -108,6 +110,32 @@ def current() -> Pipeline | None:
 def stats() -> Stats:
     """What became of every run so far; empty when nothing is configured."""
     return Stats() if _pipeline is None else _pipeline.stats()
+
+
+def explain(trace_id: int | str, trace_state: str = "") -> Explanation:
+    """What happened to a trace: seen or not, sampled or not and by which chance, scored or why not.
+
+    `print` the answer to read it.
+
+    Args:
+        trace_id: 32 hex digits, or the id as a number.
+        trace_state: the trace's tracestate header; only needed where nothing of it was seen.
+
+    Raises:
+        ValueError: that is no trace id.
+    """
+    if _pipeline is not None:
+        return _pipeline.explain(trace_id, trace_state)
+    return explain_unseen(trace_id_of(trace_id), 0.0, trace_state, ("Scoring is not configured.",))
+
+
+def health(stalled_after: float = 10.0) -> Health:
+    """Whether scoring goes on, for liveness probes; `idle` when nothing is configured.
+
+    Args:
+        stalled_after: seconds without any sign of life after which it counts as stalled; more than 5.
+    """
+    return Health(status="idle") if _pipeline is None else _pipeline.health(stalled_after)
 
 
 def force_flush(timeout_millis: int = 30_000) -> bool:

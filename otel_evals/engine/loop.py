@@ -64,8 +64,11 @@ class EngineLoop(Generic[_Item]):
         self._stop: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._gathering = False
+        self._refusing = threading.Lock()
         self.refused = 0
         """Items that found no room."""
+        self.beat: float | None = None
+        """When the loop last turned, in `time.monotonic` seconds; at least every five seconds."""
 
     def after_fork(self) -> None:
         """Start anew in a forked child, where the parent's thread does not exist."""
@@ -75,7 +78,8 @@ class EngineLoop(Generic[_Item]):
     def put(self, item: _Item) -> None:
         """Hand over an item. Never waits, never raises; counts what has no room."""
         if len(self._items) >= self._capacity:
-            self.refused += 1
+            with self._refusing:
+                self.refused += 1
             return
         self._items.append(item)
         if not self._armed:
@@ -104,7 +108,7 @@ class EngineLoop(Generic[_Item]):
         """Run a coroutine on the engine's loop and wait for it; None when it does not finish in time."""
         loop = self._loop or self._started(wait=True)
         try:
-            if loop is None or self.here or not self._alive:
+            if loop is None or self.here or not self.alive:
                 return None
             future: Future[_Result] = asyncio.run_coroutine_threadsafe(coroutine, loop)
             return future.result(max(0.0, timeout))
@@ -118,7 +122,13 @@ class EngineLoop(Generic[_Item]):
                 coroutine.close()
 
     @property
-    def _alive(self) -> bool:
+    def started(self) -> bool:
+        """Whether the thread was ever started."""
+        return self._thread is not None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def drain(self) -> None:
@@ -184,6 +194,7 @@ class EngineLoop(Generic[_Item]):
         self._reschedule()
 
     def _pump_chunk(self) -> None:
+        self.beat = time.monotonic()
         items = self._items
         batch = [items.popleft() for _ in range(min(_CHUNK, len(items)))]
         try:
@@ -193,6 +204,7 @@ class EngineLoop(Generic[_Item]):
             _logger.exception("a batch of %d captured items could not be handled", len(batch))
 
     def _reschedule(self) -> None:
+        self.beat = time.monotonic()
         if self._timer is not None:
             self._timer.cancel()
         try:

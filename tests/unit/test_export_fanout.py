@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -193,22 +193,49 @@ async def test_back_off_doubles_within_its_bound_and_is_drawn_evenly() -> None:
     assert retry.wait(3, 0.25) == 0.5
 
 
-async def test_losses_are_logged_once_when_they_begin_and_once_when_they_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_every_loss_and_delivery_is_told_with_its_runs() -> None:
     gate = anyio.Event()
     destination = Scripted("one", gate.wait)
-    with caplog.at_level(logging.WARNING, "otel_evals"):
-        async with running(FanOut([destination], queue_size=2, batch_size=1, delay=0.0)) as fan_out:
-            for number in range(50):
-                fan_out.put(scored_run(number))
-            await anyio.sleep(0.01)
-            gate.set()
-            assert await fan_out.force_flush(1.0)
-    assert [record.getMessage() for record in caplog.records] == [
-        "Destination one began to lose scored runs: queue_full",
-        "Destination one lost 48 scored runs; it accepts again",
-    ]
+    told: list[tuple[str, str, int]] = []
+
+    def listen(name: str, batch: Sequence[ScoredRun], end: str) -> None:
+        told.extend((name, end, int(scored.run.trace_id, 16)) for scored in batch)
+
+    async with running(FanOut([destination], queue_size=2, batch_size=1, delay=0.0, told=listen)) as fan_out:
+        runs = [scored_run(number) for number in range(50)]
+        for run in runs:
+            fan_out.put(run)
+        await anyio.sleep(0.01)
+        assert Counter(end for _, end, _ in told) == {"queue_full": 48}
+        gate.set()
+        assert await fan_out.force_flush(1.0)
+        assert Counter(end for _, end, _ in told) == {"queue_full": 48, "exported": 2}
+        assert sorted(trace for _, _, trace in told) == sorted(int(r.run.trace_id, 16) for r in runs)
+
+
+async def test_what_is_on_its_way_at_the_end_is_told_as_lost() -> None:
+    destination = Scripted("one", anyio.sleep_forever)
+    told: list[tuple[str, int]] = []
+    fan_out = FanOut(
+        [destination], batch_size=1, delay=0.0, told=lambda _, batch, end: told.append((end, len(batch)))
+    )
+    async with running(fan_out):
+        for number in range(3):
+            fan_out.put(scored_run(number))
+        await anyio.sleep(0.01)
+        assert not await fan_out.shutdown(0.2)
+    assert told == [("shutdown", 3)]
+    assert fan_out.stats()["one"].losses == {"shutdown": 3}
+
+
+async def test_a_destination_that_refuses_is_failing_until_it_accepts() -> None:
+    destination = Scripted("one", DestinationError("full", retryable=True))
+    async with running(FanOut([destination], delay=0.0, retry=Retry(first=0.5), draw=lambda: 0.9)) as fan_out:
+        fan_out.put(scored_run(0))
+        await anyio.sleep(0.01)
+        assert fan_out.failing() == ("one",)
+        assert await fan_out.force_flush(1.0)
+        assert fan_out.failing() == ()
 
 
 async def test_shutdown_delivers_what_it_can_and_later_runs_are_counted() -> None:
