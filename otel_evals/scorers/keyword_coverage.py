@@ -24,9 +24,9 @@ def keyword_coverage(
     """The share of a reference text's keywords that the answer contains.
 
     The reference is what the user said or, in experiments, the expected answer. A keyword is a word between
-    blanks, without punctuation and case, that is neither a number nor a stop word; there is no stemming, and
-    scripts without blanks make one keyword of a phrase. Stop words are the 571 English ones of the SMART
-    system unless given; pass your own for other languages.
+    blanks, without punctuation, emphasis (`**`) and case, that is neither a number nor a stop word; there is
+    no stemming, and scripts without blanks make one keyword of a phrase. Stop words are the 571 English ones
+    of the SMART system unless given; pass your own for other languages.
 
     Range: 0..1, higher is better. Formula: matched keywords / keywords of the reference, each counted once.
     Source: the keyword coverage scorer of Mastra's evals, which scores 1 where there is nothing to cover.
@@ -60,7 +60,7 @@ def keywords(text: str, stop_words: Collection[str]) -> list[str]:
     found: dict[str, None] = {}
     for token in _TAG.sub("", text).split():
         word = token if token.startswith(("http://", "https://")) else _PUNCTUATION.sub("", token)
-        word = word.strip("'\u2018\u2019").lower()
+        word = word.strip("'\u2018\u2019*`~").lower()
         if word and word not in _NOTHING and not word.isdigit() and word not in stop_words:
             found[word] = None
     return list(found)

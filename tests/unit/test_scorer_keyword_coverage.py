@@ -33,6 +33,7 @@ def judge(said: str, answer: str | None, *, ground_truth: Any = None, **options:
         ("cat", "dog", 0),
         ("Где мой заказ, Иван?", "Ваш заказ уже едет, Иван.", 2 / 4),
         ("<b>Bold</b> text", "bold TEXT", 1),
+        ("the Ridge backpack", "The **Ridge backpack** is `sold out`", 1),
     ],
 )
 def test_the_score_is_the_share_of_the_users_keywords(said: str, answer: str, expected: float) -> None:
