@@ -117,7 +117,12 @@ class Dialects:
         dialect = self._of_scope(scope_name)
         if dialect is not _BY_MARKER:
             return dialect
-        return next((dialect for marker, dialect in self._by_marker if marker in attributes), None)
+        if self._markers.isdisjoint(attributes):
+            return None
+        for marker, claimant in self._by_marker:
+            if marker in attributes:
+                return claimant
+        return None
 
     def claims(self, scope_name: str, attributes: Mapping[str, Any]) -> bool:
         """Whether any dialect reads such a span. Cheap: this runs on the application's threads."""

@@ -118,10 +118,19 @@ def _plain(item: dict[str, Any], default: str) -> Message:
     role, name = item.get("role"), item.get("name")
     if role not in _WORDS:
         role = role_of(role, default)
-    parts = tuple([read_part(part) for part in item["parts"] if part is not None])
-    if role == "tool" and parts and not any(part.kind in ("tool_result", "tool_call") for part in parts):
-        parts = (_as_result(parts, item["parts"], item.get("id"), item),)
-    return Message(role=role, parts=parts, name=name if type(name) is str and name else None)
+    parts: list[Part] = []
+    bare = role == "tool"
+    for given in item["parts"]:
+        text = given.get("content") if type(given) is dict and given.get("type") == "text" else None
+        if type(text) is str:
+            parts.append(Part(kind="text", text=text))
+        elif given is not None:
+            part = read_part(given)
+            parts.append(part)
+            bare = bare and part.kind not in ("tool_result", "tool_call")
+    if bare and parts:
+        parts = [_as_result(tuple(parts), item["parts"], item.get("id"), item)]
+    return Message(role=role, parts=tuple(parts), name=name if type(name) is str and name else None)
 
 
 def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:

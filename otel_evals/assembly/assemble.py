@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from otel_evals.assembly.toolcalls import join_tool_calls
@@ -12,6 +13,9 @@ from otel_evals.model import Availability, Document, Operation, OperationKind, R
 __all__ = ["assemble"]
 
 _NO_USAGE = Usage()
+_NOTHING: frozenset[Availability] = frozenset()
+_OF_ONE = ("input", "output", "system")
+"""Fields that one operation tells; the others are gathered from many."""
 _APART = (
     OperationKind.AGENT,
     OperationKind.TOOL,
@@ -68,14 +72,19 @@ def assemble(
         dialect=root.dialect,
         trace_flags=span.trace_flags,
         trace_state=span.trace_state,
-        **_provenance(root, operations, question, answer, calls, documents, system[1]),
+        **_provenance(operations, question, answer, calls, documents, system[1]),
     )
 
 
 def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
     """A field of the root, else of the first operation that has it."""
     value = getattr(root, name)
-    return value if value is not None else next(filter(None, (getattr(o, name) for o in operations)), None)
+    if value is None:
+        for operation in operations:
+            value = getattr(operation, name)
+            if value:
+                return value
+    return value
 
 
 def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
@@ -136,7 +145,6 @@ def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
 
 
 def _provenance(
-    root: Operation,
     operations: Sequence[Operation],
     question: Question | None,
     answer: Answer | None,
@@ -146,6 +154,12 @@ def _provenance(
 ) -> dict[str, Any]:
     availability: dict[str, Availability] = {}
     sources: dict[str, Source] = {}
+    states: dict[str, set[Availability]] = {}
+    tellers: dict[str, Operation] = {}
+    for operation in operations:
+        for name, state in operation.availability.items():
+            states.setdefault(name, set()).add(state)
+            tellers.setdefault(name, operation)
     for name, there, teller in (
         ("input", question is not None, question.operation if question else None),
         ("output", answer is not None, answer.operation if answer else None),
@@ -154,11 +168,12 @@ def _provenance(
         ("tool_results", _all_told(calls, "result"), None),
         ("documents", any(d.content for d in documents), None),
     ):
-        key = {"input": "input", "output": "output"}.get(name, name)
-        teller = teller or next((o for o in operations if key in o.sources), None)
-        if teller is not None and key in teller.sources:
-            sources[name] = teller.sources[key]
-        availability[name] = _state(name, there, teller, operations, calls)
+        teller = teller or tellers.get(name)
+        source = teller.sources.get(name) if teller else None
+        if source is not None:
+            sources[name] = source
+        told = teller.availability.get(name) if teller else None
+        availability[name] = _state(name, there, told, states, operations, calls)
     return {"availability": availability, "sources": sources}
 
 
@@ -171,25 +186,26 @@ def _all_told(calls: Sequence[ToolCall], name: str) -> bool:
 def _state(
     name: str,
     there: bool,
-    teller: Operation | None,
+    told: Availability | None,
+    states: Mapping[str, set[Availability]],
     operations: Sequence[Operation],
     calls: Sequence[ToolCall],
 ) -> Availability:
-    told = teller.availability.get(name) if teller else None
-    states = {o.availability.get(name) for o in operations}
+    """Whether a field can be trusted; of what is missing, whether a setting would bring it."""
+    mine: AbstractSet[Availability] = states.get(name, _NOTHING)
     if there:
-        cut = Availability.TRUNCATED in ({told} if name in ("input", "output", "system") else states)
+        cut = told is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
         return Availability.TRUNCATED if cut else Availability.PRESENT
-    if Availability.CAPTURED_OFF in states:
+    if Availability.CAPTURED_OFF in mine:
         return Availability.CAPTURED_OFF
-    if name in ("input", "output") and not states & {Availability.PRESENT, Availability.TRUNCATED}:
-        silent = [o for o in operations if o.kind is OperationKind.INFERENCE and o.error is None]
+    if name in ("input", "output") and not mine:
+        silent = any(o.kind is OperationKind.INFERENCE and o.error is None for o in operations)
         return Availability.CAPTURED_OFF if silent else Availability.NOT_RECORDED
-    if name in ("tool_arguments", "tool_results") and calls and _silent(operations):
+    if name in ("tool_arguments", "tool_results") and calls and _silent(states):
         return Availability.CAPTURED_OFF
     return Availability.NOT_RECORDED
 
 
-def _silent(operations: Sequence[Operation]) -> bool:
+def _silent(states: Mapping[str, set[Availability]]) -> bool:
     """Whether no operation tells any content at all."""
-    return not any(a is Availability.PRESENT for o in operations for a in o.availability.values())
+    return not any(Availability.PRESENT in told for told in states.values())

@@ -222,14 +222,17 @@ def _merge(call: ToolCall, told: _Told | None) -> ToolCall:
     error = call.error
     if status == "error" and error in (None, "error") and isinstance(told.result, str):
         error = told.result
-    return replace(
-        call,
+    return ToolCall(
+        name=call.name,
         id=call.id or told.id,
         arguments=_better(call.arguments, told.arguments),
         result=result,
         error=error,
+        error_type=call.error_type,
         status=status,
+        span_id=call.span_id,
         source="both",
+        duration=call.duration,
     )
 
 
