@@ -46,6 +46,10 @@ class EndedSpan:
         self.owner = owner
         """Span id of the nearest claimed span above that was still open; 0 for none."""
 
+    def record(self) -> SpanRecord:
+        """The span as dialects read it."""
+        return to_record(self.span)
+
 
 class LogOfSpan:
     """A log record that belongs to a span, on its way to assembly."""
