@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from anyio import to_thread
 
-__all__ = ["call"]
+__all__ = ["Strays", "call", "strays"]
 
 _Argument = TypeVar("_Argument")
+
+
+class Strays:
+    """Counts worker threads that were left behind by a timeout and have not ended yet."""
+
+    def __init__(self) -> None:
+        self._threads: set[object] = set()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def leave(self, thread: threading.Event) -> None:
+        """A caller has gone; its thread is a stray unless it has just ended."""
+        with self._lock:
+            if not thread.is_set():
+                self._threads.add(thread)
+
+    def end(self, thread: threading.Event) -> None:
+        """A thread has done its work, whether anybody waits for it or not."""
+        with self._lock:
+            thread.set()
+            self._threads.discard(thread)
+
+
+strays: ContextVar[Strays | None] = ContextVar("otel_evals_strays", default=None)
+"""Where threads left behind are counted, for the tasks of one lane."""
 
 
 async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inline: bool = False) -> Any:
@@ -21,8 +51,26 @@ async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inl
     if inline or _is_async(function):
         result = function(argument)
     else:
-        result = await to_thread.run_sync(function, argument, abandon_on_cancel=True)
+        result = await _in_thread(function, argument)
     return await result if inspect.isawaitable(result) else result
+
+
+async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) -> Any:
+    counted, ended = strays.get(), threading.Event()
+
+    def work() -> Any:
+        try:
+            return function(argument)
+        finally:
+            if counted is not None:
+                counted.end(ended)
+
+    try:
+        return await to_thread.run_sync(work, abandon_on_cancel=True)
+    except asyncio.CancelledError:
+        if counted is not None:
+            counted.leave(ended)
+        raise
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -168,6 +168,30 @@ def test_a_blocking_sync_scorer_does_not_block_the_others() -> None:
         assert stats.rules["answered"].scored == 3
 
 
+def test_threads_that_never_end_do_not_pile_up() -> None:
+    """Beyond a bound, runs fail at once instead of leaving one more thread behind; it heals by itself."""
+    stop = threading.Event()
+
+    @scorer
+    def stuck(run: Run) -> bool:
+        return stop.wait(20)
+
+    with Live(Rule(stuck, timeout=0.05, concurrency=2)) as live:
+        before = threading.active_count()
+        for _ in range(40):
+            live.run()
+        assert live.flush()
+        assert threading.active_count() - before <= 25
+        failed = live.pipeline.stats().rules["stuck"].failed
+        assert sum(failed.values()) == 40
+        assert 20 <= failed["timeout"] <= 22
+        stop.set()
+        time.sleep(0.1)
+        live.run()
+        assert live.flush()
+        assert live.pipeline.stats().rules["stuck"].scored == 1
+
+
 def bad_scorers() -> list[tuple[Any, str, str]]:
     def raises(run: Run) -> float:
         raise RuntimeError("the database is gone")
