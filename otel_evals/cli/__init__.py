@@ -12,7 +12,8 @@ def main() -> None:
     try:
         from otel_evals.cli.app import app
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in {"typer", "rich"}:
             raise
-        sys.exit(f"The command line needs {error.name}: pip install 'otel-evals[cli]'")
+        sys.exit(f"The command line needs {missing}: pip install 'otel-evals[cli]'")
     app()

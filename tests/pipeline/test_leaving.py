@@ -21,6 +21,9 @@ from otel_evals import Rule
 from otel_evals.scorer import scorer
 from traffic import agent_run
 
+# A shell's background jobs, and so this process, may have inherited that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 @scorer
 async def slow(run) -> float:
     await asyncio.sleep(0.2)

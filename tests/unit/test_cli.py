@@ -34,7 +34,7 @@ def test_help_lists_every_command(command: str) -> None:
 
 @pytest.mark.parametrize(
     ("library", "command", "extra"),
-    [("typer", "--version", "cli"), ("rich", "demo", "demo"), ("pydantic_ai", "demo", "demo")],
+    [("typer", "--version", "cli"), ("rich", "demo", "cli"), ("pydantic_ai", "demo", "demo")],
 )
 def test_a_missing_library_is_one_line_that_names_the_extra(library: str, command: str, extra: str) -> None:
     done = without(library, command)
