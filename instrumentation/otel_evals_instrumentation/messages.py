@@ -7,15 +7,16 @@ texts. A form is told by its keys, never by who sent it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import Message, Part
+from otel_evals_instrumentation.envelopes import inside
 from otel_evals_instrumentation.parts import is_part, read_part, read_parts, tool_call
 from otel_evals_instrumentation.reprs import read_repr
 from otel_evals_instrumentation.values import MAX_DEPTH, is_repr, parse
 
-__all__ = ["event_messages", "read_messages", "role_of"]
+__all__ = ["read_message", "read_messages", "role_of"]
 
 _MAX_MESSAGES = 5_000
 
@@ -48,43 +49,9 @@ _OUTPUTS = {
     "local_shell_call_output",
     "computer_call_output",
 }
-_ANSWERS = (
-    "combined_chunk_content",
-    "output",
-    "raw",
-    "answer",
-    "response",
-    "result",
-    "final_output",
-    "output_text",
-    "text",
-    "reply",
-    "content",
-)
-_QUESTIONS = (
-    "new_message",
-    "input",
-    "inputs",
-    "prompt",
-    "question",
-    "query",
-    "task",
-    "user_prompt",
-    "user_input",
-    "user_msg",
-    "user_message",
-    "query_str",
-    "query_bundle",
-    "embedding",
-    "text",
-    "content",
-    "body",
-)
 _PLAIN = frozenset(("role", "parts", "name", "finish_reason"))
 _CONTENT = ("parts", "content", "contents", "blocks")
 _CALL_KEYS = frozenset(("tool_calls", "toolCalls", "function_call", "additional_kwargs"))
-_REPLIES = ("choices", "generations", "candidates", "replies")
-_LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
 
 
 def role_of(name: Any, default: str = "user") -> str:
@@ -223,7 +190,7 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
         _flush([item], role, found)
         return
     if "role" in item or "parts" in item or kind in _LANGCHAIN or "tool_calls" in item:
-        message = _message(item, role)
+        message = read_message(item, role)
         if message is not None:
             found.append(message)
         return
@@ -253,36 +220,14 @@ def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> 
 def _open_first(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
     """Try what may hold messages, most telling first, until something is found."""
     before = len(found)
-    for inner, speaker in _inside(item, role):
+    for inner, speaker in inside(item, role):
         _collect(inner, speaker, found, depth + 1)
         if len(found) > before:
             return
 
 
-def _inside(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
-    """What a mapping holds that may be messages, with who is likely to have said it."""
-    message = item.get("message")
-    if isinstance(message, (dict, str)):
-        yield message, role
-        return
-    for key in _LISTS:
-        if isinstance(item.get(key), (list, tuple)):
-            yield item[key], "assistant" if key in _REPLIES else role
-    if isinstance(item.get("update"), dict):  # LangGraph's command
-        yield item["update"], role
-        return
-    for key in _QUESTIONS if role == "user" else _ANSWERS:
-        if isinstance(item.get(key), (str, list, tuple, dict)):
-            yield item[key], role
-    if role == "user" and isinstance(item.get("kwargs"), dict):
-        yield item["kwargs"], role
-    if role == "user" and isinstance(item.get("args"), (list, tuple)) and len(item["args"]) == 1:
-        yield item["args"], role
-    if len(item) == 1:  # a pipeline's component, a function's only argument
-        yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
-
-
-def _message(item: dict[str, Any], default: str) -> Message | None:
+def read_message(item: dict[str, Any], default: str) -> Message | None:
+    """One message that says its role, or has the one given; whatever else it holds, it is a message."""
     kind = item.get("type")
     role = role_of(item.get("role"), _LANGCHAIN.get(kind, default) if isinstance(kind, str) else default)
     content = next((item[key] for key in _CONTENT if item.get(key) is not None), None)
@@ -333,43 +278,3 @@ def _tool_calls(item: dict[str, Any]) -> list[Part]:
         if not found and isinstance(single, dict) and single.get("name"):
             found = [tool_call(single)]
     return found
-
-
-_EVENTS = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-}
-
-
-def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:
-    """Input and output messages of events such as `gen_ai.user.message` and `gen_ai.choice`: (name, body)."""
-    inputs: list[Message] = []
-    outputs: list[Message] = []
-    for name, body in events:
-        role = _EVENTS.get(name)
-        if role is not None:
-            inputs.extend(_event(parse(body), role))
-        elif name == "gen_ai.choice":
-            outputs.extend(_event(parse(body), "assistant"))
-    return inputs, outputs
-
-
-def _event(body: Any, role: str) -> tuple[Message, ...]:
-    if not isinstance(body, dict):
-        return read_messages(body, role)
-    message = parse(body.get("message"))
-    if isinstance(message, dict):
-        calls = message.get("tool_calls") or body.get("tool_calls")
-        body = {**message, "tool_calls": calls} if calls else message
-    elif message is not None:
-        body = {**body, "content": message}
-    content = parse(body.get("content"))
-    if (
-        role == "tool"
-        and isinstance(content, (list, tuple))
-        and all(isinstance(c, dict) and "toolResult" in c for c in content)
-    ):
-        return read_messages(content, role)
-    return tuple(filter(None, [_message({"role": role, **body, "content": content}, role)]))

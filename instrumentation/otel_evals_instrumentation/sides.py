@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from otel_evals.model import Availability, Message, Part
-from otel_evals_instrumentation.messages import event_messages, read_messages
+from otel_evals_instrumentation.events import event_messages
+from otel_evals_instrumentation.messages import read_messages
 from otel_evals_instrumentation.parts import read_parts, text_of
 from otel_evals_instrumentation.reading import Reading
 from otel_evals_instrumentation.values import is_masked, parse, parse_or_mend

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from otel_evals.model import Message
-from otel_evals_instrumentation.messages import event_messages, read_messages
+from otel_evals_instrumentation.events import event_messages
+from otel_evals_instrumentation.messages import read_messages
 
 
 def told(messages: tuple[Message, ...]) -> list[tuple[str, list[tuple[Any, ...]]]]:
