@@ -95,7 +95,7 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
         scope_name=scope.name,
         scope_version=scope.version,
         resource=resource,
-        trace_flags=span.flags & 0xFF if span.flags else 1,
+        trace_flags=span.flags & 0xFF or 1,
         trace_state=span.trace_state,
         parent_is_remote=bool(span.flags & 0x200),
         dropped_attributes=span.dropped_attributes_count,
