@@ -157,7 +157,7 @@ def _counts(result: Any) -> Iterator[int]:
             rows = [row for row in value if isinstance(row, Mapping)]
             shared = Counter((k, v) for row in rows for k, v in row.items() if isinstance(v, str | int))
             yield from shared.values()
-            yield from (len(value) - n for n in shared.values())
+            yield from (len(value) - n for n in shared.values() if n < len(value))
 
 
 def _totals(result: Any) -> Iterator[Decimal]:
