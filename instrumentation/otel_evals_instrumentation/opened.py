@@ -139,16 +139,15 @@ class OpenSpan:
         self.span.end()
 
     def _finish(self) -> None:
-        if self._chunks and not self._said:
-            self.take_output(self._joined(self._chunks))
-        if self._details is not None:
-            self._log.emit(
-                LogRecord(
-                    context=set_span_in_context(self.span),
-                    event_name=semconv.GEN_AI_OPERATION_DETAILS,
-                    attributes=self._details,
-                )
-            )
+        try:
+            if self._chunks and not self._said:
+                self.take_output(self._joined(self._chunks))
+            if self._details is not None:
+                where = set_span_in_context(self.span)
+                name = semconv.GEN_AI_OPERATION_DETAILS
+                self._log.emit(LogRecord(context=where, event_name=name, attributes=self._details))
+        except Exception:
+            _logger.debug("could not record the end of a span", exc_info=True)
 
     # --- what differs by kind ---
 

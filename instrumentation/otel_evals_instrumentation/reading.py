@@ -10,7 +10,9 @@ from otel_evals_instrumentation.values import is_masked, unflatten
 
 __all__ = ["Reading"]
 
-_DETAILS = "gen_ai.client.inference.operation.details"
+_DETAILS = frozenset(
+    ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
+)
 _MESSAGES = frozenset(
     (
         "gen_ai.system.message",
@@ -61,9 +63,9 @@ class Reading:
         added: dict[str, Any] = {}
         for event in (*self.span.events, *self.span.logs):
             name: Any = event.name
-            if name not in _MESSAGES and name != _DETAILS:
+            if name not in _MESSAGES and name not in _DETAILS:
                 name = event.attributes.get("event.name")
-            if name == _DETAILS:
+            if isinstance(name, str) and name in _DETAILS:
                 added.update(event.attributes)
                 if isinstance(event.body, dict):
                     added.update(event.body)

@@ -190,8 +190,8 @@ class InferenceSpan(ModelSpan):
 
     def take_output(self, result: Any) -> None:
         """Record what a function returned, a provider's reply or the answer alone."""
-        if self.span.is_recording() and not isinstance(result, str) and writing.is_reply(result):
-            self._note_reply(result)
+        if not isinstance(result, str) and self.span.is_recording():
+            self._note_reply(result, only_whole=True)
         super().take_output(result)
 
     def add_chunk(self, chunk: Any) -> None:
@@ -202,8 +202,10 @@ class InferenceSpan(ModelSpan):
         if not isinstance(chunk, str):
             self._note_reply(chunk)
 
-    def _note_reply(self, reply: Any) -> None:
+    def _note_reply(self, reply: Any, only_whole: bool = False) -> None:
         try:
+            if only_whole and not writing.is_reply(reply):
+                return
             self.set_response(
                 model=writing.get(reply, "model"),
                 id=writing.get(reply, "id"),

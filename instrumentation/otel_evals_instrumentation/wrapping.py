@@ -52,8 +52,7 @@ def _plain(function: Callable[..., Any], opened: Opener) -> Callable[..., Any]:
             result = function(*args, **kwargs)
             if type(result) in _LATER:
                 return _hand_over(span, result)
-            if span.content is not None:
-                span.take_output(result)
+            span.take_output(result)
             return result
 
     return call
@@ -63,8 +62,7 @@ def _coroutine(function: Callable[..., Any], opened: Opener) -> Callable[..., Co
     async def call(*args: Any, **kwargs: Any) -> Any:
         with opened(args, kwargs) as span:
             result = await function(*args, **kwargs)
-            if span.content is not None:
-                span.take_output(result)
+            span.take_output(result)
             return result
 
     return call
@@ -88,8 +86,7 @@ async def _finish(started: _Started) -> Any:
     span, inside, coroutine = started
     with span:
         result = await _Inside(inside, coroutine)
-        if span.content is not None:
-            span.take_output(result)
+        span.take_output(result)
         return result
 
 

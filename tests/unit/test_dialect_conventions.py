@@ -132,6 +132,22 @@ def genai_event_content() -> Trace:
     )
 
 
+def genai_content_events() -> Trace:
+    """OpenTelemetry before 1.28, and OpenLIT: whole conversations in two events."""
+    return (
+        Trace("openlit")
+        .add("app", {})
+        .add(
+            "chat m",
+            {"gen_ai.operation.name": "chat", "gen_ai.system": "openai"},
+            events=[
+                ("gen_ai.content.prompt", {"gen_ai.prompt": J([ASK, CALL, TOLD])}),
+                ("gen_ai.content.completion", {"gen_ai.completion": J([SAY])}),
+            ],
+        )
+    )
+
+
 def openinference() -> Trace:
     asked = {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": QUESTION}
     call = "message.tool_calls.0.tool_call."
@@ -596,6 +612,7 @@ CONVENTIONS = [
     genai,
     genai_legacy_logs,
     genai_event_content,
+    genai_content_events,
     openinference,
     haystack_reprs,
     traceloop_indexed,
