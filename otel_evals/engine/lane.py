@@ -28,6 +28,8 @@ _Result = Score | NotScored | BaseException
 _MOST_STRAYS = 16
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 30.0
+_HAND_OVER = 0.05
+"""Seconds that a scorer has after its time is up to hand over what it knows."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +56,8 @@ class Job:
     ended: bool = False
     task: asyncio.Task[_Result] | None = None
     timer: asyncio.TimerHandle | None = field(default=None)
+    late: bool = False
+    """Whether the time was up before the scorer answered."""
 
 
 class Lane:
@@ -129,6 +133,14 @@ class Lane:
         return None
 
     def _time_out(self, job: Job) -> None:
+        """Ask the scorer to stop; one that lacks no more than its reason still hands its score over."""
+        if job.task is None or job.task.done():
+            return
+        job.late = True
+        job.timer = asyncio.get_running_loop().call_later(_HAND_OVER, self._give_up, job)
+        job.task.cancel()
+
+    def _give_up(self, job: Job) -> None:
         message = f"no score within {self._rule.timeout:g} s"
         self._finish(job, ScorerFailure(error_type="timeout", message=message, attempts=job.attempts))
 
@@ -139,6 +151,8 @@ class Lane:
         result = asyncio.CancelledError("the scorer cancelled itself") if task.cancelled() else task.result()
         if not isinstance(result, BaseException):
             self._finish(job, result)
+        elif job.late:
+            self._give_up(job)
         elif (again := self._backoff(job, result)) is not None:
             self._rest(job, again)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +27,11 @@ def load() -> Any:
     added = {name: value for name, value in _QUIET.items() if name not in os.environ}
     os.environ.update(added)
     try:
-        import litellm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pydantic's, about how LiteLLM writes its types
+            import litellm
+
+            litellm.ModelResponse()  # builds its models now, rather than within the first question
     finally:
         for name in added:
             del os.environ[name]

@@ -1,0 +1,128 @@
+"""Judge scorers in the live pipeline, with a judge behind real HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from stub_openai import Misbehave, StubOpenAI
+from traffic import Live
+
+from otel_evals import Rule, Score, ScorerFailure
+from otel_evals.context import tool_results
+from otel_evals.judge.limits import Limits
+from otel_evals.judge.litellm import LiteLLMJudge
+from otel_evals.judge.litellm_calls import load
+from otel_evals.scorers import hallucination
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Loading takes seconds, once: that is not part of what these tests time."""
+    load()
+
+
+def checker(body: dict[str, Any]) -> Any:
+    """A judge that finds a claim hallucinated unless its words stand in the context."""
+    prompt = body["messages"][-1]["content"]
+    match body.get("response_format", {}).get("json_schema", {}).get("name"):
+        case "Claims":
+            return {"claims": [prompt.rpartition("The answer:")[2].strip().split("\n")[1]]}
+        case "Findings":
+            claim, _, context = prompt.partition("The reference material:")
+            date = claim.rpartition("arrives on ")[2][:10]
+            return {
+                "verdicts": [{"statement": "s", "verdict": "no" if date in context else "yes", "reason": "r"}]
+            }
+    return "because of the date"
+
+
+def scorer(stub: StubOpenAI, **options: Any) -> Any:
+    judge = LiteLLMJudge("openai/stub", api_base=stub.url, **options)
+    return hallucination(judge, get_context=tool_results())
+
+
+def test_the_judge_sees_the_tool_results_of_the_very_run() -> None:
+    with StubOpenAI(checker) as stub, Live(Rule(scorer(stub))) as live:
+        dates = [f"2031-0{n}-11" for n in range(1, 7)]
+        for n, date in enumerate(dates):
+            told = date if n % 2 else "2030-01-01"  # every other answer names another date than the tool
+            live.run(answer=f"It arrives on {told}.", result={"eta": date})
+        assert live.flush(20_000)
+        outcomes = {
+            scored.run.tool_calls[0].result["eta"]: scored.evaluations[0].outcome
+            for scored in live.scored.runs
+        }
+    assert len(stub.requests) == 18
+    for n, date in enumerate(dates):
+        score = outcomes[date]
+        assert isinstance(score, Score)
+        assert score.value == (0.0 if n % 2 else 1.0)
+        steps = {step.name: step for step in score.steps}
+        for name in ("analyze", "generate_reason"):
+            prompt, context = steps[name].prompt, steps[name].context
+            assert prompt is not None
+            assert context is not None
+            assert date in prompt
+            assert not any(other in prompt for other in dates if other != date)
+            assert len(context.digest) == 64
+        assert steps["analyze"].result["verdicts"][0]["verdict"] == ("no" if n % 2 else "yes")
+
+
+def test_without_content_capture_digest_and_verdicts_stay_and_texts_go() -> None:
+    with StubOpenAI(checker) as stub, Live(Rule(scorer(stub)), capture_content=False) as live:
+        live.run()
+        assert live.flush(20_000)
+        (scored,) = live.scored.runs
+    outcome = scored.evaluations[0].outcome
+    assert isinstance(outcome, Score)
+    assert all(step.prompt is None for step in outcome.steps)
+    contexts = [step.context for step in outcome.steps if step.context is not None]
+    assert contexts
+    assert all(context.text is None and context.digest for context in contexts)
+
+
+def test_a_busy_judge_is_asked_again() -> None:
+    busy = Misbehave("status", 429, {"retry-after": "0"})
+    turns = iter([busy])
+    with (
+        StubOpenAI(lambda body: next(turns, None) or checker(body)) as stub,
+        Live(Rule(scorer(stub))) as live,
+    ):
+        live.run()
+        assert live.flush(20_000)
+        (scored,) = live.scored.runs
+    assert isinstance(scored.evaluations[0].outcome, Score)
+    assert scored.evaluations[0].attempts == 2
+
+
+def test_a_hanging_judge_is_a_timeout_and_a_hanging_reason_is_none() -> None:
+    def silent_reason(body: dict[str, Any]) -> Any:
+        answer = checker(body)
+        return Misbehave("hang", seconds=20) if isinstance(answer, str) else answer
+
+    for act, ends in [(Misbehave("hang", seconds=20), ScorerFailure), (silent_reason, Score)]:
+        with StubOpenAI(act) as stub, Live(Rule(scorer(stub), timeout=0.8)) as live:
+            live.run()
+            assert live.flush(20_000)
+            (scored,) = live.scored.runs
+        outcome = scored.evaluations[0].outcome
+        assert isinstance(outcome, ends), outcome
+        if isinstance(outcome, Score):
+            assert (outcome.value, outcome.explanation) == (0.0, None)
+        else:
+            assert outcome.error_type == "timeout"
+
+
+def test_garbage_from_the_judge_is_a_failure_that_says_what_came() -> None:
+    with StubOpenAI("I would rather not.") as stub, Live(Rule(scorer(stub, gates=(Limits(),)))) as live:
+        live.run()
+        assert live.flush(20_000)
+        (scored,) = live.scored.runs
+    outcome = scored.evaluations[0].outcome
+    assert isinstance(outcome, ScorerFailure)
+    assert outcome.error_type == "JudgeReplyError"
+    assert "I would rather not." in outcome.message
+    assert outcome.steps[0].attempts == 3
+    assert json.dumps([step.result for step in outcome.steps])
