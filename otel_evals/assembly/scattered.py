@@ -9,7 +9,7 @@ from otel_evals.assembly.assemble import assemble
 from otel_evals.assembly.groups import asks_for_tools, continues
 from otel_evals.model import Operation, OperationKind, Run
 
-__all__ = ["is_unfinished", "join_scattered"]
+__all__ = ["UnfinishedTurns", "is_unfinished", "join_scattered"]
 
 
 def is_unfinished(run: Run) -> bool:
@@ -34,6 +34,45 @@ def join_scattered(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
     yield from held
 
 
+class UnfinishedTurns:
+    """Joins live runs as they close: holds bare model calls that asked for tools until their turn goes on.
+
+    Args:
+        patience: seconds to wait for the next call of a turn.
+        window: how many runs to hold at most; beyond that the oldest are let go as they are.
+    """
+
+    def __init__(self, patience: float = 60.0, window: int = 1_000) -> None:
+        self._patience = patience
+        self._window = window
+        self._held: list[Run] = []
+        self._since: dict[str, float] = {}
+
+    def add(self, run: Run, now: float) -> list[Run]:
+        """Take a run that has closed; returns what is to be scored now."""
+        joined = _join_with(run, self._held) if _is_bare(run) else run
+        if is_unfinished(joined):
+            self._held.append(joined)
+            self._since[joined.root_span_id] = now
+            return self._let_go(len(self._held) - self._window)
+        return [joined]
+
+    def due(self, now: float) -> list[Run]:
+        """Runs whose turn did not go on in time."""
+        waited = [now - self._since.get(run.root_span_id, now) for run in self._held]
+        return self._let_go(sum(seconds >= self._patience for seconds in waited))
+
+    def flush(self) -> list[Run]:
+        """Everything that is held."""
+        return self._let_go(len(self._held))
+
+    def _let_go(self, count: int) -> list[Run]:
+        gone, self._held = self._held[: max(count, 0)], self._held[max(count, 0) :]
+        kept = {run.root_span_id for run in self._held}
+        self._since = {span_id: at for span_id, at in self._since.items() if span_id in kept}
+        return gone
+
+
 def _is_bare(run: Run) -> bool:
     return run.root_kind is OperationKind.INFERENCE and run.root is not None
 
@@ -42,7 +81,7 @@ def _join_with(run: Run, held: list[Run]) -> Run:
     """The run with every held one that it continues or that continues it; those leave the list."""
     for other in list(held):
         for first, then in ((other, run), (run, other)):
-            if is_unfinished(first) and first.trace_id != then.trace_id and _continues(first, then):
+            if is_unfinished(first) and _continues(first, then):
                 held.remove(other)
                 return _join_with(_joined(first, then), held)
     return run
@@ -67,4 +106,4 @@ def _joined(first: Run, then: Run) -> Run:
         above.update(dict.fromkeys(below, parent))
     root = next(o for o in operations if o.span_id == then.root_span_id)
     run = assemble(root, operations, children, above)
-    return replace(run, trace_ids=(*first.trace_ids, *then.trace_ids))
+    return replace(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))))

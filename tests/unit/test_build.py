@@ -10,7 +10,7 @@ import pytest
 
 from otel_evals import semconv
 from otel_evals.assembly import find_runs, subruns
-from otel_evals.assembly.scattered import is_unfinished, join_scattered
+from otel_evals.assembly.scattered import UnfinishedTurns, is_unfinished, join_scattered
 from otel_evals.dialect import Dialects, load_dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanEvent, SpanRecord, Usage
 
@@ -305,6 +305,36 @@ def test_a_turn_scattered_over_traces_is_joined() -> None:
     assert joined.trace_ids == ("b" * 32, "c" * 32)
     assert (joined.input, joined.output, joined.tool_calls[0].result) == ("Hi", "done", "r")
     assert other_run.output is None
+
+
+def closed_one_by_one(spans: list[SpanRecord], turns: UnfinishedTurns) -> list[Run]:
+    """The spans as a live pipeline meets them: each model call closes by itself."""
+    return [done for s in spans for run in find_runs([s], DIALECTS) for done in turns.add(run, now=0.0)]
+
+
+def test_a_turn_that_closes_call_by_call_is_the_run_that_a_file_gives() -> None:
+    asked = said("user", "Hi")
+    spans = [
+        chat(2, 1, [asked], [called("c1", q=1)]),
+        chat(3, 1, [asked, called("c1", q=1), got("c1", "r")], [called("c2", q=2)]),
+        chat(
+            4, 1, [asked, called("c1", q=1), got("c1", "r"), called("c2", q=2)], [said("assistant", "done")]
+        ),
+    ]
+    assert closed_one_by_one(spans, UnfinishedTurns()) == find_runs(
+        [span(1, None, name="app"), *spans], DIALECTS
+    )
+
+
+def test_a_turn_that_never_goes_on_is_let_go() -> None:
+    turns = UnfinishedTurns(patience=5.0, window=2)
+    spans = [chat(n, None, [said("user", str(n))], [called(f"c{n}")]) for n in range(1, 5)]
+    assert [r.input for r in closed_one_by_one(spans, turns)] == ["1", "2"]
+    assert turns.due(4.9) == []
+    assert [r.input for r in turns.due(5.0)] == ["3", "4"]
+    assert turns.flush() == []
+    answered = chat(9, None, [said("user", "Hi")], [said("assistant", "Hello")])
+    assert [r.output for r in closed_one_by_one([answered], turns)] == ["Hello"]
 
 
 def test_joining_holds_no_more_runs_than_its_window() -> None:
