@@ -100,10 +100,9 @@ def lemmatiser(language: str) -> Callable[[str], str]:
         ConfigError: simplemma does not know the language, or is not installed.
     """
     simplemma = text_library("simplemma", "completeness")
-    try:
-        simplemma.lemmatize("word", lang=language)
-    except ValueError as error:
-        raise ConfigError("completeness.language", f"simplemma knows no language {language!r}") from error
+    known = text_library("simplemma.strategies.dictionaries.dictionary_factory", "completeness")
+    if language not in known.SUPPORTED_LANGUAGES:
+        raise ConfigError("completeness.language", f"simplemma knows no language {language!r}")
 
     def lemma(word: str) -> str:
         return str(simplemma.lemmatize(word, lang=language))

@@ -36,7 +36,10 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
     Raises:
         ConfigError: an unknown language, or py3langid is not installed.
     """
-    identifier = _identifier(tuple(languages))
+    text_library("py3langid.langid", "same_language")
+    codes = tuple(languages)
+    if codes:
+        _identifier(codes)
 
     @scorer(id="same_language")
     def same_language(run: Run) -> Score | NotScored:
@@ -46,6 +49,7 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
         said, answer = (_prose(text or "") for text in (run.input, run.output))
         if min(_letters(said), _letters(answer)) < min_letters:
             return NotScored(reason="too_short", explanation="too few words to tell the language")
+        identifier = _identifier(codes)
         asked, used = (dict(identifier.rank(text)) for text in (said, answer))
         same = any(min(chance, used[language]) >= _PLAUSIBLE for language, chance in asked.items())
         told = f"the user seems to write {max(asked, key=asked.__getitem__)}"
