@@ -1,0 +1,201 @@
+"""Hand-written agents are read back whole and scored live, alone and among other instrumentations."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from opentelemetry import context as context_api
+from opentelemetry.sdk.trace import ReadableSpan
+from pydantic_ai import Agent, InstrumentationSettings, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from otel_evals import Run
+from otel_evals.assembly import find_runs
+from otel_evals.capture import to_record
+from otel_evals.dialect import load_dialects
+from otel_evals.model import Availability, OperationKind
+from otel_evals.scorers import grounded_in_tools, tool_call_accuracy
+from otel_evals_instrumentation import agent, inference, retrieval, tool, workflow
+from tests.support.handwritten import Recorder, support_agent
+from tests.support.traffic import Live
+
+ANSWER = "Order A-7 costs $12.50; returns are free."
+QUESTION = "What does order A-7 cost?"
+
+
+def runs_of(spans: tuple[ReadableSpan, ...]) -> list[Run]:
+    return find_runs([to_record(span) for span in spans], load_dialects())
+
+
+def test_our_reader_reads_all_that_the_decorators_wrote() -> None:
+    recorder = Recorder()
+    support_agent(**recorder.capturing)(QUESTION)
+    (run,) = runs_of(recorder.spans)
+    assert (run.agent_name, run.agent_version, run.conversation_id) == ("support", "2", "c-42")
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+    (call,) = run.tool_calls
+    assert (call.id, call.name, call.arguments, call.result, call.status, call.source) == (
+        "call_1",
+        "find_order",
+        {"order_id": "A-7"},
+        {"id": "A-7", "total": 12.5},
+        "ok",
+        "both",
+    )
+    (document,) = run.documents
+    assert (document.id, document.content, document.score) == ("p1", "Returns are free for 30 days.", 0.9)
+    assert (run.provider, run.models) == ("openai", ("gpt-5-mini-2026-01-01",))
+    assert (run.usage.input_tokens, run.usage.output_tokens) == (100, 40)
+    assert run.content == "full"
+    assert set(run.availability.values()) == {Availability.PRESENT}
+
+
+def test_without_content_the_run_says_so_and_keeps_its_shape() -> None:
+    recorder = Recorder()
+    support_agent(capture_content=False, **recorder.options)(QUESTION)
+    (run,) = runs_of(recorder.spans)
+    assert (run.input, run.output, run.content) == (None, None, "none")
+    assert [(call.name, call.arguments) for call in run.tool_calls] == [("find_order", None)]
+    assert run.usage.total_tokens == 140
+
+
+def test_errors_of_tools_and_streams_are_read_back() -> None:
+    recorder = Recorder()
+
+    @tool(**recorder.capturing)
+    def refund(order_id: str) -> None:
+        raise PermissionError("not yours")
+
+    @agent(**recorder.capturing)
+    def support(question: str) -> Iterator[str]:
+        yield "One mo"
+        try:
+            refund(order_id="A-7")
+        except PermissionError:
+            yield "ment: no."
+
+    assert "".join(support("Refund A-7!")) == "One moment: no."
+    (run,) = runs_of(recorder.spans)
+    (call,) = run.tool_calls
+    assert (call.status, call.error, call.error_type) == ("error", "not yours", "PermissionError")
+    assert (run.output, run.error) == ("One moment: no.", None)
+
+
+def test_a_hand_written_agent_is_scored_live() -> None:
+    with Live(grounded_in_tools(), tool_call_accuracy(expected_tool="find_order")) as live:
+        support_agent(tracer_provider=live.provider, capture_content=True)(QUESTION)
+        assert live.flush()
+        (scored,) = live.scored.runs
+        assert {e.scorer_id: e.outcome.value for e in scored.evaluations} == {
+            "grounded_in_tools": 1.0,
+            "tool_call_accuracy": 1.0,
+        }
+        live.provider.force_flush()
+        root = live.span("invoke_agent support")
+        assert root.attributes["otel_evals.score.grounded_in_tools"] == 1.0
+
+
+def test_content_in_events_is_scored_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY")
+    with Live(grounded_in_tools(), grace=0.2) as live:
+        recorder = Recorder()
+        recorder.loggers.add_log_record_processor(live.pipeline.log_records)
+        support_agent(tracer_provider=live.provider, logger_provider=recorder.loggers)(QUESTION)
+        assert live.flush()
+        (scored,) = live.scored.runs
+        assert (scored.run.input, scored.run.output) == (
+            QUESTION,
+            "Order A-7 costs $12.50; returns are free.",
+        )
+        assert scored.run.tool_calls[0].result == {"id": "A-7", "total": 12.5}
+
+
+def test_it_nests_under_and_over_another_instrumentation() -> None:
+    """A workflow of ours holds a pydantic-ai agent, whose tool is decorated and calls an agent of ours."""
+    recorder = Recorder()
+
+    @agent("clerk", **recorder.capturing)
+    def clerk(order_id: str) -> dict[str, Any]:
+        return {"id": order_id, "total": 12.5}
+
+    @tool(**recorder.capturing)
+    async def find_order(order_id: str) -> dict[str, Any]:
+        return clerk(order_id)
+
+    def model(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("find_order", {"order_id": "A-7"}, tool_call_id="c1")])
+        return ModelResponse(parts=[TextPart("It costs $12.50.")])
+
+    instrumented = InstrumentationSettings(tracer_provider=recorder.provider)
+    inner = Agent(FunctionModel(model), name="inner", tools=[find_order])
+    inner.instrument = instrumented
+
+    @workflow("shop", **recorder.capturing)
+    async def shop(question: str) -> str:
+        return (await inner.run(question)).output
+
+    assert asyncio.run(shop(QUESTION)) == "It costs $12.50."
+    (run,) = runs_of(recorder.spans)
+    assert (run.root_kind, run.input, run.output) == (OperationKind.WORKFLOW, QUESTION, "It costs $12.50.")
+    (call,) = run.tool_calls
+    assert (call.id, call.name, call.arguments, call.result) == (
+        "c1",
+        "find_order",
+        {"order_id": "A-7"},
+        {"id": "A-7", "total": 12.5},
+    )
+    above = {span.context.span_id: span for span in recorder.spans if span.context}
+    by_name: dict[str, list[str]] = {}
+    for span in recorder.spans:
+        path, at = [], span
+        while at.parent is not None:
+            at = above[at.parent.span_id]
+            path.append(at.name)
+        by_name.setdefault(span.name, path)
+    assert by_name["invoke_agent clerk"][:2] == ["execute_tool find_order", "execute_tool find_order"]
+    assert by_name["invoke_agent clerk"][-1] == "invoke_workflow shop"
+
+
+def test_tools_in_threads_stay_in_the_run_when_the_context_goes_along() -> None:
+    recorder = Recorder()
+
+    @tool(**recorder.capturing)
+    def look(n: int) -> int:
+        return n * n
+
+    @agent(**recorder.capturing)
+    def many(question: str) -> str:
+        context = context_api.get_current()
+
+        def within(n: int) -> int:
+            token = context_api.attach(context)
+            try:
+                return look(n)
+            finally:
+                context_api.detach(token)
+
+        with ThreadPoolExecutor(4) as pool:
+            return str(sum(pool.map(within, range(8))))
+
+    many("squares")
+    assert threading.current_thread() is threading.main_thread()
+    (run,) = runs_of(recorder.spans)
+    assert sorted(call.result for call in run.tool_calls) == [n * n for n in range(8)]
+    assert run.output == "140"
+
+
+def test_bare_model_calls_and_searches_make_a_run_of_their_own() -> None:
+    recorder = Recorder()
+    with inference("m", provider="openai", **recorder.capturing) as call:
+        call.set_input("Hi")
+        with retrieval("kb", **recorder.capturing) as search:
+            search.set_documents(["a text"])
+        call.set_output("Hello")
+    (run,) = runs_of(recorder.spans)
+    assert (run.input, run.output, run.root_kind) == ("Hi", "Hello", OperationKind.INFERENCE)
