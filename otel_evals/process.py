@@ -17,6 +17,7 @@ from otel_evals.config import Config, build_config
 from otel_evals.engine import Health, Stats
 from otel_evals.errors import ConfigError
 from otel_evals.explanation import Explanation, explain_unseen
+from otel_evals.hosted import HostedPipeline
 from otel_evals.inspection import trace_id_of
 from otel_evals.pipeline import Pipeline
 from otel_evals.providers import Providers, make_providers
@@ -81,11 +82,12 @@ def install(
             TracerProvider(shutdown_on_exit=False) if own else trace.get_tracer_provider()
         )
         if not hasattr(tracers, "add_span_processor"):
-            kind = type(tracers).__name__
+            name = type(tracers).__name__
             raise ConfigError(
-                "tracer_provider", f"a {kind} takes no span processors; give the SDK's TracerProvider"
+                "tracer_provider", f"a {name} takes no span processors; give the SDK's TracerProvider"
             )
-        built = Pipeline(
+        kind = Pipeline if config.isolation == "thread" else HostedPipeline
+        built = kind(
             config, tracer_provider=tracers, logger_provider=given.loggers, meter_provider=given.meters
         )
         tracers.add_span_processor(built.spans)

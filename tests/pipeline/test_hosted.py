@@ -1,0 +1,343 @@
+"""The engine in a process of its own: the application sees what it sees with the engine on a thread."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from traffic import agent_run
+
+from otel_evals import ConfigError, Rule, Run, sampling, scorer
+from otel_evals.config import build_config
+from otel_evals.engine import Stats
+from otel_evals.export.memory import InMemoryDestination
+from otel_evals.hosted import HostedPipeline
+
+SUPPORT = str(Path(__file__).parents[1] / "support")
+
+
+@scorer
+def answered(run: Run) -> bool:
+    return bool(run.output)
+
+
+@scorer
+def moody(run: Run) -> float:
+    """Does what the question asks for."""
+    question = run.input or ""
+    if "raise" in question:
+        raise KeyError("order")
+    if "sleep" in question:
+        time.sleep(60)
+    if "warn" in question:
+        logging.getLogger("my.scorer").warning("odd question in %d", os.getpid())
+    return 1.0
+
+
+class Hosted:
+    """Providers, and a pipeline whose engine is elsewhere; use as a context manager."""
+
+    def __init__(self, folder: Path, *rules: Any, **options: Any) -> None:
+        self.file = folder / "scores.jsonl"
+        options = {"grace": 0.02, "destinations": [{"jsonl": {"path": str(self.file)}}], **options}
+        config = build_config(rules, isolation="process", **options)
+        self.exported, self.events = InMemorySpanExporter(), InMemoryLogRecordExporter()
+        self.metrics = InMemoryMetricReader()
+        self.provider, self.loggers = TracerProvider(), LoggerProvider()
+        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.events))
+        self.meters = MeterProvider([self.metrics])
+        self.pipeline = HostedPipeline(
+            config, tracer_provider=self.provider, logger_provider=self.loggers, meter_provider=self.meters
+        )
+        self.loggers.add_log_record_processor(self.pipeline.log_records)
+        self.provider.add_span_processor(self.pipeline.spans)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.pipeline.hold(self.exported)))
+        self.tracer = self.provider.get_tracer("tests.app")
+
+    def run(self, **options: Any) -> int:
+        return agent_run(self.tracer, **options)
+
+    def flush(self) -> bool:
+        return self.pipeline.force_flush(20_000)
+
+    def spans(self, name: str) -> list[Any]:
+        return [s for s in self.exported.get_finished_spans() if s.name == name]
+
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+
+    def __enter__(self) -> Hosted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.provider.shutdown()
+        self.loggers.shutdown()
+        self.meters.shutdown()
+
+
+def ends(stats: Stats, rule: str) -> dict[str, int]:
+    books = stats.rules[rule]
+    return {"scored": books.scored, **books.not_scored, **books.failed, **books.dropped}
+
+
+def until(condition: Any, seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_outcomes_come_back_in_every_form(tmp_path: Path) -> None:
+    """Span attributes, evaluation spans and events, metrics and destinations: all as from a thread."""
+    with Hosted(tmp_path, Rule(answered, sample=sampling.ratio(1)), moody) as hosted:
+        trace_id = hosted.run()
+        hosted.run(question="raise")
+        assert hosted.flush()
+        assert hosted.pipeline.stats().check() == []
+        assert ends(hosted.pipeline.stats(), "moody") == {"scored": 1, "KeyError": 1}
+        hosted.provider.force_flush()
+        roots, evaluations = hosted.spans("invoke_agent support"), hosted.spans("evaluate answered")
+        assert [r.attributes["otel_evals.score.answered"] for r in roots] == [1.0, 1.0]
+        assert {e.parent.span_id for e in evaluations} == {r.context.span_id for r in roots}
+        assert {e.context.trace_id for e in evaluations} == {r.context.trace_id for r in roots}
+        assert len(hosted.spans("chat m")) == 2
+        events = [e.log_record for e in hosted.events.get_finished_logs()]
+        assert (
+            sorted(e.attributes["gen_ai.evaluation.name"] for e in events) == ["answered"] * 2 + ["moody"] * 2
+        )
+        assert {e.trace_id for e in events} == {r.context.trace_id for r in roots}
+        assert "otel_evals.score" in str(hosted.metrics.get_metrics_data())
+        assert len(hosted.lines()) == 2
+        assert "answered" in str(hosted.pipeline.explain(trace_id))
+        assert hosted.pipeline.health().ok
+        assert hosted.pipeline.destination_stats()["jsonl"].exported == 2
+        pid = hosted.pipeline.pid
+        assert pid != os.getpid()
+    assert pid is not None
+    until(lambda: not psutil.pid_exists(pid))
+
+
+def test_what_spans_and_log_records_hold_arrives_as_it_was(tmp_path: Path) -> None:
+    """Events, lists, odd values and content in log records, also those that only pickle can carry."""
+
+    class Word(str):
+        __slots__ = ()
+
+    @scorer(id="seen")
+    def seen(run: Run) -> bool:
+        root = run.root
+        assert root is not None
+        (event,) = root.span.events
+        assert dict(event.attributes) == {"n": 1, "list": ("a", "b")}
+        assert root.span.attributes["word"] == "w"
+        assert root.span.attributes["numbers"] == (1, 2.5)
+        assert root.span.resource["service.name"] == "unknown_service"
+        assert root.span.scope_name == "tests.app"
+        return True
+
+    def during(span: Any) -> None:
+        span.add_event("noted", {"n": 1, "list": ["a", "b"]})
+        span.set_attribute("numbers", [1, 2.5])
+        span.set_attribute("word", Word("w"))
+
+    with Hosted(tmp_path, seen) as hosted:
+        hosted.run(during=during)
+        assert hosted.flush()
+        assert ends(hosted.pipeline.stats(), "seen") == {"scored": 1}
+
+
+@pytest.mark.slow
+def test_the_death_of_the_engine_is_noticed_counted_and_mended(tmp_path: Path) -> None:
+    """kill -9 with evaluations under way: they are counted, their spans leave, later runs are scored."""
+    with Hosted(tmp_path, Rule(moody, concurrency=4), hold=30) as hosted:
+        hosted.run()
+        assert hosted.flush()
+        for _ in range(6):
+            hosted.run(question="sleep")
+        until(lambda: hosted.pipeline.stats().rules["moody"].pending == 6)
+        pid = hosted.pipeline.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: len(hosted.spans("invoke_agent support")) == 7, 2.0)
+        until(lambda: hosted.pipeline.pid not in (None, pid))
+        assert hosted.pipeline.deaths == 1
+        hosted.run()
+        assert hosted.flush()
+        stats = hosted.pipeline.stats()
+        assert ends(stats, "moody") == {"scored": 2, "worker_died": 6}
+        assert stats.seen == stats.eligible == 8
+        assert stats.check() == []
+        assert stats.losses == {}
+
+
+def test_spans_that_die_with_the_engine_are_counted(tmp_path: Path) -> None:
+    """Spans of unfinished runs are lost with the process, and named."""
+    with Hosted(tmp_path, answered, grace=30) as hosted:
+        hosted.run()
+        until(lambda: hosted.pipeline.health().thread_alive)
+        pid = hosted.pipeline.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: hosted.pipeline.stats().losses == {"span_worker_died": 3})
+        hosted.provider.force_flush()
+        assert len(hosted.spans("invoke_agent support")) == 1
+        assert hosted.pipeline.stats().check() == []
+
+
+def test_leaving_with_a_hanging_scorer_keeps_to_its_time(tmp_path: Path) -> None:
+    """What is not scored in time is counted as dropped; the span still leaves."""
+    with Hosted(tmp_path, moody) as hosted:
+        hosted.run(question="sleep")
+        until(lambda: hosted.pipeline.stats().rules["moody"].pending == 1)
+        began = time.monotonic()
+        hosted.pipeline.shutdown(1_000)
+        assert time.monotonic() - began < 3
+        assert ends(hosted.pipeline.stats(), "moody") == {"scored": 0, "shutdown": 1}
+        assert hosted.pipeline.stats().check() == []
+        hosted.provider.force_flush()
+        assert len(hosted.spans("invoke_agent support")) == 1
+
+
+def test_log_records_of_the_engine_reach_the_applications_logging(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Hosted(tmp_path, moody) as hosted:
+        hosted.run(question="warn")
+        assert hosted.flush()
+        assert f"odd question in {hosted.pipeline.pid}" in caplog.text
+
+
+def test_what_cannot_be_sent_is_named_when_it_is_configured() -> None:
+    """A destination that lives in this process cannot be in the other one."""
+    with pytest.raises(ConfigError, match=r"^destinations\[0\]: with isolation='process' it cannot be sent"):
+        HostedPipeline(build_config([answered], [InMemoryDestination()], isolation="process"))
+
+
+def test_nothing_is_started_before_there_is_something_to_score(tmp_path: Path) -> None:
+    with Hosted(tmp_path, answered) as hosted:
+        with hosted.tracer.start_as_current_span("GET /"):
+            pass
+        assert hosted.flush()
+        assert hosted.pipeline.pid is None
+        assert hosted.pipeline.health().status == "idle"
+
+
+PROGRAM = """
+import os, signal, sys, time
+import otel_evals
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from otel_evals import Rule, scorer
+from traffic import agent_run
+
+@scorer
+def slow(run) -> float:
+    time.sleep(0.1)
+    return 1.0
+
+provider = TracerProvider()
+trace.set_tracer_provider(provider)
+pipeline = otel_evals.configure(
+    rules=[Rule(slow, concurrency=30)], destinations=[{"jsonl": {"path": sys.argv[1]}}], isolation="process"
+)
+class Counting(ConsoleSpanExporter):
+    def export(self, spans):
+        with open(sys.argv[1] + ".spans", "a") as file:
+            file.writelines(f"{s.name} {'otel_evals.score.slow' in s.attributes}\\n" for s in spans)
+        return super().export([])
+provider.add_span_processor(BatchSpanProcessor(pipeline.hold(Counting())))
+for _ in range(20):
+    agent_run(trace.get_tracer("app"))
+"""
+
+
+def program(path: Path, ending: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + ending, str(path)],
+        env={**os.environ, "PYTHONPATH": SUPPORT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param("", id="the end of the program"),
+        pytest.param("otel_evals.shutdown()", id="shutdown"),
+        pytest.param("provider.shutdown()", id="the provider's shutdown"),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.killpg(0, signal.SIGTERM)",
+            id="SIGTERM to the whole group, with a handler that exits",
+        ),
+    ],
+)
+def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None:
+    """Twenty runs are scored and their spans leave with the scores."""
+    process = program(tmp_path / "scores", ending)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    assert errors == ""
+    assert len((tmp_path / "scores").read_text().splitlines()) == 20
+    assert (tmp_path / "scores.spans").read_text().count("invoke_agent support True") == 20
+
+
+@pytest.mark.slow
+def test_the_engine_ends_with_an_application_that_is_killed(tmp_path: Path) -> None:
+    process = program(
+        tmp_path / "scores", "pipeline.force_flush(); print(pipeline.pid, flush=True); time.sleep(60)"
+    )
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    assert psutil.pid_exists(pid)
+    process.kill()
+    process.communicate(timeout=10)
+    until(lambda: not psutil.pid_exists(pid))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_copy_has_an_engine_of_its_own(tmp_path: Path) -> None:
+    """Parent and child each have their runs scored, once; as preforking servers do."""
+    ending = """
+assert otel_evals.force_flush()
+mine = pipeline.pid
+pid = os.fork()
+if pid == 0:
+    for _ in range(5):
+        agent_run(trace.get_tracer("child"))
+    assert otel_evals.force_flush(10_000)
+    assert otel_evals.stats().rules["slow"].scored == 5, otel_evals.stats()
+    assert pipeline.pid != mine
+    otel_evals.shutdown()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert pipeline.pid == mine
+agent_run(trace.get_tracer("app"))
+assert otel_evals.force_flush(10_000)
+assert otel_evals.stats().rules["slow"].scored == 21
+"""
+    process = program(tmp_path / "scores", ending)
+    _, errors = process.communicate(timeout=40)
+    assert process.returncode == 0, errors
+    assert len((tmp_path / "scores").read_text().splitlines()) == 26

@@ -1,0 +1,424 @@
+"""Scorers in processes of their own: what they do to their process costs their own run and nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from opentelemetry import trace
+from pydantic import BaseModel
+from traffic import Live
+
+from otel_evals import ConfigError, NotScored, Rule, Run, Score, Scorer, scorer
+from otel_evals.errors import JudgeUnavailableError
+from otel_evals.model import ScorerFailure, StepRecord
+from otel_evals.scorer import StepFailure
+
+SUPPORT = str(Path(__file__).parents[1] / "support")
+
+
+@scorer
+def where(run: Run) -> Score:
+    """Says which process it runs in."""
+    return Score(value=1.0, explanation=f"{os.getpid()} {run.output}")
+
+
+def scoring(function: Callable[[Run], Any], name: str = "s") -> Scorer:
+    return scorer(id=name, version="1")(function)
+
+
+def outcomes(live: Live, scorer_id: str = "s") -> list[Any]:
+    return [e.outcome for e in live.scored.evaluations if e.scorer_id == scorer_id]
+
+
+def asks(run: Run, word: str) -> bool:
+    return word in (run.input or "")
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}
+
+
+def gone(pid: int, within: float = 5.0) -> bool:
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_scorer_sees_the_whole_run_in_another_process_that_ends_with_the_pipeline() -> None:
+    """One process scores every run; it is a child of this one and gone after the shutdown."""
+    with Live(Rule(where, isolation="process", concurrency=1)) as live:
+        for _ in range(3):
+            live.run()
+        assert live.flush(20_000)
+        explained = {outcome.explanation for outcome in outcomes(live, "where")}
+        assert len(explained) == 1
+        pid, output = explained.pop().split(" ", 1)
+        assert int(pid) in children()
+        assert output == "It arrives on 2026-11-25."
+        assert live.span("invoke_agent support").attributes["otel_evals.score.where"] == 1.0
+        assert live.scored.evaluations[0].scorer_version == where.version
+    assert gone(int(pid))
+
+
+@pytest.mark.slow
+def test_what_a_scorer_raises_keeps_its_type_message_and_steps() -> None:
+    """An exception whose class the parent could not even rebuild is still named; a failed step is kept."""
+
+    class AwkwardError(Exception):
+        def __init__(self, a: int, b: int) -> None:
+            super().__init__(f"{a}, {b}")
+
+    def raise_it(run: Run) -> float:
+        if asks(run, "step"):
+            raise StepFailure("failed", steps=(StepRecord(name="analyze"),)) from KeyError("order")
+        if asks(run, "exit"):
+            sys.exit(3)
+        raise AwkwardError(1, 2)
+
+    with Live(Rule(scoring(raise_it), isolation="process")) as live:
+        for question in ("plain", "step", "exit"):
+            live.run(question=question)
+        assert live.flush(20_000)
+        seen = {(o.error_type, o.message, len(o.steps)) for o in outcomes(live)}
+    assert seen == {("AwkwardError", "1, 2", 0), ("KeyError", "'order'", 1), ("SystemExit", "3", 0)}
+
+
+def test_an_unavailable_judge_is_asked_again_as_anywhere_else() -> None:
+    """JudgeUnavailableError crosses the process boundary and is retried by the lane."""
+    tried = []
+
+    async def flaky(run: Run) -> float:
+        tried.append(run.trace_id)
+        if len(tried) == 1:
+            raise JudgeUnavailableError("429", retry_after=0.01)
+        return float(len(tried) == 2)
+
+    with Live(Rule(scoring(flaky), isolation="process", concurrency=1)) as live:
+        live.run()
+        assert live.flush(20_000)
+        (evaluation,) = live.scored.evaluations
+    assert evaluation.outcome == Score(value=1.0)
+    assert evaluation.attempts == 2
+    assert tried == [], "the list that was filled is the process's own"
+
+
+@pytest.mark.slow
+def test_results_of_steps_come_back_even_where_their_class_cannot() -> None:
+    """A result of a class that only the scorer knows comes back as plain data."""
+
+    class Verdict(BaseModel):
+        grounded: bool
+
+    def judge(run: Run) -> Score | NotScored:
+        step = StepRecord(name="analyze", result=Verdict(grounded=True))
+        return NotScored(reason="odd", steps=(step,)) if asks(run, "odd") else Score(value=1.0, steps=(step,))
+
+    with Live(Rule(scoring(judge), isolation="process")) as live:
+        live.run(question="even")
+        live.run(question="odd")
+        assert live.flush(20_000)
+        results = [o.steps[0].result for o in outcomes(live)]
+    assert [getattr(r, "grounded", None) or r["grounded"] for r in results] == [True, True]
+
+
+def crash_exit() -> None:
+    os._exit(7)
+
+
+def crash_kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash_segfault() -> None:
+    ctypes.string_at(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("crash", "how"),
+    [(crash_exit, "exit code 7"), (crash_kill, "signal 9"), (crash_segfault, "signal 11")],
+)
+def test_a_crash_costs_its_own_run_only(crash: Callable[[], None], how: str) -> None:
+    """The run that kills its process is tried once more, then counted; the runs around it are scored."""
+
+    def risky(run: Run) -> float:
+        if asks(run, "crash"):
+            crash()
+        return 1.0
+
+    with Live(Rule(scoring(risky), isolation="process", concurrency=1)) as live:
+        for question in ("one", "crash", "two"):
+            live.run(question=question)
+        assert live.flush(30_000)
+        rule = live.pipeline.stats().rules["s"]
+        assert (rule.scored, rule.failed) == (2, {"worker_died": 1})
+        (failure,) = [o for o in outcomes(live) if isinstance(o, ScorerFailure)]
+        assert how in failure.message
+        assert failure.attempts == 2
+        assert live.pipeline.stats().check() == []
+
+
+@pytest.mark.slow
+def test_a_process_killed_from_outside_is_replaced_and_no_run_is_lost() -> None:
+    """kill -9 of an idle process and of a busy one: the next run, and the interrupted one, are scored."""
+
+    def slow(run: Run) -> Score:
+        time.sleep(0.3 if asks(run, "slow") else 0)
+        return Score(value=1.0, explanation=str(os.getpid()))
+
+    with Live(Rule(scoring(slow), isolation="process", concurrency=1)) as live:
+        live.run()
+        assert live.flush(20_000)
+        (idle,) = children()
+        os.kill(idle, signal.SIGKILL)
+        assert gone(idle)
+        live.run(question="slow")
+        end = time.monotonic() + 10
+        while not children() and time.monotonic() < end:
+            time.sleep(0.01)
+        (busy,) = children()
+        time.sleep(0.1)
+        os.kill(busy, signal.SIGKILL)
+        assert live.flush(20_000)
+        rule = live.pipeline.stats().rules["s"]
+        assert (rule.scored, rule.failed) == (2, {})
+        assert len({o.explanation for o in outcomes(live)} - {str(busy)}) == 2
+
+
+@pytest.mark.slow
+def test_a_scorer_that_holds_the_gil_for_ever_is_killed_at_the_timeout() -> None:
+    """A regular expression that never ends: no thread could be stopped in it, and no loop would run."""
+
+    def backtracks(run: Run) -> float:
+        return float(bool(re.match(r"(a+)+$", ("a" * 40 if asks(run, "hang") else "a") + "b")))
+
+    longest = 0.0
+    with Live(Rule(scoring(backtracks), isolation="process", timeout=0.5, concurrency=1)) as live:
+        live.run()
+        assert live.flush(20_000)
+        (before,) = children()
+        live.run(question="hang")
+        end = time.monotonic() + 0.4
+        while time.monotonic() < end:
+            began = time.monotonic()
+            time.sleep(0.001)
+            longest = max(longest, time.monotonic() - began)
+        live.run()
+        assert live.flush(20_000)
+        rule = live.pipeline.stats().rules["s"]
+        assert (rule.scored, rule.failed) == (2, {"timeout": 1})
+        assert gone(before)
+    assert longest < 0.3, "this thread went on while the scorer hung"
+
+
+@pytest.mark.slow
+def test_a_hanging_scorer_takes_no_other_rules_process() -> None:
+    """Every isolated rule has its own processes."""
+
+    def hang(run: Run) -> float:
+        time.sleep(60)
+        return 1.0
+
+    with Live(Rule(scoring(hang, "hangs"), isolation="process"), Rule(where, isolation="process")) as live:
+        for _ in range(5):
+            live.run()
+        end = time.monotonic() + 15
+        while live.pipeline.stats().rules["where"].scored < 5 and time.monotonic() < end:
+            time.sleep(0.02)
+        assert live.pipeline.stats().rules["where"].scored == 5
+        hanging = children()
+        live.pipeline.shutdown(1_500)
+        assert all(gone(pid) for pid in hanging)
+        assert live.pipeline.stats().rules["hangs"].dropped == {"shutdown": 5}
+        assert live.pipeline.stats().check() == []
+
+
+def test_what_a_scorer_prints_or_reads_does_not_disturb_the_pipes(capfd: pytest.CaptureFixture[str]) -> None:
+    """Standard output goes to the parent's standard error, standard input is empty."""
+
+    def chatty(run: Run) -> float:
+        print("hello")
+        os.write(1, b"raw\n")
+        return float(sys.stdin.read() == "")
+
+    with Live(Rule(scoring(chatty), isolation="process")) as live:
+        live.run()
+        assert live.flush(20_000)
+        assert outcomes(live) == [Score(value=1.0)]
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "raw" in captured.err
+
+
+def test_nothing_a_scorer_does_in_its_process_is_traced() -> None:
+    """The SDK is switched off there, and what runs is marked all the same."""
+
+    def traced(run: Run) -> Score:
+        from opentelemetry.sdk.trace import TracerProvider
+
+        with TracerProvider().get_tracer("judge").start_as_current_span("inner") as span:
+            return Score(value=float(not span.is_recording()), explanation=trace.__name__)
+
+    with Live(Rule(scoring(traced), isolation="process")) as live:
+        live.run()
+        assert live.flush(20_000)
+        assert outcomes(live)[0].value == 1.0
+
+
+def test_a_scorer_that_cannot_be_sent_is_a_configuration_error() -> None:
+    """It is named when the rule is built, with what helps."""
+    lock = threading.Lock()
+
+    def guarded(run: Run) -> bool:
+        with lock:
+            return True
+
+    with pytest.raises(ConfigError, match=r"isolation: 'guarded' cannot be sent.*first used"):
+        Rule(scoring(guarded, "guarded"), isolation="process")
+
+
+def test_without_cloudpickle_only_importable_scorers_can_be_sent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The message names the extra; a scorer that a module defines under its name needs none."""
+    monkeypatch.setitem(sys.modules, "otel_evals.isolation.by_value", None)
+    with pytest.raises(ConfigError, match=r"pip install 'otel-evals\[process\]'"):
+        Rule(scoring(lambda run: 1.0, "nameless"), isolation="process")
+    (tmp_path / "my_scorers.py").write_text(
+        "from otel_evals import scorer\n"
+        "@scorer\ndef named(run) -> bool:\n    return __name__ == 'my_scorers'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    named = importlib.import_module("my_scorers").named
+
+    with Live(Rule(named, isolation="process")) as live:
+        live.run()
+        assert live.flush(20_000)
+        assert outcomes(live, "named") == [Score(value=1.0, label="true")]
+
+
+PROGRAM = """
+import os, re, signal, sys, time
+from otel_evals import Rule, scorer
+from traffic import Live
+
+print("imported", flush=True)
+
+@scorer
+def judge(run) -> float:
+    sys.stderr.write(f"pid {os.getpid()}\\n"); sys.stderr.flush()
+    if "hang" in run.input:
+        re.match(r"(a+)+$", "a" * 40 + "b")
+    return 1.0
+
+live = Live(Rule(judge, isolation="process", concurrency=1, timeout=60), shutdown_timeout=8)
+live.run(question=sys.argv[1])
+"""
+
+
+def program(ending: str, question: str = "ask") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + ending, question],
+        env={**os.environ, "PYTHONPATH": SUPPORT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+def scoring_pid(process: subprocess.Popen[str]) -> int:
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith("pid "), line
+    return int(line.split()[1])
+
+
+def test_a_program_without_a_main_guard_is_not_run_again() -> None:
+    """The main module's scorer travels by value: nothing at its top level happens twice."""
+    process = program("assert live.flush(20_000); print(live.pipeline.stats().rules['judge'].scored)")
+    out, errors = process.communicate(timeout=30)
+    assert out.split() == ["imported", "1"], errors
+
+
+@pytest.mark.slow
+def test_the_process_ends_with_a_parent_that_is_killed() -> None:
+    """kill -9 of the parent while the scorer holds the GIL of its process."""
+    process = program("time.sleep(60)", question="hang")
+    pid = scoring_pid(process)
+    process.kill()
+    process.communicate(timeout=10)
+    assert gone(pid)
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_for_the_parent() -> None:
+    """SIGINT to the whole group: the parent leaves in order and its run is still scored."""
+    ending = """
+try:
+    live.flush(20_000)
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    live.run()
+    print(live.flush(20_000), live.pipeline.stats().rules["judge"].scored, flush=True)
+    live.__exit__()
+"""
+    process = program(ending)
+    pid = scoring_pid(process)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["imported\n", "ready\n"]
+    os.kill(pid, signal.SIGINT)
+    os.kill(pid, signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    assert "True 2" in out, errors
+    assert errors.count(f"pid {pid}") == 1, "the same process scored the second run"
+    assert "Traceback" not in errors
+    assert gone(pid)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_copy_of_the_parent_leaves_its_processes_alone() -> None:
+    """The copy scores in a process of its own; the parent's lives on, and ends although the copy lives."""
+    ending = """
+assert live.flush(20_000)
+import psutil
+mine = [c.pid for c in psutil.Process().children()]
+pid = os.fork()
+if pid == 0:
+    live.run()
+    assert live.flush(20_000)
+    assert live.pipeline.stats().rules["judge"].scored == 1
+    live.pipeline.shutdown()
+    time.sleep(30)
+    os._exit(0)
+time.sleep(4)
+assert [c.pid for c in psutil.Process().children() if c.pid != pid] == mine
+live.run()
+assert live.flush(20_000)
+assert live.pipeline.stats().rules["judge"].scored == 2
+live.pipeline.shutdown()
+print("closed", psutil.pid_exists(mine[0]), flush=True)
+os.kill(pid, 9)
+"""
+    process = program(ending)
+    out, errors = process.communicate(timeout=50)
+    assert "closed False" in out, errors
