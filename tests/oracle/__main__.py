@@ -42,7 +42,7 @@ def ours(case: Case) -> Ours:
     """Build our scorer for a case and score its run."""
     try:
         scorer = BUILD[case.scorer](case)
-    except ConfigError as error:
+    except (ConfigError, TypeError) as error:  # a TypeError names an option that ours does not have
         return Ours("refused", reason=str(error))
     try:
         outcome = anyio.run(scorer.score, case.run)
