@@ -156,9 +156,11 @@ class Config:
     capture_content: bool = True
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
     explain_traces: PositiveInt = 10_000
-    """How many of the last traces `explain` remembers; within 16 MiB."""
+    """How many of the last traces `explain` remembers; within 24 MiB."""
     shutdown_timeout: PositiveFloat = 10.0
     """Seconds that leaving may take."""
+    handle_sigterm: bool = False
+    """Leave in order on SIGTERM as well, then go on to the handler that was there, or to the signal itself."""
     store: Path | None = None
     """File that keeps sampled runs until they are scored and delivered, over crashes too; none by default."""
     store_max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 1024 * 1024 * 1024

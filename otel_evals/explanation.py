@@ -182,7 +182,7 @@ def explain_story(
         ignored=ignored,
         decisions=decisions,
         more=story.more,
-        deliveries=tuple(story.deliveries),
+        deliveries=story.deliveries,
     )
 
 

@@ -19,6 +19,7 @@ class LossLog:
         totals: losses so far, by where and why.
         quiet: seconds without a loss after which losses have ended.
         apart: least seconds between two lines that say that losses began.
+        every: seconds between two looks; what comes in between is ignored.
         clock: seconds, monotonic.
     """
 
@@ -28,11 +29,14 @@ class LossLog:
         *,
         quiet: float = 10.0,
         apart: float = 60.0,
+        every: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._totals = totals
         self._quiet = quiet
         self._apart = apart
+        self._every = every
+        self._next = float("-inf")
         self._clock = clock
         self._told: Counter[str] = Counter()
         self._last: Counter[str] = Counter()
@@ -42,7 +46,10 @@ class LossLog:
 
     def look(self) -> None:
         """Compare with the last look; call it now and then."""
-        now, totals = self._clock(), Counter(self._totals())
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next, totals = now + self._every, Counter(self._totals())
         if totals != self._last:
             self._last, self._changed = totals, now
         if self._losing:

@@ -15,7 +15,8 @@ from otel_evals.sampling import Chance
 
 __all__ = ["Entry", "Stories", "Story"]
 
-_STORY_BYTES = 900
+# Measured with two short rules; ids and shared texts included.
+_STORY_BYTES = 400
 _ENTRY_BYTES = 250
 _MAX_ENTRIES = 500
 
@@ -52,7 +53,7 @@ class Story:
     entries: list[Entry] = field(default_factory=list)
     more: int = 0
     """Entries beyond those kept."""
-    deliveries: list[tuple[str, str]] = field(default_factory=list)
+    deliveries: tuple[tuple[str, str], ...] = ()
     """Destination and end of each scored run."""
 
     def entry(self, name: str, span_id: str) -> Entry | None:
@@ -68,12 +69,12 @@ class Stories:
         max_bytes: how much memory they may take, roughly.
     """
 
-    def __init__(self, limit: int = 10_000, max_bytes: int = 16 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = 10_000, max_bytes: int = 24 * 1024 * 1024) -> None:
         self._limit = limit
         self._max_bytes = max_bytes
         self._stories: OrderedDict[str, Story] = OrderedDict()
         self._bytes = 0
-        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
+        self._deliveries: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._dialects: dict[frozenset[str], tuple[str, ...]] = {}
 
     def __len__(self) -> int:
@@ -140,11 +141,16 @@ class Stories:
 
     def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
         """What became of scored runs at a destination: `exported`, or the reason of their loss."""
-        pair = self._pairs.setdefault((destination, end), (destination, end))
         for scored in batch:
             story = self._stories.get(scored.run.trace_id)
             if story is not None and len(story.deliveries) < _MAX_ENTRIES:
-                story.deliveries.append(pair)
+                story.deliveries = self._shared((*story.deliveries, (destination, end)))
+
+    def _shared(self, deliveries: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """One tuple for all traces that fared alike."""
+        if len(self._deliveries) < _MAX_ENTRIES:
+            return self._deliveries.setdefault(deliveries, deliveries)
+        return self._deliveries.get(deliveries, deliveries)
 
     def _enter(
         self, run: Run, name: str, status: str, reason: str | None = None, chance: Chance | None = None
