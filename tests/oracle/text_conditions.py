@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 from otel_evals.scorers.completeness import coverage, elements, lemmatiser
 from tests.oracle.cases import Case, message
+from tests.oracle.theirs import dice, lcs, theirs
 
 LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 
@@ -34,7 +33,8 @@ def names(case: Case) -> dict[str, Any]:
         "emoji": any(unicodedata.category(c) == "So" for c in whole),
         "other_script": any(c.isalpha() and not LATIN.match(c) for c in whole),
         "keywords": (case.expected.get("preprocessStepResult") or {}).get("referenceKeywords"),
-        "dice": lambda: dice(said, answer, **_folding(case)),
+        "as_theirs": lambda: case.score is not None and abs(case.score - theirs(case)) < 1e-6,
+        "dice": lambda: dice(*_folded(case, said, answer)),
         "lcs": lambda: 2 * lcs(said, answer) / len(said + answer),
         "covered": lambda: coverage(*(elements(t, lemmatiser("en")) for t in (said, answer))),
         "calls": [call.name for call in case.run.tool_calls],
@@ -53,29 +53,10 @@ def _parts(recorded: dict[str, Any]) -> int:
     return sum(part.get("type") == "text" for part in parts)
 
 
-def _folding(case: Case) -> dict[str, bool]:
-    return {
-        "case": case.options.get("ignoreCase", True),
-        "blanks": case.options.get("ignoreWhitespace", True),
-    }
-
-
-def dice(one: str, other: str, *, case: bool, blanks: bool) -> float:
-    """Sorensen-Dice by the book: shared pairs of characters, each used once."""
-    if case:
-        one, other = one.lower(), other.lower()
-    if blanks:
-        one, other = re.sub(r"\s", "", one), re.sub(r"\s", "", other)
-    left, right = Counter(pairwise(one)), Counter(pairwise(other))
-    shared = sum(min(count, right[pair]) for pair, count in left.items())
-    return 2 * shared / (left.total() + right.total())
-
-
-def lcs(one: str, other: str) -> int:
-    """Length of the longest common subsequence, by the textbook's table."""
-    row = [0] * (len(other) + 1)
-    for a in one:
-        diagonal = 0
-        for i, b in enumerate(other, 1):
-            diagonal, row[i] = row[i], diagonal + 1 if a == b else max(row[i], row[i - 1])
-    return row[-1]
+def _folded(case: Case, *texts: str) -> list[str]:
+    """Texts without what our options ignore."""
+    if case.options.get("ignoreCase", True):
+        texts = tuple(text.lower() for text in texts)
+    if case.options.get("ignoreWhitespace", True):
+        texts = tuple(re.sub(r"\s", "", text) for text in texts)
+    return list(texts)
