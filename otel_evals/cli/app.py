@@ -10,12 +10,14 @@ import typer
 
 from otel_evals.cli import judge as judging
 from otel_evals.cli.runs import runs
+from otel_evals.cli.spool import spool
 from otel_evals.errors import OtelEvalsError
 from otel_evals.version import __version__
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True)
+app.add_typer(spool, name="spool")
 app.command()(runs)
 app.add_typer(judging.app, name="judge")
 

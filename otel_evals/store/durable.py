@@ -289,7 +289,8 @@ class Durable:
         if missed and entry.kept:
             entry.owed.append(Owed(target, tuple(missed), tuple(stored(e) for e in scored.evaluations)))
             entry.reason = entry.reason or f"not delivered to {', '.join(missed)}"
-            entry.delay = max(entry.delay, _UNAVAILABLE_SECONDS)
+            if not self._leaving:
+                entry.delay = max(entry.delay, _UNAVAILABLE_SECONDS)
         self.over(entry)
 
     # --- what comes back ---

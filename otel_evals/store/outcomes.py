@@ -45,13 +45,13 @@ def restored(values: Mapping[str, Any]) -> Evaluation:
     """
     try:
         given = dict(values)
-        outcome = dict(given.pop("outcome"))
+        outcome, kind = dict(given.pop("outcome")), _OUTCOMES[given.pop("status")]
         if "steps" in outcome:
             outcome["steps"] = tuple(_step(step) for step in outcome["steps"])
         return Evaluation(
             **{
                 **given,
-                "outcome": _OUTCOMES[given.pop("status")](**outcome),
+                "outcome": kind(**outcome),
                 "sampled": Sampled(**given["sampled"]),
                 "direction": Direction(given["direction"]),
             }

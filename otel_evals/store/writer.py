@@ -141,7 +141,7 @@ class Writer:
 
     def _run(self) -> None:
         while True:
-            self._work.wait(0.0 if self._closing else max(0.0, min(_POLL_SECONDS, self._limits.lease / 3)))
+            self._work.wait(0.0 if self._closing else self._idle_for())
             if not self._closing:
                 self._hurry.wait(_GATHER_SECONDS)
             closing = self._closing
@@ -154,6 +154,11 @@ class Writer:
             self._answer()
             if closing and not self._changed:
                 return
+
+    def _idle_for(self) -> float:
+        """Seconds until there is something to do without being asked."""
+        longest = min(_POLL_SECONDS, self._limits.lease / 3)
+        return max(0.0, min(longest, self._claim_at - time.monotonic()))
 
     def _step(self, closing: bool) -> None:
         batch = list(dict.fromkeys(self._changed.popleft() for _ in range(len(self._changed))))
@@ -265,8 +270,8 @@ class Writer:
         limit = min(_CLAIM, self._room())
         claimed = spool.claim(limit, self._held) if limit > 0 else []
         self.counts["taken_over"] += sum(entry.status.crashes > 0 for entry in claimed)
-        # More may be waiting: a full hand is followed by another one soon.
-        more = len(claimed) == limit or any(entry.status.crashes for entry in claimed)
+        # More may be waiting: a full hand, or a full engine, is asked again soon.
+        more = len(claimed) >= limit or any(entry.status.crashes for entry in claimed)
         self._claim_at = now + (_GATHER_SECONDS if more else _POLL_SECONDS)
         return claimed
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import resource
+import random
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opentelemetry.trace import SpanContext, TraceFlags, set_span_in_context
-from opentelemetry.trace import NonRecordingSpan
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, sampling
@@ -113,10 +112,12 @@ ALL_WRITTEN = "wait(lambda s: s.store.get('written', 0) == 20)\n"
 
 
 def test_after_kill_9_nothing_is_lost_and_nothing_is_doubled(tmp_path: Path) -> None:
-    """Twenty runs are in the store, some scored, some not, when the process is killed; the next one goes on."""
+    """Twenty runs are in the store, some scored, some not, when the process is killed; the next goes on."""
     run(tmp_path, f"issue(20)\n{ALL_WRITTEN}time.sleep(0.2)\n{KILL}", code=-signal.SIGKILL)
-    before = delivered(tmp_path)
-    run(tmp_path, "wait(lambda s: s.rules['slow'].scored + len(%r) // 2 >= 20); report()" % sorted(before))
+    taken_over = left(tmp_path)["open"]
+    assert taken_over > 0
+    ending = f"wait(lambda s: s.store.get('taken_over', 0) == {taken_over})\ntime.sleep(0.1); report()"
+    run(tmp_path, ending)
     after = delivered(tmp_path)
     assert len(after) == 40
     assert set(after.values()) == {1}
@@ -137,3 +138,380 @@ otel_evals.force_flush()
     run(tmp_path, "wait(lambda s: s.store.get('taken_over', 0) == 20); time.sleep(0.3); report()")
     assert set(delivered(tmp_path).values()) == {1}
     assert left(tmp_path) == {"done": 20}
+
+
+def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
+    """Shutdown leaves the rest in the store and counts it as spooled, not as dropped."""
+    ending = "issue(20); time.sleep(0.3); otel_evals.shutdown(400); stats = pipeline.stats()\n"
+    ending += "assert stats.check() == [], stats; assert stats.rules['slow'].spooled == 20, stats\n"
+    ending += "assert stats.rules['slow'].dropped == {} and stats.rules['fast'].scored == 20, stats"
+    run(tmp_path, ending, TAKES="5")
+    assert len(delivered(tmp_path)) == 20
+    run(tmp_path, "wait(lambda s: s.rules['slow'].scored == 20); report()")
+    assert set(delivered(tmp_path).values()) == {1}
+    assert len(delivered(tmp_path)) == 40
+    assert left(tmp_path) == {"done": 20}
+
+
+def test_two_processes_share_a_file_and_no_run_is_scored_twice(tmp_path: Path) -> None:
+    """Both write and both take over what a third one left when it was killed."""
+    run(tmp_path, f"issue(20)\n{ALL_WRITTEN}{KILL}", code=-signal.SIGKILL, TAKES="30")
+    support = str(Path(__file__).parents[1] / "support")
+    ending = "issue(30); wait(lambda s: s.rules['slow'].scored >= 30); time.sleep(1.5); report()"
+    both = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                PROGRAM + ending,
+                str(tmp_path / "runs.db"),
+                str(tmp_path / "scores.jsonl"),
+            ],
+            env={**os.environ, "PYTHONPATH": support, "TAKES": "0.05"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in both:
+        _, errors = process.communicate(timeout=50)
+        assert process.returncode == 0, errors
+    assert set(delivered(tmp_path).values()) == {1}
+    assert len(delivered(tmp_path)) == 2 * 80
+    assert left(tmp_path) == {"done": 80}
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_every_process_is_set_aside_and_the_others_are_scored(tmp_path: Path) -> None:
+    """The poison run is tried more and more alone, until it has ended four processes."""
+    ending = "issue(3); issue(1, 'poison'); issue(3); time.sleep(9)"
+    run(tmp_path, ending, code=-signal.SIGKILL)
+    for _ in range(3):
+        run(tmp_path, "time.sleep(9)", code=-signal.SIGKILL)
+    run(tmp_path, "wait(lambda s: True); time.sleep(2.5); report()")
+    assert left(tmp_path) == {"done": 6, "aside": 1}
+    assert set(delivered(tmp_path).values()) == {1}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_its_own_place_in_the_store(tmp_path: Path) -> None:
+    """Parent and child each write and score their own runs, once."""
+    ending = """
+issue(5)
+wait(lambda s: s.store.get("written", 0) == 5)
+pid = os.fork()
+if pid == 0:
+    issue(5)
+    assert otel_evals.force_flush(10000)
+    otel_evals.shutdown()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert otel_evals.force_flush(10000)
+report()"""
+    run(tmp_path, ending)
+    assert len(delivered(tmp_path)) == 20
+    assert set(delivered(tmp_path).values()) == {1}
+    assert left(tmp_path) == {"done": 10}
+
+
+def test_scoring_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
+    """No file may grow any more: runs are scored without the store, counted, and the log says so once."""
+    ending = """
+import logging, resource
+logging.basicConfig()
+issue(2); wait(lambda s: s.store.get("written", 0) == 2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+import otel_evals.export.jsonl as jsonl
+issue(10); wait(lambda s: s.rules["fast"].scored == 12 and s.store.get("not_written.failed", 0) >= 1)
+wait(lambda s: s.rules["slow"].scored == 12)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+issue(3); wait(lambda s: s.store.get("written", 0) >= 5)
+assert otel_evals.force_flush(10000)
+report()"""
+    done = run(tmp_path, ending)
+    assert done.stderr.count("scoring goes on without it") == 1, done.stderr
+    assert done.stderr.count("is in use again") == 1, done.stderr
+    assert set(delivered(tmp_path).values()) == {1}
+    assert len(delivered(tmp_path)) == 30
+
+
+# --- in this process ---
+
+
+@scorer(inline=True, version="1")
+def fine(run: Run) -> float:
+    return 1.0
+
+
+def flaky(error: Exception, times: int) -> Scorer:
+    """A scorer that raises the first times."""
+    raised = [0]
+
+    async def judge(run: Run) -> float:
+        raised[0] += 1
+        if raised[0] <= times:
+            raise error
+        return 0.5
+
+    return scorer(id="flaky", version="1")(judge)
+
+
+def wait(live: Live, done: Any, seconds: float = 5.0) -> Any:
+    """The books, once they say so."""
+    end = time.monotonic() + seconds
+    while not done(live.pipeline.stats()):
+        assert time.monotonic() < end, live.pipeline.stats()
+        time.sleep(0.01)
+    return live.pipeline.stats()
+
+
+def test_a_judge_that_is_down_loses_nothing_and_burns_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was unavailable, the run is scored once it is back; then it is one evaluation."""
+    monkeypatch.setattr("otel_evals.store.durable._UNAVAILABLE_SECONDS", 0.05)
+    rules = (Rule(flaky(JudgeUnavailableError("503"), 5), attempts=1), Rule(fine))
+    with Live(*rules, store=tmp_path / "runs.db", store_attempts=2) as live:
+        live.run()
+        stats = wait(live, lambda s: s.rules["flaky"].scored == 1, 15)
+        assert stats.rules["flaky"].spooled == stats.rules["flaky"].resumed == 5
+        assert stats.rules["fine"].scored == 1
+        assert stats.check() == []
+        live.flush()
+        assert sorted(e.scorer_id for e in live.scored.evaluations) == ["fine", "flaky"]
+    assert left(tmp_path) == {"done": 1}
+
+
+def test_a_scorer_that_keeps_failing_is_set_aside_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failures burn attempts; the last one is delivered as what it is, and people can look at the run."""
+    monkeypatch.setattr("otel_evals.store.durable._RETRY_SECONDS", 0.05)
+    with Live(
+        Rule(flaky(KeyError("no such order"), 99)), store=tmp_path / "runs.db", store_attempts=2
+    ) as live:
+        live.run()
+        stats = wait(live, lambda s: s.rules["flaky"].failed, 10)
+        assert stats.rules["flaky"].failed == {"KeyError": 1}
+        assert stats.rules["flaky"].spooled == 1
+        live.flush()
+        (evaluation,) = live.scored.evaluations
+        assert evaluation.status == "failed"
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    assert connection.execute("SELECT state, attempts, reason FROM run").fetchall() == [
+        ("aside", 1, "KeyError: 'no such order'")
+    ]
+    connection.close()
+
+
+def test_a_burst_beyond_the_queue_waits_in_the_store(tmp_path: Path) -> None:
+    """Without a store such runs are dropped; with one they are scored when there is room."""
+
+    async def slowly(run: Run) -> float:
+        await asyncio.sleep(0.01)
+        return 1.0
+
+    rule = Rule(scorer(id="slowly", version="1")(slowly), concurrency=4)
+    with Live(rule, store=tmp_path / "runs.db", queue_size=8, span_attributes=False) as live:
+        for _ in range(100):
+            live.run()
+        stats = wait(live, lambda s: s.rules["slowly"].scored == 100, 20)
+        assert stats.rules["slowly"].dropped == {}
+        assert stats.rules["slowly"].spooled == stats.rules["slowly"].resumed > 0
+        assert stats.check() == []
+        live.flush()
+        assert len({e.evaluation_id for e in live.scored.evaluations}) == len(live.scored.evaluations) == 100
+
+
+class Unreachable:
+    """A destination that is down until told otherwise."""
+
+    name = "unreachable"
+
+    def __init__(self) -> None:
+        self.up = False
+        self.got: list[str] = []
+
+    async def export(self, batch: Any) -> None:
+        if not self.up:
+            raise DestinationError("connection refused", retryable=True)
+        self.got += [e.evaluation_id for scored in batch for e in scored.evaluations]
+
+    async def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def test_what_a_destination_did_not_take_is_delivered_by_the_next_process_without_scoring_again(
+    tmp_path: Path,
+) -> None:
+    """Only the destination that lacks it gets it, and no scorer runs twice."""
+    calls: list[str] = []
+
+    def count(run: Run) -> float:
+        calls.append(run.trace_id)
+        return 1.0
+
+    rule = Rule(scorer(id="count", version="1", inline=True)(count))
+    scores = {"jsonl": {"path": tmp_path / "scores.jsonl"}}
+    down, up = Unreachable(), Unreachable()
+    up.up = True
+    store = tmp_path / "runs.db"
+    with Live(rule, store=store, destinations=[scores, down]) as live:
+        live.run()
+        live.pipeline.shutdown(1_500)
+    assert len(calls) == 1
+    with Live(rule, store=store, destinations=[scores, up]) as live:
+        end = time.monotonic() + 5
+        while not up.got and time.monotonic() < end:
+            time.sleep(0.01)
+        live.flush()
+    assert len(calls) == 1
+    assert len(up.got) == 1
+    assert set(delivered(tmp_path).values()) == {1}
+    assert left(tmp_path) == {"done": 1}
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, None], ids=["not a database", "a folder"])
+def test_scoring_goes_on_without_a_store_that_cannot_be_used(
+    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broken file costs durability, said once, and nothing else."""
+    store = tmp_path / "runs.db"
+    store.mkdir() if content is None else store.write_bytes(content)
+    with Live(Rule(fine), store=store) as live:
+        for _ in range(3):
+            live.run()
+        stats = wait(live, lambda s: s.rules["fine"].scored == 3 and s.store.get("not_written.unusable") == 3)
+        assert stats.check() == []
+    assert sum("scoring goes on without it" in r.message for r in caplog.records) == 1
+
+
+def test_a_full_store_makes_room_at_the_cost_of_the_oldest_and_counts_them(tmp_path: Path) -> None:
+    """Runs that nobody scores now are evicted from the oldest on; the file stays within its bound."""
+    rule = Rule(flaky(JudgeUnavailableError("503"), 10_000), attempts=1)
+    with Live(rule, store=tmp_path / "runs.db", store_max_bytes=2**20, span_attributes=False) as live:
+        for _ in range(40):
+            live.run(question="x" * 30_000)
+            time.sleep(0.02)
+        stats = wait(live, lambda s: s.store.get("evicted.size", 0) > 0)
+        live.flush()
+        stats = live.pipeline.stats()
+        assert stats.check() == []
+        assert (tmp_path / "runs.db").stat().st_size < 2 * 2**20
+        assert stats.rules["flaky"].spooled + sum(stats.rules["flaky"].failed.values()) == 40
+
+
+def test_a_late_span_scores_the_run_again_under_the_same_id(tmp_path: Path) -> None:
+    """The second evaluation knows what the late span tells, and says that it is revision 2."""
+
+    def tools(run: Run) -> float:
+        return len(run.tool_calls) / 10
+
+    rule = Rule(scorer(id="tools", version="1", inline=True)(tools))
+    with Live(rule, store=tmp_path / "runs.db") as live:
+        late: list[Any] = []
+
+        def begin(root: Any) -> None:
+            attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "late"}
+            late.append(live.tracer.start_span("execute_tool late", attributes=attributes))
+
+        agent_run(live.tracer, during=begin)
+        wait(live, lambda s: s.rules["tools"].scored == 1)
+        late[0].end()
+        stats = wait(live, lambda s: s.rules["tools"].scored == 2)
+        assert stats.rules["tools"].resumed == 1
+        assert stats.losses == {}
+        assert stats.check() == []
+        live.flush()
+        first, second = live.scored.evaluations
+        assert first.evaluation_id == second.evaluation_id
+        assert (first.revision, second.revision) == (1, 2)
+        assert (first.outcome.value, second.outcome.value) == (0.1, 0.2)  # type: ignore[union-attr]
+        live.provider.force_flush()
+        revisions = [
+            s.attributes["otel_evals.evaluation.revision"]
+            for s in live.exported.get_finished_spans()
+            if s.name == "evaluate tools"
+        ]
+        assert revisions == [1, 2]
+    assert left(tmp_path) == {"done": 1}
+
+
+def test_a_late_span_of_a_run_that_is_not_kept_is_counted(tmp_path: Path) -> None:
+    """A store that keeps no scored runs cannot score them again."""
+    with Live(Rule(fine), store=tmp_path / "runs.db", store_keep=0) as live:
+        trace_id = live.run()
+        wait(live, lambda s: s.rules["fine"].scored == 1)
+        live.flush()
+        root = live.span("invoke_agent support")
+        above = SpanContext(trace_id, root.context.span_id, False, TraceFlags(1))
+        context = set_span_in_context(NonRecordingSpan(above))
+        live.tracer.start_span("late", context, attributes={"gen_ai.operation.name": "chat"}).end()
+        wait(live, lambda s: s.losses.get("span_late") == 1)
+    assert left(tmp_path) == {}
+
+
+def test_a_cascade_is_decided_after_the_run_was_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The expensive scorer follows the cheap one's outcome, whenever that comes."""
+    monkeypatch.setattr("otel_evals.store.durable._UNAVAILABLE_SECONDS", 0.05)
+    rules = (
+        Rule(flaky(JudgeUnavailableError("503"), 1), attempts=1),
+        Rule(fine, sample=sampling.below("flaky", 0.7)),
+    )
+    with Live(*rules, store=tmp_path / "runs.db") as live:
+        live.run()
+        stats = wait(live, lambda s: s.rules["fine"].scored == 1)
+        assert stats.rules["flaky"].resumed == 1
+        assert stats.check() == []
+        live.flush()
+    assert left(tmp_path) == {"done": 1}
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10_000), st.integers(1, 30), st.floats(0.0, 0.3))
+def test_the_books_balance_with_a_store_whatever_fails(seed: int, queue_size: int, broken: float) -> None:
+    """Scorers fail, judges are down, queues are full, processes leave: all their books add up to one."""
+
+    async def judge(run: Run) -> float:
+        luck = random.Random(f"{seed}{run.trace_id}").random()
+        if luck < broken:
+            raise KeyError("no such order")
+        if luck < 2 * broken and luck * 1000 % 1 < 0.9:
+            raise JudgeUnavailableError("503")
+        await asyncio.sleep(luck / 500)
+        return luck
+
+    rule = Rule(scorer(id="judge", version="1")(judge), concurrency=8, attempts=1, sample=sampling.ratio(0.8))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.db"
+        totals: Counter[str] = Counter()
+        seen: set[str] = set()
+        for process in range(3):
+            with Live(
+                rule, store=path, queue_size=queue_size, span_attributes=False, store_attempts=1
+            ) as live:
+                for _ in range(60 if process == 0 else 0):
+                    live.run()
+                assert live.pipeline.stats().check() == []
+                live.pipeline.force_flush(200)
+                assert live.pipeline.stats().check() == []
+                live.pipeline.shutdown(1_500)
+                stats = live.pipeline.stats()
+                assert stats.check() == []
+                books = stats.rules["judge"]
+                assert books.pending == 0
+                assert books.dropped == {}
+                totals.update(
+                    sampled=books.sampled,
+                    ended=books.scored + sum(books.failed.values()),
+                    between=books.spooled - books.resumed,
+                )
+                ids = [e.evaluation_id for e in live.scored.evaluations]
+                assert len(ids) == len(set(ids))
+                assert seen.isdisjoint(ids)
+                seen.update(ids)
+        assert totals["sampled"] == totals["ended"] + totals["between"]
+        assert len(seen) == totals["ended"]
+        assert left(Path(folder))["open"] == totals["between"]
