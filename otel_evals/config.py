@@ -160,7 +160,7 @@ class Config:
     shutdown_timeout: PositiveFloat = 10.0
     """Seconds that leaving may take."""
     handle_sigterm: bool = False
-    """Leave in order on SIGTERM as well, then go on to the handler that was there, or to the signal itself."""
+    """Leave in order on SIGTERM as well, then do what the process would have done without us."""
     store: Path | None = None
     """File that keeps sampled runs until they are scored and delivered, over crashes too; none by default."""
     store_max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 1024 * 1024 * 1024

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from opentelemetry import _logs, trace
+from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
@@ -21,6 +21,7 @@ from otel_evals.hosted import HostedPipeline
 from otel_evals.inspection import trace_id_of
 from otel_evals.pipeline import Pipeline
 from otel_evals.providers import Providers, make_providers
+from otel_evals.signals import chain_sigterm
 
 __all__ = ["configure", "current", "explain", "force_flush", "health", "install", "shutdown", "stats"]
 
@@ -28,6 +29,7 @@ _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
 _pipeline: Pipeline | None = None
 _made: Providers | None = None
+_chained = False
 
 
 def configure(
@@ -71,7 +73,7 @@ def install(
     Raises:
         ConfigError: the tracer provider is not the SDK's.
     """
-    global _pipeline, _made
+    global _pipeline, _made, _chained
     with _lock:
         shutdown()
         atexit.unregister(shutdown)
@@ -101,6 +103,8 @@ def install(
         if hasattr(loggers, "add_log_record_processor"):
             loggers.add_log_record_processor(built.log_records)
         _pipeline = built
+        if config.handle_sigterm and not _chained:
+            _chained = chain_sigterm(_leave, config.shutdown_timeout + 5)
         return built
 
 
@@ -154,6 +158,15 @@ def shutdown(timeout_millis: int | None = None) -> None:
     if _made is not None:
         _made.shutdown()
     _pipeline = _made = None
+
+
+def _leave() -> None:
+    """Shut down, and have the providers send what that brought forth: a signal runs no exit handlers."""
+    shutdown()
+    for provider in (trace.get_tracer_provider(), _logs.get_logger_provider(), metrics.get_meter_provider()):
+        flush = getattr(provider, "force_flush", None)
+        if flush is not None:
+            flush(3_000)
 
 
 def _is_default(provider: object) -> bool:

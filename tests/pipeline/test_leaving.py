@@ -51,10 +51,10 @@ for _ in range(20):
 """
 
 
-def start(tmp_path: Path, ending: str) -> subprocess.Popen[str]:
+def start(tmp_path: Path, ending: str, program: str = PROGRAM) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM + ending, str(tmp_path / "scores.jsonl")],
+        [sys.executable, "-c", program + ending, str(tmp_path / "scores.jsonl")],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -102,6 +102,32 @@ def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None
     check(tmp_path, process, runs=21 if "asyncio" in ending else 20)
 
 
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        pytest.param("os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", -signal.SIGTERM, id="default"),
+        pytest.param("os.kill(os.getpid(), signal.SIGTERM); sys.exit(3)", 3, id="ignored before"),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", 7, id="the application's handler exits"
+        ),
+        pytest.param(
+            "asyncio.run(asyncio.sleep(0.01)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
+            -signal.SIGTERM,
+            id="after an event loop",
+        ),
+    ],
+)
+def test_nothing_is_lost_on_sigterm_when_asked_to_handle_it(tmp_path: Path, ending: str, code: int) -> None:
+    """Everything is scored first; then the process ends as it would have."""
+    before = {
+        3: "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n",
+        7: "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n",
+    }.get(code, "")
+    program = PROGRAM.replace("shutdown_timeout=5,", "shutdown_timeout=5, handle_sigterm=True,")
+    process = start(tmp_path, ending, before + program)
+    check(tmp_path, process, code)
+
+
 def test_traffic_of_threads_that_outlive_the_main_thread_is_scored(tmp_path: Path) -> None:
     """A non-daemon thread goes on after the main thread's end; its runs count like all others."""
     ending = """
@@ -133,8 +159,7 @@ for _ in range(3):
     _, errors = process.communicate(timeout=30)
     assert time.monotonic() - began < 20
     assert process.returncode == 0, errors
-    assert "hangs" in errors
-    assert "'shutdown': 3" in errors
+    assert "3 evaluations by hangs (shutdown)" in errors
     assert "Traceback" not in errors, errors
 
 
