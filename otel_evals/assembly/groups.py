@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 from otel_evals.assembly.turns import turn_start
 from otel_evals.model import Operation, OperationKind, Part
 
-__all__ = ["asks_for_tools", "continues", "group_loose"]
+__all__ = ["asked_by", "asks_for_tools", "continues", "given_to", "group_loose"]
+
+_RECENT = 16
+"""How many turns back a call without ids is compared with."""
 
 
 def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
@@ -20,13 +24,7 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bo
     """
     calls = [o for o in loose if o.kind is OperationKind.INFERENCE and o.response_id not in answered]
     others = [o for o in loose if o.kind in (OperationKind.TOOL, OperationKind.RETRIEVAL)]
-    turns: list[list[Operation]] = []
-    for call in calls:
-        turn = next((t for t in reversed(turns) if continues(t, call)), None)
-        if turn is None:
-            turns.append([call])
-        else:
-            turn.append(call)
+    turns = _turns(calls)
     if not turns:
         others = others or [o for o in loose if o.kind is OperationKind.EMBEDDING]
         return [others] if others and alone else []
@@ -39,25 +37,46 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bo
     return turns
 
 
+def _turns(calls: Sequence[Operation]) -> list[list[Operation]]:
+    turns: list[list[Operation]] = []
+    by_id: dict[str, list[Operation]] = {}
+    for call in calls:
+        ids = [call.response_id, *(part.tool_call_id for part in given_to(call))]
+        known = (by_id[i] for i in ids if i is not None and i in by_id)
+        recent = (t for t in reversed(turns[-_RECENT:]) if continues(t, call))
+        turn = next(chain(known, recent), [])
+        if not turn:
+            turns.append(turn)
+        turn.append(call)
+        asked = (part.tool_call_id for part in asked_by(call))
+        by_id.update((i, turn) for i in (call.response_id, *asked) if i is not None)
+    return turns
+
+
+def given_to(call: Operation) -> list[Part]:
+    """The tool calls and results of this turn that a model call was given."""
+    messages = call.input_messages[turn_start(call) :]
+    return [p for m in messages for p in m.parts if p.kind in ("tool_call", "tool_result")]
+
+
+def asked_by(call: Operation) -> list[Part]:
+    """The tool calls that a model call ended in."""
+    return [p for m in call.output_messages for p in m.parts if p.kind == "tool_call"]
+
+
 def continues(turn: Sequence[Operation], call: Operation) -> bool:
     """Whether a model call goes on with what the turn's calls began, or tells one of them a second time."""
-    given = [
-        p
-        for m in call.input_messages[turn_start(call) :]
-        for p in m.parts
-        if p.kind in ("tool_call", "tool_result")
-    ]
+    given = given_to(call)
     ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
         if call.response_id is not None and call.response_id == earlier.response_id:
             return True
-        asked = [p for m in earlier.output_messages for p in m.parts if p.kind == "tool_call"]
+        asked = asked_by(earlier)
         if ids & {p.tool_call_id for p in asked} or any(_same_call(a, g) for a in asked for g in given):
             return True
     last = turn[-1]
-    return last.span.parent_span_id == call.span.parent_span_id and (
-        _goes_on(last, call) or _tells_again(last, call)
-    )
+    beside = last.span.parent_span_id == call.span.parent_span_id is not None
+    return beside and (_goes_on(last, call) or _tells_again(last, call))
 
 
 def _same_call(asked: Part, given: Part) -> bool:
@@ -83,10 +102,11 @@ def _tells_again(last: Operation, call: Operation) -> bool:
 
 
 def _goes_on(last: Operation, call: Operation) -> bool:
-    """Without ids: the last call asked for tools, and this one begins with the same messages."""
+    """Without ids: the last call asked for tools, and this one was given the same messages and more."""
     if not asks_for_tools(last) or (last.span.end_time or 0) > call.span.start_time:
         return False
-    return call.input_messages[: len(last.input_messages)] == last.input_messages
+    before, now = last.input_messages, call.input_messages
+    return now[: len(before)] == before and (len(now) > len(before) or not now)
 
 
 def asks_for_tools(call: Operation) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import cast
 
 from otel_evals.assembly.assemble import assemble
-from otel_evals.assembly.groups import asks_for_tools, continues
+from otel_evals.assembly.groups import asked_by, asks_for_tools, continues, given_to
 from otel_evals.model import Operation, OperationKind, Run
 
 __all__ = ["UnfinishedTurns", "is_unfinished", "join_scattered"]
+
+_RECENT = 16
+"""How many runs back a call without ids is compared with."""
 
 
 def is_unfinished(run: Run) -> bool:
@@ -79,12 +83,26 @@ def _is_bare(run: Run) -> bool:
 
 def _join_with(run: Run, held: list[Run]) -> Run:
     """The run with every held one that it continues or that continues it; those leave the list."""
-    for other in list(held):
+    mine, theirs = _ids(run), len(held)
+    for index in range(theirs - 1, -1, -1):
+        other = held[index]
+        if index < theirs - _RECENT and mine.isdisjoint(_ids(other)):
+            continue
         for first, then in ((other, run), (run, other)):
             if is_unfinished(first) and _continues(first, then):
-                held.remove(other)
+                del held[index]
                 return _join_with(_joined(first, then), held)
     return run
+
+
+def _ids(run: Run) -> frozenset[str]:
+    """Ids of the tool calls that a run was given or asked for, gathered once."""
+    known = run.__dict__.get("_call_ids")
+    if known is None:
+        calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
+        parts = (part for call in calls for part in (*given_to(call), *asked_by(call)))
+        known = run.__dict__["_call_ids"] = frozenset(p.tool_call_id for p in parts if p.tool_call_id)
+    return cast("frozenset[str]", known)
 
 
 def _continues(first: Run, then: Run) -> bool:

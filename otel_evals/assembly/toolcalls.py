@@ -129,29 +129,26 @@ class _Tellings:
     def follow(self, messages: Sequence[Message], time: int) -> None:
         """Walk a conversation: calls first, their results after."""
         answers = {p.tool_call_id for m in messages for p in m.parts if p.kind == "tool_result"}
-        seen: list[_Told] = []
+        seen: dict[int, _Told] = {}
         for message in messages:
             for part in message.parts:
                 if part.kind == "tool_call" and part.name:
-                    seen.append(self._call(part, time, seen, answers))
+                    told = self._call(part, time, seen, answers)
+                    seen[id(told)] = told
                 elif part.kind == "tool_result":
                     self._answer(part, time, seen)
 
-    def _call(self, part: Part, time: int, seen: list[_Told], answers: set[str | None]) -> _Told:
+    def _call(self, part: Part, time: int, seen: Mapping[int, _Told], answers: set[str | None]) -> _Told:
         """The call that a part tells: one with its id, else the first alike that this walk has not met."""
         call_id = part.tool_call_id
         told = self._by_id.get(call_id) if call_id is not None else None
-        alike = self._alike.setdefault(part.name or "", [])
         if told is None:
-            # Some tell one call under two ids (an item's and a call's); its result then names the other.
-            free = (
-                t for t in alike if t not in seen and (None in (t.id, call_id) or (call_id not in answers))
-            )
-            told = next(free, None)
-        if told is None:
-            told = _Told(part.name or "", call_id, part.data, time)
-            self.calls.append(told)
-            alike.append(told)
+            alike = self._alike.setdefault(part.name or "", [])
+            told = next((t for t in alike if id(t) not in seen and _may_be(t, part, answers)), None)
+            if told is None:
+                told = _Told(part.name or "", call_id, part.data, time)
+                self.calls.append(told)
+                alike.append(told)
         if told.arguments is None:
             told.arguments = part.data
         if call_id is not None:
@@ -159,16 +156,13 @@ class _Tellings:
             self._by_id[call_id] = told
         return told
 
-    @staticmethod
-    def _may_be(told: _Told, part: Part, answers: set[str | None]) -> bool:
-        ids_allow = told.id is None or part.tool_call_id is None or part.tool_call_id not in answers
-        return ids_allow and told.arguments == part.data
-
-    def _answer(self, part: Part, time: int, seen: list[_Told]) -> None:
+    def _answer(self, part: Part, time: int, seen: Mapping[int, _Told]) -> None:
         told = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
         if told is None:
             waiting = (
-                t for t in seen if not t.answered and (part.name is None or _same_name(t.name, part.name))
+                t
+                for t in seen.values()
+                if not t.answered and (part.name is None or _same_name(t.name, part.name))
             )
             told = next(waiting, None)
         if told is None and part.tool_call_id is not None and part.name:
@@ -176,6 +170,12 @@ class _Tellings:
             self.calls.append(told)
         if told is not None and not told.answered:
             told.result, told.failed, told.answered = part.data, part.failed, part.data is not None
+
+
+def _may_be(told: _Told, part: Part, answers: set[str | None]) -> bool:
+    """Whether a part may tell a call again. Some tell one under two ids; its result then names the other."""
+    ids_allow = told.id is None or part.tool_call_id is None or part.tool_call_id not in answers
+    return ids_allow and bool(told.arguments == part.data)
 
 
 def _from_messages(operations: Sequence[Operation]) -> list[_Told]:

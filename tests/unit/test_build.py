@@ -189,6 +189,30 @@ def test_the_same_call_made_twice_is_two_calls() -> None:
     assert [c.id for c in run.tool_calls] == ["c1", "c2"]
 
 
+def test_calls_without_ids_are_told_apart_by_their_arguments() -> None:
+    asked = said("user", "Hi")
+    (run,) = runs_of(
+        span(1, None, "invoke_agent", end_time=100),
+        chat(2, 1, [asked], [called(None, q=1)]),
+        chat(3, 1, [asked], [called(None, q=2)]),
+        chat(4, 1, [asked, called(None, q=1), got(None, "r1")], [said("assistant", "done")]),
+    )
+    assert [(c.arguments, c.result) for c in run.tool_calls] == [({"q": 1}, "r1"), ({"q": 2}, None)]
+
+
+def test_many_calls_are_joined_in_reasonable_time() -> None:
+    """A long loop whose every model call repeats all before it, and a batch of unrelated calls."""
+    asked, told = said("user", "Hi"), []
+    loop = [span(1, None, "invoke_agent", end_time=10**6)]
+    for n in range(2, 62):
+        loop.append(chat(n, 1, [asked, *told], [called(None, q=n)]))
+        told += [called(None, q=n), got(None, f"r{n}")]
+    (run,) = find_runs(loop, DIALECTS)
+    assert len(run.tool_calls) == 60
+    batch = [chat(n, 1, [said("user", str(n))], [said("assistant", str(n))]) for n in range(2, 502)]
+    assert len(find_runs(batch, DIALECTS)) == 500
+
+
 def test_one_call_told_under_two_ids_is_one_call() -> None:
     asked = said("user", "Hi")
     (run,) = runs_of(
