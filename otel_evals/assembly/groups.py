@@ -31,9 +31,9 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bo
     for turn in turns:
         turn.sort(key=lambda o: (o.span.end_time or o.span.start_time, o.span_id))
     for other in others:
-        turn = next((t for t in turns if _belongs(t, other)), None)
-        if turn is not None:
-            turn.insert(0, other)
+        served = next((t for t in turns if _belongs(t, other)), None)
+        if served is not None:
+            served.insert(0, other)
     return turns
 
 
