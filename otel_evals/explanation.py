@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 from otel_evals.engine.stories import Story
 from otel_evals.reasons import meaning
@@ -14,6 +14,7 @@ from otel_evals.sampling import Chance, randomness, recorded_probability, share,
 __all__ = [
     "Decision",
     "Explanation",
+    "Numbers",
     "Verdict",
     "explain_story",
     "explain_unseen",
@@ -51,7 +52,8 @@ class Decision:
     sampler: str
     """The rule's sampler, in words."""
     status: str
-    """`not_sampled`, `waiting`, `queued`, `running`, or how the evaluation ended."""
+    """`not_sampled`, `waiting`, `queued`, `running`, how the evaluation ended, or `missing`: a record of it
+    should be there and is not."""
     reason: str | None = None
     probability: float | None = None
     """The run's inclusion probability; None where it cannot be known or was not worked out."""
@@ -124,7 +126,7 @@ _HEADLINES: Mapping[Verdict, str] = {
 def verdict_of(decisions: Sequence[Decision], ignored: Mapping[str, int], waiting_spans: int) -> Verdict:
     """How far a trace came."""
     statuses = {decision.status for decision in decisions}
-    if statuses & {"waiting", "queued", "running"}:
+    if statuses & {"waiting", "queued", "running", "spooled"}:
         return "pending"
     ends: tuple[Verdict, ...] = ("scored", "failed", "dropped", "not_scored", "not_sampled")
     for end in ends:
@@ -135,7 +137,14 @@ def verdict_of(decisions: Sequence[Decision], ignored: Mapping[str, int], waitin
     return "ignored" if ignored else "unseen"
 
 
-def numbers(chance: Chance | None, trace_state: str = "") -> dict[str, float | None]:
+class Numbers(TypedDict):
+    """Fields of a Decision."""
+
+    probability: float | None
+    threshold: float | None
+
+
+def numbers(chance: Chance | None, trace_state: str = "") -> Numbers:
     """The `probability` and `threshold` of a Decision."""
     if chance is None:
         return {"probability": None, "threshold": None}
@@ -214,6 +223,8 @@ def _sentence(decision: Decision, drawn: float) -> str:
     match decision.status:
         case "not_sampled":
             return f"not sampled, {meaning(decision.reason)}{_numbers(decision, drawn)}."
+        case "missing":
+            return f"sampled{_numbers(decision, drawn)}; but no evaluation of it was found."
         case "waiting":
             return f"waits for the scorer that {decision.sampler} follows."
         case "queued" | "running":

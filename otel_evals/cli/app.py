@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from otel_evals.cli import judge as judging
+from otel_evals.cli.explain import explain
 from otel_evals.cli.runs import runs
 from otel_evals.cli.spool import spool
 from otel_evals.errors import OtelEvalsError
@@ -19,6 +20,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True)
 app.add_typer(spool, name="spool")
 app.command()(runs)
+app.command()(explain)
 app.add_typer(judging.app, name="judge")
 
 

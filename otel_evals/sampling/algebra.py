@@ -59,6 +59,8 @@ class Sampler(ABC):
     """Ids of the scorers whose outcomes it waits for."""
     counts: bool = False
     """Whether it counts the runs it is asked about: asked last then, about what nothing else rules out."""
+    repeatable: bool = True
+    """Whether its chance can be worked out again from a record of the run, without its spans."""
 
     @abstractmethod
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
@@ -100,6 +102,7 @@ class _Pair(Sampler):
         self._first, self._second = (right, left) if left.counts and not right.counts else (left, right)
         self.follows = left.follows | right.follows
         self.counts = left.counts or right.counts
+        self.repeatable = left.repeatable and right.repeatable
 
 
 class _Either(_Pair):

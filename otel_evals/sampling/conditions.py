@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -13,13 +14,20 @@ from otel_evals.sampling.algebra import ALONE, Chance, Earlier, Sampler, positiv
 
 __all__ = ["attribute", "errors", "find_attribute", "slower_than", "used_tool", "when"]
 
-_MISSING: Any = object()
+
+class _Anything(Enum):
+    """Stands for any value; itself in every process."""
+
+    VALUE = auto()
 
 
 class _Condition(Sampler):
-    def __init__(self, test: Callable[[Run], bool], words: str, *, known: bool = True) -> None:
+    def __init__(
+        self, test: Callable[[Run], bool], words: str, *, known: bool = True, repeatable: bool = True
+    ) -> None:
         self._test = test
         self._words = words
+        self.repeatable = repeatable
         self._yes = Chance(1.0, known)
         self._no = Chance(0.0, known)
 
@@ -56,7 +64,7 @@ def used_tool(name: str) -> Sampler:
     return _Condition(partial(_has_called, name), f"used_tool({name!r})")
 
 
-def attribute(key: str, value: Any = _MISSING) -> Sampler:
+def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
     """Pick every run with this attribute on one of its spans or on its resource, such as users' feedback.
 
     Args:
@@ -70,8 +78,8 @@ def attribute(key: str, value: Any = _MISSING) -> Sampler:
         raise ConfigError(
             "sample", f"attribute({key!r}): give an attribute's name, as in attribute('user.vip')"
         )
-    words = f"attribute({key!r})" if value is _MISSING else f"attribute({key!r}, {value!r})"
-    return _Condition(partial(_has_attribute, key, value), words)
+    words = f"attribute({key!r})" if value is _Anything.VALUE else f"attribute({key!r}, {value!r})"
+    return _Condition(partial(_has_attribute, key, value), words, repeatable=False)
 
 
 def when(predicate: Callable[[Run], bool]) -> Sampler:
@@ -86,7 +94,7 @@ def when(predicate: Callable[[Run], bool]) -> Sampler:
     if not callable(predicate):
         raise ConfigError("sample", f"when({predicate!r}): give a function of the run")
     name = getattr(predicate, "__name__", type(predicate).__name__)
-    return _Condition(partial(_is_true, predicate), f"when({name})", known=False)
+    return _Condition(partial(_is_true, predicate), f"when({name})", known=False, repeatable=False)
 
 
 def find_attribute(run: Run, key: str) -> Any:
@@ -118,7 +126,7 @@ def _has_called(name: str, run: Run) -> bool:
 
 def _has_attribute(key: str, value: Any, run: Run) -> bool:
     places = [*(operation.span.attributes for operation in run.operations), run.resource]
-    if value is _MISSING:
+    if value is _Anything.VALUE:
         return any(key in place for place in places)
     return any(key in place and bool(place[key] == value) for place in places)
 

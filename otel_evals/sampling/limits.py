@@ -71,6 +71,7 @@ class _Pace:
 
 class _Limited(Sampler):
     counts = True
+    repeatable = False
 
     def __init__(self, limit: float, window: float, words: str, clock: Callable[[], float]) -> None:
         self._limit, self._window, self._words, self._clock = limit, window, words, clock

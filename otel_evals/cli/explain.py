@@ -1,0 +1,184 @@
+"""`otel-evals explain`: why a trace was or was not scored, from the files that scoring left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from otel_evals.config import Config, Rule, load_config
+from otel_evals.errors import ConfigError
+from otel_evals.explanation import Decision, Explanation, explain_unseen, numbers, verdict_of
+from otel_evals.export import read_jsonl
+from otel_evals.inspection import trace_id_of
+from otel_evals.judging import rule_names
+from otel_evals.model import Dropped, NotScored, OperationKind, Outcome, Run, Score, ScorerFailure, ToolCall
+from otel_evals.sampling import Chance, Earlier, picks, randomness, recorded_probability, share, threshold
+
+__all__ = ["explain", "explain_offline"]
+
+
+def explain(
+    trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],
+    scores: Annotated[
+        list[Path] | None, typer.Option(help="What the jsonl destination wrote; repeatable.", exists=True)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The configuration in YAML: works the sampling out again.")
+    ] = None,
+    trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say what happened to a trace: sampled or not and by which chance, scored, or why not."""
+    try:
+        if not scores and config is None:
+            raise ConfigError("explain", "needs --scores, --config, or both")
+        rules = None if config is None else load_config(config)
+        answer = explain_offline(trace_id_of(trace_id), scores or [], rules, trace_state)
+    except ValueError as error:
+        typer.echo(f"otel-evals explain: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(json.dumps(asdict(answer)) if as_json else str(answer))
+
+
+def explain_offline(
+    trace_id: str, files: Sequence[Path], config: Config | None, trace_state: str = ""
+) -> Explanation:
+    """What files of scored runs and a configuration tell of a trace.
+
+    Args:
+        trace_id: 32 hex digits.
+        files: what the jsonl destination wrote.
+        config: the rules; without them only what is in the files is told.
+        trace_state: the trace's tracestate, which the files do not hold.
+    """
+    records = [r for path in files for r in read_jsonl(path) if r.get("trace_id") == trace_id]
+    recorded = _newest(e for record in records for e in record.get("evaluations", ()))
+    decisions = [_recorded(evaluation) for evaluation in recorded.values()]
+    notes = [f"Found in {_files(files)}: {len(recorded)} evaluations."] if files else []
+    if config is not None:
+        again = [_again(record, config, recorded, trace_state, notes) for record in records]
+        decisions += [decision for part in again for decision in part]
+        if not records:
+            ceiling = config.ceiling
+            return explain_unseen(trace_id, ceiling, trace_state, [*notes, *_ceilings(trace_id, config)])
+    return Explanation(
+        trace_id=trace_id,
+        verdict=verdict_of(decisions, {}, 0),
+        randomness=share(randomness(int(trace_id, 16), trace_state)),
+        runs=len({record.get("span_id") for record in records}),
+        decisions=tuple(decisions),
+        notes=tuple(notes),
+    )
+
+
+def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By evaluation id: a run that was scored again stands in the file more than once."""
+    newest: dict[str, dict[str, Any]] = {}
+    for each in evaluations:
+        known = newest.get(each["evaluation_id"])
+        if known is None or each.get("revision", 1) >= known.get("revision", 1):
+            newest[each["evaluation_id"]] = each
+    return newest
+
+
+def _recorded(evaluation: Mapping[str, Any]) -> Decision:
+    probability = evaluation["sampling"]["probability"]
+    return Decision(
+        rule=evaluation["scorer"],
+        span_id=evaluation["span_id"],
+        sampler=evaluation["sampling"]["rule"],
+        status=evaluation["status"],
+        reason=evaluation["reason"],
+        probability=probability,
+        threshold=None if probability is None else share(threshold(probability)),
+        value=evaluation["value"],
+        attempts=evaluation["attempts"],
+        duration=evaluation["duration"] or 0.0,
+    )
+
+
+def _again(
+    record: Mapping[str, Any],
+    config: Config,
+    recorded: Mapping[str, Mapping[str, Any]],
+    trace_state: str,
+    notes: list[str],
+) -> Iterator[Decision]:
+    """The decisions of the rules that left no evaluation of this run, worked out again."""
+    run = replace(_run(record), trace_state=trace_state)
+    mine = [e for e in recorded.values() if e["span_id"] == run.root_span_id]
+    head = recorded_probability(Chance(1.0), trace_state) or 1.0
+    earlier = {
+        e["scorer"]: Earlier(Chance((e["sampling"]["probability"] or 0.0) / head), _outcome(e)) for e in mine
+    }
+    for name, rule in rule_names(config.rules).items():
+        if rule.scope != "run" or rule.scorer.id in earlier:
+            continue
+        if not rule.sample.repeatable:
+            notes.append(
+                f"{name}: {rule.sample} depends on more than the record holds; it left no evaluation."
+            )
+            continue
+        yield _decide(name, rule, run, earlier)
+
+
+def _decide(name: str, rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> Decision:
+    decision = Decision(
+        rule=name,
+        span_id=run.root_span_id,
+        sampler=str(rule.sample),
+        status="not_sampled",
+        reason="not_applicable",
+    )
+    if rule.when is not None and not rule.when(run):
+        return decision
+    chance = rule.sample.chance(run, earlier)
+    if picks(chance.probability, int(run.trace_id, 16), run.trace_state):
+        return replace(decision, status="missing", reason=None, **numbers(chance, run.trace_state))
+    return replace(decision, reason=chance.why or "sampled_out", **numbers(chance, run.trace_state))
+
+
+def _run(record: Mapping[str, Any]) -> Run:
+    """The run as far as its record tells."""
+    calls = [ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())]
+    same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
+    return Run(
+        root_span_id=record["span_id"],
+        root_kind=OperationKind.AGENT,
+        agent_name=record.get("agent"),
+        models=tuple(record.get("models", ())),
+        start_time=record.get("start_time") or 0,
+        end_time=record.get("end_time"),
+        tool_calls=tuple(calls),
+        output=record.get("output"),
+        **{name: record.get(name) for name in same},  # type: ignore[arg-type]  # as the record was written
+    )
+
+
+def _outcome(evaluation: Mapping[str, Any]) -> Outcome:
+    reason = evaluation["reason"] or ""
+    match evaluation["status"]:
+        case "scored":
+            return Score(value=evaluation["value"])
+        case "not_scored":
+            return NotScored(reason=reason)
+        case "failed":
+            return ScorerFailure(error_type=reason, message="")
+    return Dropped(reason=reason)
+
+
+def _ceilings(trace_id: str, config: Config) -> Iterator[str]:
+    """What is known of each rule without the run."""
+    for name, rule in rule_names(config.rules).items():
+        if not rule.sample.follows:
+            could = "could" if picks(rule.sample.ceiling, int(trace_id, 16)) else "could not"
+            yield f"{name}: {rule.sample} {could} have picked it."
+
+
+def _files(files: Sequence[Path]) -> str:
+    return ", ".join(map(str, files))
