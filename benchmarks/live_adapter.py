@@ -1,11 +1,13 @@
 """Plugs otel-evals into the live-scorer benchmark harness; see its README for the scenarios.
 
-Differs from a bare traced application only in the span processor and what it leads to.
+Differs from a bare traced application only in the span processor and what it leads to. With
+OTEL_EVALS_BENCH_ISOLATION=process the engine has a process of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -17,6 +19,7 @@ from otel_evals import Rule, sampling
 from otel_evals.config import build_config
 from otel_evals.export import Destination
 from otel_evals.export.memory import InMemoryDestination
+from otel_evals.hosted import HostedPipeline
 from otel_evals.model import Run
 from otel_evals.pipeline import Pipeline
 from otel_evals.scorer import scorer as make_scorer
@@ -95,8 +98,10 @@ class OtelEvals(Adapter):
                 queue_size=self.queue,
                 span_attributes=False,
                 evaluation_spans=False,
+                isolation=os.environ.get("OTEL_EVALS_BENCH_ISOLATION", "thread"),
             )
-            self.pipelines[rate] = Pipeline(config, tracer_provider=self.p, logger_provider=self.lp)
+            kind = HostedPipeline if config.isolation == "process" else Pipeline
+            self.pipelines[rate] = kind(config, tracer_provider=self.p, logger_provider=self.lp)
         self.current = self.pipelines[rate]
         self.processors._span_processors = (*self.plain, self.current.spans)
 

@@ -9,7 +9,7 @@ import marshal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from opentelemetry.trace import SpanKind, format_span_id, format_trace_id
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
 from otel_evals.capture import EndedSpan, LogOfSpan
 from otel_evals.model import SpanEvent, SpanRecord
@@ -17,6 +17,7 @@ from otel_evals.model import SpanEvent, SpanRecord
 __all__ = ["RecordedSpan", "decode", "encode"]
 
 _KINDS = {kind.value: kind.name for kind in SpanKind}
+_UNSET = StatusCode.UNSET
 _STATUS: tuple[Literal["UNSET", "OK", "ERROR"], ...] = ("UNSET", "OK", "ERROR")
 
 
@@ -53,6 +54,7 @@ def decode(data: bytes) -> Iterator[RecordedSpan | LogOfSpan]:
 def _span_row(item: EndedSpan, resources: dict[int, dict[str, Any]]) -> tuple[Any, ...]:
     span = item.span
     context: Any = span.context
+    state, attributes, events = context.trace_state, span.attributes, span.events
     parent, scope, status, resource = span.parent, span.instrumentation_scope, span.status, span.resource
     shared = resources.get(id(resource))
     if shared is None:
@@ -63,18 +65,18 @@ def _span_row(item: EndedSpan, resources: dict[int, dict[str, Any]]) -> tuple[An
         parent.span_id if parent else 0,
         item.owner,
         span.name,
-        span.kind.value,
+        span.kind._value_,
         span.start_time or 0,
         span.end_time,
-        _plain(span.attributes),
-        [(e.name, e.timestamp, _plain(e.attributes)) for e in span.events],
-        status.status_code.value,
+        _plain(attributes),
+        [(e.name, e.timestamp, _plain(e.attributes)) for e in events] if events else (),
+        0 if status.status_code is _UNSET else status.status_code.value,
         status.description or "",
         (scope.name if scope else "") or "",
         (scope.version if scope else "") or "",
         shared,
-        int(context.trace_flags),
-        context.trace_state.to_header() if context.trace_state else "",
+        context.trace_flags & 0xFF,
+        state.to_header() if state else "",
         parent is not None and parent.is_remote,
         span.dropped_attributes,
     )
@@ -120,7 +122,10 @@ def _log(row: tuple[Any, ...]) -> LogOfSpan:
 
 def _plain(attributes: Any) -> dict[str, Any]:
     """Attributes as a dict; the SDK's own copy is many times faster than iterating over them."""
-    copied = attributes.copy() if hasattr(attributes, "copy") else attributes or {}
+    try:
+        copied = attributes.copy()
+    except AttributeError:
+        copied = attributes or {}
     return copied if type(copied) is dict else dict(copied)
 
 
@@ -136,7 +141,9 @@ def _simple(value: Any) -> Any:
         )
     if isinstance(value, str):
         return str.__str__(value)
-    for kind in (int, float, bytes):
+    if isinstance(value, bytes):
+        return bytes(value)
+    for kind in (int, float):
         if isinstance(value, kind):
             return kind(value)
     return repr(value)

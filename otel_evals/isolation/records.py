@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from otel_evals import model
+from otel_evals.model import OperationKind, Run
 
 __all__ = ["pack_record"]
 
@@ -38,9 +39,26 @@ def _made(cls: type, values: tuple[Any, ...]) -> Any:
     return record
 
 
+def _reduced_run(run: Run) -> Any:
+    """Only what differs from an empty run: most of a run's fields are empty most of the time."""
+    return _made_run, ({k: v for k, v in run.__dict__.items() if v is not _EMPTY_RUN.get(k, _MISSING)},)
+
+
+def _made_run(values: dict[str, Any]) -> Run:
+    run = object.__new__(Run)
+    run.__dict__.update(_EMPTY_RUN)
+    run.__dict__.update(values)
+    return run
+
+
+_MISSING = object()
+_EMPTY_RUN = dict(Run(trace_id="", root_span_id="", root_kind=OperationKind.OTHER).__dict__)
 _FIELDS = _slotted()
 _SETTERS = {cls: tuple(getattr(cls, name).__set__ for name in names) for cls, names in _FIELDS.items()}
-_TABLE = {cls: partial(_reduced, attrgetter(*names)) for cls, names in _FIELDS.items()}
+_TABLE: dict[type, Callable[[Any], Any]] = {
+    Run: _reduced_run,
+    **{cls: partial(_reduced, attrgetter(*names)) for cls, names in _FIELDS.items()},
+}
 
 
 class _Pickler(pickle.Pickler):
