@@ -89,7 +89,9 @@ class MessagesSpan(OpenSpan):
         """Record what came out: a text, messages, or a value that is written as JSON."""
         self._said = True
         self._write(
-            semconv.GEN_AI_OUTPUT_MESSAGES, lambda value: writing.messages(value, "assistant"), messages
+            semconv.GEN_AI_OUTPUT_MESSAGES,
+            lambda value: writing.answers(value, finish_reason(value)),
+            messages,
         )
 
     def set_conversation(self, conversation_id: str) -> None:

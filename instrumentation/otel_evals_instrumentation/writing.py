@@ -21,6 +21,7 @@ from otel_evals_instrumentation.messages import read_messages
 
 __all__ = [
     "MAX_TEXT",
+    "answers",
     "attribute_value",
     "definitions",
     "documents",
@@ -38,6 +39,14 @@ MAX_TEXT = 1_000_000
 
 _MAX_REPR = 1_000
 _MAX_DEPTH = 30
+_REASONS = {
+    "end_turn": "stop",
+    "function_call": "tool_call",
+    "max_tokens": "length",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_call",
+    "tool_use": "tool_call",
+}
 
 
 # --- any value ---
@@ -138,6 +147,23 @@ def messages(value: Any, role: str) -> list[Any]:
             if read:
                 return [_message(message) for message in read]
     return [{"role": role, "parts": [{"type": "text", "content": plain_text(value)}]}]
+
+
+def answers(value: Any, reason: Any = None) -> list[Any]:
+    """What came out as a GenAI message list; each message says why it ended, as readers require it.
+
+    `reason` is what the provider said; without it, a message that calls tools ended for that, others stopped.
+    """
+    return [_ended(message, reason) for message in messages(value, "assistant")]
+
+
+def _ended(message: Any, reason: Any) -> Any:
+    if "finish_reason" in message:
+        return message
+    parts = [part for part in message["parts"] if isinstance(part, Mapping)]
+    calls = any(part.get("type") == "tool_call" for part in parts)
+    said = _REASONS.get(reason, reason) if isinstance(reason, str) else None
+    return {**message, "finish_reason": said or ("tool_call" if calls else "stop")}
 
 
 def instructions(value: Any) -> list[Any]:
@@ -247,4 +273,6 @@ def _document(item: Any) -> dict[str, Any]:
                 written["content"] = written.pop(name)
     if score is not None:
         written["score"] = score
+    if written.get("id") is not None:
+        written["id"] = str(written["id"])
     return written

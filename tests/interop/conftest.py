@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.mlflow_server import mlflow_program, mlflow_server
 from tests.support.phoenix_server import phoenix_program, phoenix_server
 
 
@@ -16,4 +17,14 @@ def phoenix() -> Iterator[str]:
     if program is None:
         pytest.skip("run tests/interop/setup.sh first: it installs Phoenix")
     with phoenix_server(program) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mlflow() -> Iterator[str]:
+    """Base URL of a real MLflow."""
+    program = mlflow_program()
+    if program is None:
+        pytest.skip("run tests/interop/setup.sh first: it installs MLflow")
+    with mlflow_server(program) as url:
         yield url

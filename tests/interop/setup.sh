@@ -1,21 +1,25 @@
 #!/bin/sh
-# Makes the environment of the interop tests: a real Phoenix, and chromium where it is missing and can be
-# installed. The folder is OTEL_EVALS_INTEROP, or .venv-interop; nothing is done again while the lock stays.
+# Makes the environments of the interop tests: a real Phoenix and a real MLflow, and chromium where it is missing
+# and can be installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow; nothing
+# is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-lock="$root/requirements/interop.lock"
-venv=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
+interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
 
-if ! cmp -s "$lock" "$venv/interop.lock"; then
-    "${PYTHON:-python3}" -m venv "$venv"
+install() {  # a lock, and the folder of the environment that it is for
+    cmp -s "$1" "$2/interop.lock" && return
+    "${PYTHON:-python3}" -m venv "$2"
     uv=${UV:-$root/.venv/bin/uv}
     if [ -x "$uv" ]; then
-        "$uv" pip install --quiet --python "$venv/bin/python" --require-hashes --requirement "$lock"
+        "$uv" pip install --quiet --python "$2/bin/python" --require-hashes --requirement "$1"
     else
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$lock"
+        "$2/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
     fi
-    cp "$lock" "$venv/interop.lock"
-fi
+    cp "$1" "$2/interop.lock"
+}
+
+install "$root/requirements/interop.lock" "$interop"
+install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
 if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium >/dev/null

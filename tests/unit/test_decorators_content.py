@@ -55,6 +55,10 @@ def text(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": content}]}
 
 
+def replied(content: str) -> dict[str, Any]:
+    return {**text("assistant", content), "finish_reason": "stop"}
+
+
 # --- where ---
 
 
@@ -165,7 +169,9 @@ def test_a_chat_of_openai_objects_is_written_in_opentelemetry_s_form(recorder: R
     assert called == {"role": "assistant", "parts": [wanted]}
     assert told["role"] == "tool"
     assert told["parts"] == [{"type": "tool_call_response", "id": "call_1", "response": {"eta": "Friday"}}]
-    assert recorder.value("chat m", "gen_ai.output.messages") == [{"role": "assistant", "parts": [wanted]}]
+    assert recorder.value("chat m", "gen_ai.output.messages") == [
+        {"role": "assistant", "parts": [wanted], "finish_reason": "tool_call"}
+    ]
 
 
 def test_a_reply_of_anthropic_is_read_with_all_its_tokens(recorder: Recorder) -> None:
@@ -188,7 +194,7 @@ def test_a_reply_of_anthropic_is_read_with_all_its_tokens(recorder: Recorder) ->
     asked = inference("claude", **recorder.capturing)(lambda prompt: reply)
     assert asked("Hi") is reply
     attributes = recorder.span("chat claude").attributes or {}
-    assert recorder.value("chat claude", "gen_ai.output.messages") == [text("assistant", "Hello")]
+    assert recorder.value("chat claude", "gen_ai.output.messages") == [replied("Hello")]
     assert attributes["gen_ai.usage.input_tokens"] == 107
     assert attributes["gen_ai.usage.cache_read.input_tokens"] == 90
     assert attributes["gen_ai.response.finish_reasons"] == ("end_turn",)
@@ -209,7 +215,7 @@ def test_chunks_of_openai_and_anthropic_streams_are_joined(recorder: Recorder) -
 
     for name, stream in (("o", openai_stream), ("a", anthropic_stream)):
         list(inference(name, **recorder.capturing)(stream)())
-        assert recorder.value(f"chat {name}", "gen_ai.output.messages") == [text("assistant", "Hello")]
+        assert recorder.value(f"chat {name}", "gen_ai.output.messages") == [replied("Hello")]
     attributes = recorder.span("chat o").attributes or {}
     assert attributes["gen_ai.response.finish_reasons"] == ("stop",)
     assert attributes["gen_ai.usage.output_tokens"] == 2
@@ -230,7 +236,7 @@ def test_an_answer_that_is_no_message_is_kept_as_it_is(
     recorder: Recorder, output: Any, recorded: str
 ) -> None:
     agent("a", **recorder.capturing)(lambda: output)()
-    assert recorder.value("invoke_agent a", "gen_ai.output.messages") == [text("assistant", recorded)]
+    assert recorder.value("invoke_agent a", "gen_ai.output.messages") == [replied(recorded)]
 
 
 def test_messages_in_opentelemetry_s_form_are_left_alone(recorder: Recorder) -> None:
@@ -270,7 +276,7 @@ def test_the_input_can_be_named_and_the_body_has_the_last_word(recorder: Recorde
 
     answer("no", ticket="yes")
     assert recorder.value("invoke_agent a", "gen_ai.input.messages") == [text("user", "yes")]
-    assert recorder.value("invoke_agent a", "gen_ai.output.messages") == [text("assistant", "said inside")]
+    assert recorder.value("invoke_agent a", "gen_ai.output.messages") == [replied("said inside")]
 
 
 def test_system_instructions_and_tools_take_their_standard_form(recorder: Recorder) -> None:
@@ -295,7 +301,7 @@ def test_system_instructions_and_tools_take_their_standard_form(recorder: Record
     ("found", "recorded"),
     [
         (["a", "b"], [{"content": "a"}, {"content": "b"}]),
-        ([{"id": 1, "text": "a", "score": 0.5}], [{"id": 1, "score": 0.5, "content": "a"}]),
+        ([{"id": 1, "text": "a", "score": 0.5}], [{"id": "1", "score": 0.5, "content": "a"}]),
         (
             [(SimpleNamespace(page_content="a", metadata={}), 0.5)],
             [{"content": "a", "score": 0.5}],

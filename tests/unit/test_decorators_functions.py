@@ -286,7 +286,7 @@ def test_a_stream_s_span_ends_with_it_and_tells_when_the_first_chunk_came(record
     assert took >= 0.04
     assert attributes["gen_ai.request.stream"] is True
     (answer,) = recorder.value("chat m", "gen_ai.output.messages")
-    assert answer == {"role": "assistant", "parts": [{"type": "text", "content": "Hello"}]}
+    assert answer["parts"] == [{"type": "text", "content": "Hello"}]
 
 
 def test_a_stream_that_is_left_early_ends_its_span_with_what_was_said(recorder: Recorder) -> None:
