@@ -93,7 +93,7 @@ class Explanation:
         return "\n  ".join([f"Trace {self.trace_id}: {_HEADLINES[self.verdict]}", *self._lines()])
 
     def _lines(self) -> Iterator[str]:
-        if self.spans or self.runs:
+        if self.spans:
             read = f", read as {', '.join(self.dialects)}" if self.dialects else ""
             yield f"Seen: {_count(self.spans, 'span')}{read}, in {_count(self.runs, 'run')}."
         if self.waiting_spans:
@@ -220,32 +220,34 @@ def explain_unseen(
 
 
 def _sentence(decision: Decision, drawn: float) -> str:
+    sampled = f"sampled by {decision.sampler}{_numbers(decision, drawn)}"
     match decision.status:
         case "not_sampled":
-            return f"not sampled, {meaning(decision.reason)}{_numbers(decision, drawn)}."
+            by = "" if decision.threshold is None else f" by {decision.sampler}{_numbers(decision, drawn)}"
+            return f"not sampled{by}, {meaning(decision.reason)}."
         case "missing":
-            return f"sampled{_numbers(decision, drawn)}; but no evaluation of it was found."
+            return f"{sampled}; but no evaluation of it was found."
         case "waiting":
             return f"waits for the scorer that {decision.sampler} follows."
-        case "queued" | "running":
-            doing = "waits for its turn" if decision.status == "queued" else "is being scored"
-            return f"sampled{_numbers(decision, drawn)}; {doing}."
+        case "queued":
+            return f"{sampled}; waits for its turn."
+        case "running":
+            return f"{sampled}; is being scored."
     tries = "" if decision.attempts <= 1 else f", {decision.attempts} attempts"
     end = f"{decision.value:.6g}" if decision.value is not None else meaning(decision.reason)
     took = f" after {decision.duration:.3f} s{tries}" if decision.duration else ""
-    return f"sampled{_numbers(decision, drawn)}; {decision.status.replace('_', ' ')}: {end}{took}."
+    return f"{sampled}; {decision.status.replace('_', ' ')}: {end}{took}."
 
 
 def _numbers(decision: Decision, drawn: float) -> str:
     if decision.threshold is None:
         return ""
     if decision.threshold >= 1.0:
-        return f": {decision.sampler} gives it no chance"
-    chance = "" if decision.probability is None else f" with probability {decision.probability:.6g}"
-    verb = "below" if drawn < decision.threshold else "not below"
-    return (
-        f": {decision.sampler}{chance} picks from {decision.threshold:.6f} up, it draws {drawn:.6f}, {verb}"
+        return " (no chance)"
+    chance = (
+        "probability unknown" if decision.probability is None else f"probability {decision.probability:.6g}"
     )
+    return f" ({chance}: picks from {decision.threshold:.6f} up, this trace draws {drawn:.6f})"
 
 
 def _count(number: int, noun: str) -> str:

@@ -75,13 +75,13 @@ def test_a_story_reads_like_an_answer() -> None:
     tell(stories, 7, rules=1)
     story = stories.get(f"{7:032x}")
     assert story is not None
-    chance = "always() with probability 1 picks from 0.000000 up"
-    drawn = f"it draws {sampling.share(sampling.randomness(7)):.6f}"
+    drawn = f"{sampling.share(sampling.randomness(7)):.6f}"
+    numbers = f"(probability 1: picks from 0.000000 up, this trace draws {drawn})"
     text = str(explain_story(f"{7:032x}", story, {"rule0": "always()"}))
     assert text.splitlines() == [
         f"Trace {7:032x}: scored.",
         "  Seen: 3 spans, read as otel_genai, in 1 run.",
-        f"  rule0, span {7:016x}: sampled: {chance}, {drawn}, not below; scored: 0.5 after 0.250 s.",
+        f"  rule0, span {7:016x}: sampled by always() {numbers}; scored: 0.5 after 0.250 s.",
         "  Delivered to memory: 1 scored run, exported (the destination accepted them).",
     ]
 
