@@ -233,6 +233,8 @@ def _sentence(decision: Decision, drawn: float) -> str:
             return f"{sampled}; waits for its turn."
         case "running":
             return f"{sampled}; is being scored."
+        case "spooled":
+            return f"{sampled}; is in the store for later: {decision.reason}."
     tries = "" if decision.attempts <= 1 else f", {decision.attempts} attempts"
     end = f"{decision.value:.6g}" if decision.value is not None else meaning(decision.reason)
     took = f" after {decision.duration:.3f} s{tries}" if decision.duration else ""

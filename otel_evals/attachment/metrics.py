@@ -113,6 +113,8 @@ class Metrics:
         for name, rule in self._stats().rules.items():
             scorer = {semconv.GEN_AI_EVALUATION_NAME: name}
             yield Observation(rule.scored, {**scorer, semconv.OUTCOME: "scored"})
+            if rule.spooled:
+                yield Observation(rule.spooled, {**scorer, semconv.OUTCOME: "spooled"})
             for outcome in ("not_sampled", "not_scored", "dropped"):
                 yield from _by_reason(outcome, getattr(rule, outcome), scorer)
             for error_type, count in rule.failed.items():

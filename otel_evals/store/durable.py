@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,18 +19,18 @@ from otel_evals.engine import Job
 from otel_evals.judging import rule_names
 from otel_evals.model import Dropped, Outcome, Run, ScoredRun, ScorerFailure, SpanRecord
 from otel_evals.store.entry import Entry, Owed, Task, merged
+from otel_evals.store.file import limits_of
+from otel_evals.store.flights import Flights
+from otel_evals.store.latecomers import Late, Latecomers, home_of, welcome
 from otel_evals.store.outcomes import restored, stored
 from otel_evals.store.replay import Picked, expected_ids, pick_up
-from otel_evals.store.writer import Writer, limits_of
+from otel_evals.store.writer import Writer
 
 __all__ = ["Durable", "Scoring"]
 
 _logger = logging.getLogger(__name__)
 _UNAVAILABLE_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
-_LATE_SECONDS = 0.5
-_MAX_LATE = 10_000
-_NEVER_AGAIN = ("exported", "refused")
 
 
 class Scoring(Protocol):
@@ -68,7 +68,7 @@ class Durable:
         post: Callable[[Callable[[], object]], None],
         *,
         read: Callable[[Sequence[SpanRecord], Mapping[str, str | None]], list[Run]],
-        put: Callable[[ScoredRun, Sequence[str] | None], Sequence[str]],
+        put: Callable[[ScoredRun, Collection[str] | None], Sequence[str]],
         lacking: Callable[[Sequence[str], int], Awaitable[Sequence[str] | None]],
         late: Callable[[str, int], None],
     ) -> None:
@@ -76,14 +76,12 @@ class Durable:
         self._capacity = config.queue_size
         self._rules = rule_names(config.rules)
         self._read = read
-        self._put = put
+        self._flights = Flights(put)
         self._lacking = lacking
         self._late = late
-        self._writer = Writer(str(config.store), limits_of(config), post, self._room, self._found)
-        self._writer.on_told = self._told
+        self._writer = Writer(str(config.store), limits_of(config), post, self._room, self._found, self._told)
         self._live: dict[str, list[Entry]] = {}
-        self._flying: dict[int, tuple[Entry, str, ScoredRun, set[str], list[str]]] = {}
-        self._latecomers: dict[str, list[tuple[SpanRecord, str | None]]] = {}
+        self._latecomers = Latecomers(self._join)
         self._resuming: set[asyncio.Future[None]] = set()
         self._leaving = False
         self.scoring: Scoring
@@ -131,25 +129,11 @@ class Durable:
 
     def delivered(self, name: str, batch: Sequence[ScoredRun], end: str) -> None:
         """What became of scored runs at a destination."""
-        for scored in batch:
-            flying = self._flying.get(id(scored))
-            if flying is not None:
-                _, _, _, places, missed = flying
-                places.discard(name)
-                if end not in _NEVER_AGAIN:
-                    missed.append(name)
-                if not places:
-                    self._landed(id(scored))
+        self._flights.told(name, batch, end)
 
     def late(self, span: SpanRecord, above: str | None) -> bool:
         """Take a span whose run was closed before; whether it can be taken."""
-        if self._leaving or sum(map(len, self._latecomers.values())) >= _MAX_LATE:
-            return False
-        gathered = self._latecomers.setdefault(span.trace_id, [])
-        gathered.append((span, above))
-        if len(gathered) == 1:
-            asyncio.get_running_loop().call_later(_LATE_SECONDS, self._join, span.trace_id)
-        return True
+        return not self._leaving and self._latecomers.take(span, above)
 
     # --- starting and leaving ---
 
@@ -182,7 +166,7 @@ class Durable:
 
     def stats(self) -> Mapping[str, int]:
         """What was written, taken over and lost so far."""
-        return self._writer.snapshot()
+        return self._writer.stats()
 
     async def _ask_writer(self, ask: Callable[[Callable[[], None]], None], seconds: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -242,7 +226,7 @@ class Durable:
         self._forget(entry)
         status = entry.status
         if entry.late and not self._leaving:
-            self._score_again(entry, entry.late)
+            self._score_again(entry)
             return
         if entry.back or entry.owed:
             status = replace(
@@ -269,23 +253,10 @@ class Durable:
         if not entries:
             self._live.pop(entry.trace_id, None)
 
-    # --- delivery ---
-
     def _send(self, entry: Entry, target: str, scored: ScoredRun, places: Sequence[str] | None) -> None:
-        key = id(scored)
-        flying: set[str] = set()
-        self._flying[key] = (entry, target, scored, flying, [])
-        # A full queue answers at once: the books have to know the destinations before.
-        flying.add("")
-        names = self._put(scored, places)
-        missed = self._flying[key][4]
-        flying.update(name for name in names if name not in missed)
-        flying.discard("")
-        if not flying:
-            self._landed(key)
+        self._flights.start(scored, places, lambda missed: self._landed(entry, target, scored, missed))
 
-    def _landed(self, key: int) -> None:
-        entry, target, scored, _, missed = self._flying.pop(key)
+    def _landed(self, entry: Entry, target: str, scored: ScoredRun, missed: list[str]) -> None:
         if missed and entry.kept:
             entry.owed.append(Owed(target, tuple(missed), tuple(stored(e) for e in scored.evaluations)))
             entry.reason = entry.reason or f"not delivered to {', '.join(missed)}"
@@ -350,21 +321,16 @@ class Durable:
 
     # --- late spans ---
 
-    def _join(self, trace_id: str) -> None:
+    def _join(self, trace_id: str, late: Sequence[Late]) -> None:
         """Give late spans to the run that is being scored, or look for the one that was."""
-        late = self._latecomers.pop(trace_id, [])
-        entries = self._live.get(trace_id, [])
-        entry = _home(entries, late)
+        entry = home_of(self._live.get(trace_id, []), late)
         if entry is not None:
-            self._grow(entry, late)
-            entry.late += [span for span, _ in late]
-        elif late and not self._leaving:
+            welcome(entry, late)
+        elif not self._leaving:
             self._writer.ask(trace_id, lambda found: self._rejoin(trace_id, late, found))
 
-    def _rejoin(
-        self, trace_id: str, late: Sequence[tuple[SpanRecord, str | None]], found: Sequence[Entry]
-    ) -> None:
-        home = _home(found, late)
+    def _rejoin(self, trace_id: str, late: Sequence[Late], found: Sequence[Entry]) -> None:
+        home = home_of(found, late)
         for entry in found:
             if entry is not home:
                 entry.status = replace(entry.status, state="done")
@@ -372,14 +338,12 @@ class Durable:
         if home is None:
             self._late(trace_id, len(late))
         else:
-            self._grow(home, late)
-            self._score_again(home, [span for span, _ in late])
+            welcome(home, late)
+            self._score_again(home)
 
-    def _grow(self, entry: Entry, late: Sequence[tuple[SpanRecord, str | None]]) -> None:
-        entry.links = {**entry.links, **{s.span_id: a for s, a in late if a != s.parent_span_id}}
-
-    def _score_again(self, entry: Entry, late: Sequence[SpanRecord]) -> None:
-        entry.spans, entry.late, entry.grown = merged(entry.spans, late), [], True
+    def _score_again(self, entry: Entry) -> None:
+        """Score a run once more, its late spans included: the next revision of the same evaluations."""
+        entry.spans, entry.late, entry.grown = merged(entry.spans, entry.late), [], True
         status = entry.status
         entry.status = replace(
             status, state="open", free=False, left=None, owed=(), revision=status.revision + 1
@@ -391,12 +355,6 @@ class Durable:
 
 def _task(job: Job) -> Task:
     return Task(job.name, job.run.root_span_id, job.sampled.probability, job.sampled.rule)
-
-
-def _home(entries: Sequence[Entry], late: Sequence[tuple[SpanRecord, str | None]]) -> Entry | None:
-    """The run that late spans belong to."""
-    near = {name for span, above in late for name in (span.span_id, span.parent_span_id, above)}
-    return next((e for e in entries if any(span.span_id in near for span in e.spans)), None)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
