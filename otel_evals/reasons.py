@@ -34,6 +34,11 @@ REASONS: Mapping[str, str] = {
     "shutdown": "the time to shut down was over",
     # Scorers' failures that the engine itself brings about.
     "timeout": "the scorer took longer than the rule's `timeout`",
+    "stuck": "too many earlier attempts still run, long after their timeout",
+    "worker_died": "the process that was scoring it died",
+    "BudgetExceededError": "a judge call could have cost more than the budget has left",
+    "JudgeUnavailableError": "the judge could not be reached, however often it was tried",
+    "JudgeReplyError": "the judge answered, but not in the form asked for",
     # Scored runs on their way to a destination.
     "exported": "the destination accepted them",
     "refused": "the destination refused them for good",

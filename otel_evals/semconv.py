@@ -93,6 +93,7 @@ METRIC_JUDGE_TOKENS: Final = "otel_evals.judge.tokens"
 METRIC_JUDGE_COST: Final = "otel_evals.judge.cost"
 METRIC_QUEUE_SIZE: Final = "otel_evals.queue.size"
 METRIC_SPANS_HELD: Final = "otel_evals.spans.held"
+METRIC_SPANS_LOST: Final = "otel_evals.spans.lost"
 METRIC_EXPORTS: Final = "otel_evals.exports"
 
 OUTCOME: Final = "otel_evals.outcome"

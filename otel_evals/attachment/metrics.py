@@ -66,6 +66,12 @@ class Metrics:
             description="Eligible runs of each scorer, by what became of them.",
         )
         meter.create_observable_counter(
+            semconv.METRIC_SPANS_LOST,
+            [lambda _: list(_lost(self._stats()))],
+            unit="{item}",
+            description="Spans and log records that did not reach their run, by reason.",
+        )
+        meter.create_observable_counter(
             semconv.METRIC_EXPORTS,
             [self._exported],
             unit="{run}",
@@ -126,6 +132,11 @@ class Metrics:
         for destination, outcomes in self._exports().items():
             for outcome, count in outcomes.items():
                 yield Observation(count, {semconv.DESTINATION: destination, semconv.OUTCOME: outcome})
+
+
+def _lost(stats: Stats) -> Iterator[Observation]:
+    for reason, count in stats.losses.items():
+        yield Observation(count, {semconv.REASON: reason})
 
 
 def _by_reason(
