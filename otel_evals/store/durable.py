@@ -186,11 +186,10 @@ class Durable:
                 return True
             case ScorerFailure(error_type="JudgeUnavailableError"):
                 return True
-            case ScorerFailure(error_type="BudgetExceededError"):
-                return False
-            case ScorerFailure() if entry.status.attempts + 1 < self._attempts:
-                return True
             case ScorerFailure(error_type=error_type, message=message):
+                # More tries today cannot find more budget.
+                if error_type != "BudgetExceededError" and entry.status.attempts + 1 < self._attempts:
+                    return True
                 entry.failed = f"{error_type}: {message}"[:500]
         return False
 
