@@ -43,5 +43,5 @@ def mlflow_server(program: Path) -> Iterator[str]:
         return clean_environment("MLFLOW_") | own | path
 
     url = f"http://127.0.0.1:{port}"
-    with served(command, environment, f"{url}/health"):
+    with served(command, environment, f"{url}/health", start_timeout=300):
         yield url
