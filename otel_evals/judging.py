@@ -5,6 +5,7 @@ Lives on the engine's thread only.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -159,6 +160,10 @@ class Judging:
     def waiting(self) -> int:
         """Jobs that have no slot yet."""
         return sum(lane.waiting for lane in self._lanes.values())
+
+    async def prepare(self) -> None:
+        """Have every scorer load what it needs, all at once."""
+        await asyncio.gather(*(lane.prepare() for lane in self._lanes.values()))
 
     def abort(self, reason: str) -> None:
         """Drop everything that has not ended."""

@@ -39,6 +39,11 @@ class Panel(Scorer):
         for member in self._members:
             member.check()
 
+    def prepare(self) -> None:
+        """Have every member load what it needs."""
+        for member in self._members:
+            member.prepare()
+
     async def score(self, run: Run) -> Score | NotScored:
         """Ask all members.
 

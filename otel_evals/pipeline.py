@@ -147,6 +147,8 @@ class Pipeline:
         timeout = timeout_millis / 1000
         done = self._engine.run(self._flush(time.monotonic() + timeout), timeout + 0.5) is True
         self._verdicts.let_pass(time.time_ns())
+        for exporter in self._exporters:
+            exporter.release()
         return done
 
     def shutdown(self, timeout_millis: int | None = None) -> None:
@@ -240,7 +242,7 @@ class Pipeline:
     async def _deliver(self) -> None:
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        await self._fan_out.run()
+        await asyncio.gather(self._judging.prepare(), self._fan_out.run())
 
     def _handle(self, items: list[EndedSpan | LogOfSpan]) -> None:
         now = time.monotonic()

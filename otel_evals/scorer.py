@@ -39,6 +39,9 @@ class Scorer(ABC):
             ConfigError: something is missing.
         """
 
+    def prepare(self) -> None:  # noqa: B027  # most scorers have nothing to load
+        """Load what scoring needs; called on a worker thread when scoring starts, before the first run."""
+
     @abstractmethod
     async def score(self, run: Run) -> Score | NotScored:
         """Judge a run. Whatever this raises becomes a counted ScorerFailure."""

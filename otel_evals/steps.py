@@ -117,6 +117,14 @@ class StepScorer(Scorer, Generic[_P, _A]):
             if isinstance(step, PromptStep) and step.judge is None and self.judge is None:
                 raise ConfigError(f"{self.id}.{name}", "asks a judge, but there is none: pass judge=...")
 
+    def prepare(self) -> None:
+        """Have the judges load what they need."""
+        own = (step.judge for step in self.steps.values() if isinstance(step, PromptStep))
+        for judge in (self.judge, *own):
+            load = getattr(judge, "prepare", None)
+            if load is not None:
+                load()
+
     def _with(self, name: StepName, step: Any) -> StepScorer[Any, Any]:
         if not isinstance(step, PromptStep) and not callable(step):
             raise ConfigError(f"{self.id}.{name}", f"must be a function or a PromptStep, not {step!r:.60}")

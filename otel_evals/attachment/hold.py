@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
@@ -24,6 +25,8 @@ __all__ = ["ScoringSpanExporter", "Verdicts"]
 
 _logger = logging.getLogger(__name__)
 _MAX_BATCH = 512
+_GATHER_SECONDS = 0.01
+_SWEEP_SECONDS = 0.25
 _MAX_VERDICTS = 10_000
 
 _Key = tuple[int, int]
@@ -46,13 +49,13 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._verdicts: OrderedDict[_Key, _Verdict] = OrderedDict()
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[_Key | None], None]] = []
         self._passing_until = 0
         self.open = True
         """False lets every span pass at once: we are leaving."""
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Have a function called whenever a span's scores are all in."""
+    def listen(self, listener: Callable[[_Key | None], None]) -> None:
+        """Have a function called with each span whose scores are all in; with None when many may pass."""
         self._listeners.append(listener)
 
     @property
@@ -78,7 +81,7 @@ class Verdicts:
         verdict = self._verdicts.get((trace_id, span_id))
         if verdict is not None:
             verdict.final = True
-            self._notify()
+            self._notify((trace_id, span_id))
 
     def let_pass(self, until: int) -> None:
         """Let every span pass that ended by then, in nanoseconds since the Unix epoch."""
@@ -108,9 +111,9 @@ class Verdicts:
             self._verdicts.pop(key, None)
         return verdict.attributes
 
-    def _notify(self) -> None:
+    def _notify(self, key: _Key | None = None) -> None:
         for listener in self._listeners:
-            listener()
+            listener(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +140,11 @@ class ScoringSpanExporter(SpanExporter):
         self._hold = hold
         self._limit = limit
         self._held: OrderedDict[_Key, _Held] = OrderedDict()
+        self._decided: deque[_Key] = deque()
+        self._all_decided = False
+        self._next_sweep = 0.0
         self._changed = threading.Condition()
-        self._exporting = threading.Lock()
+        self._exporting = threading.RLock()
         self._thread: threading.Thread | None = None
         self._leaving = False
         self.passed_unheld = 0
@@ -157,7 +163,7 @@ class ScoringSpanExporter(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Release every held span with the scores there are."""
-        self._release(everything=True)
+        self.release(everything=True)
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
@@ -165,13 +171,13 @@ class ScoringSpanExporter(SpanExporter):
         with self._changed:
             self._leaving = True
             self._changed.notify_all()
-        self._release(everything=True)
+        self.release(everything=True)
         self._exporter.shutdown()
 
     def after_fork(self) -> None:
         """Held spans belong to the parent process, which will export them."""
         self._held = OrderedDict()
-        self._changed, self._exporting, self._thread = threading.Condition(), threading.Lock(), None
+        self._changed, self._exporting, self._thread = threading.Condition(), threading.RLock(), None
 
     def _pass_or_hold(self, span: ReadableSpan) -> ReadableSpan | None:
         attributes = self._verdicts.take(span)
@@ -195,37 +201,65 @@ class ScoringSpanExporter(SpanExporter):
             self._thread.start()
         self._changed.notify_all()
 
-    def _wake(self) -> None:
-        if self._held:
-            with self._changed:
-                self._changed.notify_all()
+    def _wake(self, key: _Key | None) -> None:
+        """A span may pass, or (None) many may; called on whatever thread decided it."""
+        if key is None:
+            self._all_decided = True
+        elif key in self._held:
+            self._decided.append(key)
+        else:
+            return
+        with self._changed:
+            self._changed.notify_all()
 
     def _serve(self) -> None:
         while not self._leaving:
             with self._changed:
                 self._changed.wait(self._patience())
+            time.sleep(_GATHER_SECONDS)
             try:
-                self._release()
+                self.release()
             except Exception:
                 _logger.exception("held spans could not be exported")
 
     def _patience(self) -> float | None:
-        """Seconds until the first deadline; None while nothing is held."""
+        """Seconds until there is something to do; None while nothing is held."""
         if not self._held:
             return None
-        return max(0.0, min(h.deadline for h in self._held.values()) - time.monotonic())
+        if self._decided or self._all_decided:
+            return 0.0
+        first = next(iter(self._held.values()))
+        return max(0.0, min(first.deadline - time.monotonic(), _SWEEP_SECONDS))
 
-    def _release(self, *, everything: bool = False) -> None:
+    def release(self, *, everything: bool = False) -> None:
+        """Export the held spans that may go now: decided ones and those whose time is over, or all."""
+        with self._exporting:
+            ready = self._leave(everything)
+            for start in range(0, len(ready), _MAX_BATCH):
+                self._send(ready[start : start + _MAX_BATCH])
+
+    def _leave(self, everything: bool) -> list[ReadableSpan]:
         ready: list[ReadableSpan] = []
         with self._changed:
             now = time.monotonic()
-            for key, held in list(self._held.items()):
+            for key in self._candidates(now, everything):
+                held = self._held.get(key)
+                if held is None:
+                    continue
                 attributes = self._verdicts.take(held.span, anyway=everything or held.deadline <= now)
                 if attributes is not None:
                     del self._held[key]
                     ready.append(_with(held.span, attributes))
-        for start in range(0, len(ready), _MAX_BATCH):
-            self._send(ready[start : start + _MAX_BATCH])
+        return ready
+
+    def _candidates(self, now: float, everything: bool) -> list[_Key]:
+        """Decided spans, then the oldest; all of them now and then, since they need not end in order."""
+        if everything or self._all_decided or now >= self._next_sweep:
+            self._all_decided, self._next_sweep = False, now + _SWEEP_SECONDS
+            self._decided.clear()
+            return list(self._held)
+        keys = [self._decided.popleft() for _ in range(len(self._decided))]
+        return [*keys, *takewhile(lambda key: self._held[key].deadline <= now, self._held)]
 
     def _send(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """One batch at a time, for exporters need not be thread-safe; untraced, as batch processors do."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import random
 import time
 from collections import deque
@@ -15,14 +16,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyio import to_thread
+
 from otel_evals.calls import Strays, strays
 from otel_evals.config import Rule
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.isolation.child import WorkerDiedError
 from otel_evals.model import NotScored, Outcome, Run, Sampled, Score, ScorerFailure, StepRecord
+from otel_evals.scorer import Scorer
 
 __all__ = ["Job", "Lane"]
 
+_logger = logging.getLogger(__name__)
 _Result = Score | NotScored | BaseException
 
 _MOST_STRAYS = 16
@@ -87,11 +92,22 @@ class Lane:
         self._abandoned: set[asyncio.Task[Any]] = set()
         self._strays = Strays()
         self._filling = False
+        self._ready = type(rule.scorer).prepare is Scorer.prepare
 
     @property
     def waiting(self) -> int:
         """Jobs that have no slot yet."""
         return len(self._queue) + len(self._resting)
+
+    async def prepare(self) -> None:
+        """Have the scorer load what it needs, on a worker thread; its jobs wait, on nobody's clock."""
+        if not self._ready:
+            try:
+                await to_thread.run_sync(self._rule.scorer.prepare, abandon_on_cancel=True)
+            except Exception:
+                _logger.warning("%s could not prepare itself", self._rule.scorer.id, exc_info=True)
+            self._ready = True
+            self._fill()
 
     def offer(self, job: Job) -> None:
         """Run a job, now or when a slot is free."""
@@ -106,7 +122,7 @@ class Lane:
             self._finish(job, outcome)
 
     def _fill(self) -> None:
-        if self._filling:
+        if self._filling or not self._ready:
             return  # a job that ended at once: the loop below goes on
         self._filling = True
         try:

@@ -11,7 +11,8 @@ import os
 import time
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
@@ -26,11 +27,12 @@ from otel_evals.config import Config
 from otel_evals.dialect import load_dialects
 from otel_evals.engine import Health, RuleStats, Stats
 from otel_evals.errors import ConfigError
-from otel_evals.explanation import Explanation
+from otel_evals.explanation import Explanation, explain_unseen
 from otel_evals.export import DestinationStats
 from otel_evals.hosted.books import buried, total, totals, undelivered
 from otel_evals.hosted.link import Link
 from otel_evals.hosted.relay import Attached, Books, Report
+from otel_evals.inspection import losses_of, trace_id_of
 from otel_evals.isolation.child import WorkerDiedError
 from otel_evals.isolation.portable import NotPortableError, pack
 from otel_evals.judging import rule_names
@@ -122,28 +124,28 @@ class HostedPipeline(Pipeline):
         return totals(self._past_destinations, self._books.destinations)
 
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
-        """What happened to a trace; see `otel_evals.explain`.
-
-        Raises:
-            TimeoutError: the engine's process does not answer.
-        """
-        answer = (
-            self._link.ask("explain", trace_id, trace_state, timeout=_ANSWER_SECONDS) if self._asks else None
-        )
-        if not isinstance(answer, Explanation):
-            raise TimeoutError("the engine's process does not answer")
-        return answer
+        """What happened to a trace; see `otel_evals.explain`."""
+        trace = trace_id_of(trace_id)
+        answer = self._asked("explain", trace, trace_state)
+        if isinstance(answer, Explanation):
+            return answer
+        doubt = "The engine's process does not answer." if self._link.started else "Nothing was captured yet."
+        return explain_unseen(trace, self.config.ceiling, trace_state, (doubt,))
 
     def health(self, stalled_after: float = 10.0) -> Health:
-        """Whether scoring goes on; see `otel_evals.health`."""
-        if not self._asks:
-            return Health(status="idle")
-        answer = self._link.ask("health", stalled_after, timeout=_ANSWER_SECONDS)
+        """Whether scoring goes on; see `otel_evals.health`. While the engine's process starts, it does."""
+        link, losses = self._link, losses_of(self.stats(), self.destination_stats())
+        answer = self._asked("health", stalled_after)
         if isinstance(answer, Health):
-            return answer
-        return Health(
-            status="stalled", problem="the engine's process does not answer", waiting=self._link.waiting
-        )
+            return replace(answer, losses=losses)
+        if not link.started or (not link.ready and not link.deaths):
+            status: Literal["healthy", "idle"] = "healthy" if link.started else "idle"
+            return Health(status=status, waiting=link.waiting, losses=losses)
+        problem = f"the engine's process does not answer; it died {link.deaths} times"
+        return Health(status="stalled", problem=problem, waiting=link.waiting, losses=losses)
+
+    def _asked(self, name: str, *arguments: Any) -> Any:
+        return self._link.ask(name, *arguments, timeout=_ANSWER_SECONDS) if self._link.ready else None
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Score everything captured so far and deliver it; whether that was done in time.
@@ -153,8 +155,13 @@ class HostedPipeline(Pipeline):
         """
         if self._closed or self._link.here:
             return False
-        done = not self._asks or self._ask("force_flush", timeout_millis, timeout_millis / 1000 + 0.5) is True
+        done = (
+            not self._link.started
+            or self._ask("force_flush", timeout_millis, timeout_millis / 1000 + 0.5) is True
+        )
         self._verdicts.let_pass(time.time_ns())
+        for exporter in self._exporters:
+            exporter.release()
         return done
 
     def shutdown(self, timeout_millis: int | None = None) -> None:
@@ -169,7 +176,7 @@ class HostedPipeline(Pipeline):
         deadline = time.monotonic() + timeout
         self._closed = True
         try:
-            if self._asks and not self._link.here:
+            if self._link.started and not self._link.here:
                 self._ask("shutdown", int(timeout * 1000), timeout + 0.5)
         finally:
             self._verdicts.close()
@@ -181,11 +188,6 @@ class HostedPipeline(Pipeline):
         except Exception:
             _logger.exception("the engine's process failed to %s", name)
             return None
-
-    @property
-    def _asks(self) -> bool:
-        """Whether there is a process to ask."""
-        return self._link.started
 
     def _metrics(self, meter: metrics.Meter) -> Metrics:
         return Metrics(
@@ -228,6 +230,8 @@ class HostedPipeline(Pipeline):
         self._past_destinations = totals(self._past_destinations, undelivered(books, reason))
         self._books = self._new_books()
         self._verdicts.let_pass(time.time_ns())
+        for exporter in self._exporters:
+            exporter.release()
 
     def _new_books(self) -> Books:
         stats = Stats(rules={name: RuleStats() for name in rule_names(self.config.rules)})

@@ -84,6 +84,10 @@ class LiteLLMJudge:
         if (self.input_price is None) != (self.output_price is None):
             raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
 
+    def prepare(self) -> None:
+        """Import LiteLLM now, so that the first run's time is not spent on it."""
+        load()
+
     async def ask(self, request: JudgeRequest) -> JudgeReply:
         """Ask, at most three times for a typed answer.
 

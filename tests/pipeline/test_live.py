@@ -507,3 +507,29 @@ def test_flushing_and_leaving_are_safe_at_any_time() -> None:
         live.run()
         live.provider.force_flush()
         assert live.span("invoke_agent support") is not None
+
+
+def test_what_a_scorer_loads_first_is_not_on_its_first_runs_clock() -> None:
+    """Preparing happens once, off the engine's loop; runs wait for it without timing out."""
+    prepared: list[str] = []
+
+    class Slow(Scorer):
+        id = "slow_to_start"
+        version = "1"
+
+        def prepare(self) -> None:
+            time.sleep(0.5)
+            prepared.append(threading.current_thread().name)
+
+        async def score(self, run: Run) -> Score:
+            return Score(value=1.0)
+
+    with Live(Rule(Slow(), timeout=0.2), Rule(always_one)) as live:
+        for _ in range(5):
+            live.run()
+        live.scored.clear()
+        assert live.flush()
+        stats = live.pipeline.stats()
+        assert stats.rules["slow_to_start"].scored == 5
+        assert len(prepared) == 1
+        assert prepared[0] != "otel-evals"
