@@ -46,6 +46,16 @@ def _sampler(value: Any) -> Any:
     return sampling.ratio(value) if isinstance(value, int | float) else value
 
 
+class _Equal:
+    """A condition that has a name, and so can be sent to another process."""
+
+    def __init__(self, wanted: dict[Any, Any]) -> None:
+        self.wanted = wanted
+
+    def __call__(self, run: Run) -> bool:
+        return all(getattr(run, name) == wish for name, wish in self.wanted.items())
+
+
 def _condition(value: Any) -> Any:
     """A mapping of run fields to values means: all of them equal."""
     if not isinstance(value, Mapping):
@@ -57,7 +67,7 @@ def _condition(value: Any) -> Any:
             "when", f"a run has no field {unknown[0]!r}" + (f"; meant {near[0]!r}?" if near else "")
         )
     wanted = dict(value)
-    return lambda run: all(getattr(run, name) == wish for name, wish in wanted.items())
+    return _Equal(wanted)
 
 
 def _raises_config_errors(model: type[_Model]) -> type[_Model]:

@@ -80,6 +80,8 @@ class Link:
         self._refusing = threading.Lock()
         self.refused = 0
         """Items that found no room."""
+        self.ready = False
+        """Whether the process has started and answers."""
         self.deaths = 0
         """How often the process died."""
 
@@ -194,9 +196,11 @@ class Link:
             target=self._receive, args=(child, over), name="otel-evals-link-in", daemon=True
         )
         receiver.start()
+        self.ready = True
         try:
             self._send_all(child, over)
         finally:
+            self.ready = False
             receiver.join()
 
     def _send_all(self, child: Child, over: list[WorkerDiedError]) -> None:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from queue import SimpleQueue
+from queue import Queue
 from typing import IO
 
 from opentelemetry import context
@@ -20,6 +20,7 @@ from otel_evals.marking import mark
 __all__ = ["Inside"]
 
 _NICE = 5
+_MOST_FRAMES = 64
 _LAST_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
 
@@ -38,7 +39,7 @@ class Inside:
         _end_with_parent()
         _yield_to_application()
         context.attach(mark())
-        self._frames: SimpleQueue[bytes | None] = SimpleQueue()
+        self._frames: Queue[bytes | None] = Queue(_MOST_FRAMES)
         self._sending = threading.Lock()
         threading.Thread(target=self._listen, name="otel-evals-pipe", daemon=True).start()
 

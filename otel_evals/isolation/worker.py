@@ -34,6 +34,7 @@ def main() -> None:
     with asyncio.Runner() as runner:
         try:
             scorer: Scorer = pickle.loads(inside.receive() or b"")
+            scorer.prepare()
         except BaseException as error:
             inside.send(pickle.dumps(raised(error)))
             return

@@ -140,6 +140,10 @@ class Book:
         self._db = self._open()
         weakref.finalize(self, self._db.close)
 
+    def __reduce__(self) -> tuple[type[Book], tuple[str]]:
+        """In another process: the same file, or a ledger of its own."""
+        return type(self), (self._path,)
+
     def reserve(
         self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
     ) -> bool:

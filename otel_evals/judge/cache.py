@@ -124,6 +124,11 @@ class _Memory:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.executescript(_SCHEMA)
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        """In another process: the same file, or an empty memory."""
+        return type(self), (self._path, self._max_entries)
 
     def get(self, key: str) -> tuple[str, str] | None:
         with self._lock:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -68,6 +69,12 @@ class Limits:
         self._clock = clock
         self._lock = threading.Lock()
         self._lines: RunVar[Lines] = RunVar("otel_evals.judge.limits")  # of each event loop
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[Settle]:

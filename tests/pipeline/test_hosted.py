@@ -200,6 +200,36 @@ def test_spans_that_die_with_the_engine_are_counted(tmp_path: Path) -> None:
         assert hosted.pipeline.stats().check() == []
 
 
+@pytest.mark.slow
+def test_the_books_balance_to_the_unit_however_often_the_engine_dies(tmp_path: Path) -> None:
+    """Killed again and again under traffic: every run is counted once, every span leaves, nothing doubles."""
+    with Hosted(tmp_path, Rule(moody, concurrency=4), Rule(answered, sample=0.5), hold=30) as hosted:
+        killed: set[int] = set()
+        for number in range(400):
+            hosted.run(question="raise" if number % 7 == 0 else "ask")
+            time.sleep(0.01)
+            pid = hosted.pipeline.pid
+            if number % 100 == 60 and pid is not None and pid not in killed:
+                killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
+        assert hosted.flush()
+        stats = hosted.pipeline.stats()
+        hosted.provider.force_flush()
+        assert killed
+        assert hosted.pipeline.deaths == len(killed)
+        assert stats.check() == []
+        assert 3 * stats.seen + stats.losses.get("span_worker_died", 0) == 3 * 400
+        assert sum(rule.pending for rule in stats.rules.values()) == 0
+        assert len(hosted.spans("invoke_agent support")) == 400
+        events = [e.log_record.attributes for e in hosted.events.get_finished_logs()]
+        ids = [event["otel_evals.evaluation.id"] for event in events]
+        assert (
+            len(ids)
+            == len(set(ids))
+            == sum(rule.scored + rule.failed.get("KeyError", 0) for rule in stats.rules.values())
+        )
+
+
 def test_leaving_with_a_hanging_scorer_keeps_to_its_time(tmp_path: Path) -> None:
     """What is not scored in time is counted as dropped; the span still leaves."""
     with Hosted(tmp_path, moody) as hosted:
