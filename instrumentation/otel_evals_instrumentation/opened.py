@@ -81,8 +81,10 @@ class OpenSpan:
         if self._chunks is None:
             self._chunks = []
             self._note_first_chunk(perf_counter() - self._started)
-        if self.content is not None and len(self._chunks) < _MAX_CHUNKS:
+        if self.content is not None and not self._said:
             self._chunks.append(chunk)
+            if len(self._chunks) > _MAX_CHUNKS:  # nothing is better than a part that passes for the whole
+                self._chunks, self._said = [], True
 
     # --- how it opens, is left and ends ---
 

@@ -20,6 +20,7 @@ _BY_SCOPE = {
     "mcp-python-sdk": _NONE,
     "opentelemetry.instrumentation.openai_agents": _CAPTURE + "true`; Traceloop's: " + _TRACELOOP,
     "opentelemetry.instrumentation.openai_v2": _CAPTURE + "true`",
+    "otel_evals_instrumentation": _CAPTURE + "SPAN_ONLY`",
     "semantic_kernel": "`SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true`",
     "strands": "always on",
 }

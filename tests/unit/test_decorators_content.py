@@ -221,6 +221,12 @@ def test_chunks_of_openai_and_anthropic_streams_are_joined(recorder: Recorder) -
     assert attributes["gen_ai.usage.output_tokens"] == 2
 
 
+def test_a_stream_too_long_to_keep_is_not_recorded_in_part(recorder: Recorder) -> None:
+    stream = agent("a", **recorder.capturing)(lambda: ("x" for _ in range(100_001)))
+    assert sum(1 for _ in stream()) == 100_001
+    assert recorder.value("invoke_agent a", "gen_ai.output.messages") is None
+
+
 @pytest.mark.parametrize(
     ("output", "recorded"),
     [
