@@ -80,7 +80,7 @@ class ScriptedModel:
         if not said:
             return self._look_up(tool, question, earlier)
         last = said[-1]
-        if tool == "cancel_order" and isinstance(last, ToolReturnPart) and last.tool_name == "get_order":
+        if tool == "cancel_order" and last.tool_name == "get_order" and not _failed(last):
             return ModelResponse([ToolCallPart(tool, {"order_id": _rows(last.content)[0]["order_id"]})])
         return ModelResponse([TextPart(self._answer(said, question))])
 
@@ -99,7 +99,7 @@ class ScriptedModel:
 
     def _answer(self, said: Sequence[_Said], question: str) -> str:
         facts = _facts(said)
-        if isinstance(said[-1], RetryPromptPart):
+        if _failed(said[-1]):
             if self._fault is not Fault.GLOSSED_ERROR:
                 return self._rng.choice(APOLOGIES).format(problem=said[-1].content)
             self.slip = f"passed over: {said[-1].content}"
@@ -138,6 +138,11 @@ def _said_by_tools(messages: Sequence[ModelMessage]) -> list[_Said]:
     return said
 
 
+def _failed(part: _Said) -> bool:
+    """Our tools return facts; words in their place are an error, whatever part the framework puts it in."""
+    return isinstance(part.content, str)
+
+
 def _best_tool(question: str, tools: Sequence[ToolDefinition]) -> str:
     """The tool whose description shares most words with the question; words of few tools count more."""
     words = {tool.name: _stems(tool.description or "") for tool in tools}
@@ -173,7 +178,7 @@ def _last_match(pattern: str, texts: Sequence[str]) -> str:
 
 def _facts(said: Sequence[_Said]) -> dict[str, Any]:
     """The tools' results as one flat dictionary, with what can be worked out from them."""
-    rows = [row for part in said if isinstance(part, ToolReturnPart) for row in _rows(part.content)]
+    rows = [row for part in said if not _failed(part) for row in _rows(part.content)]
     facts: dict[str, Any] = {name: value for row in reversed(rows) for name, value in row.items()}
     if "items" in facts:
         items = facts.pop("items")
