@@ -104,7 +104,7 @@ def install(
             loggers.add_log_record_processor(built.log_records)
         _pipeline = built
         if config.handle_sigterm and not _chained:
-            _chained = chain_sigterm(_leave, config.shutdown_timeout + 5)
+            _chained = chain_sigterm(_leave, force_flush, config.shutdown_timeout + 5)
         return built
 
 

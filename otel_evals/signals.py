@@ -1,7 +1,9 @@
-"""Opt-in: leave in order on SIGTERM, then go on as the process would have without us."""
+"""Opt-in: leave in order on SIGTERM, and let the process end as it would have without us."""
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import logging
 import os
 import signal
@@ -15,15 +17,18 @@ __all__ = ["chain_sigterm"]
 _logger = logging.getLogger(__name__)
 
 
-def chain_sigterm(leave: Callable[[], object], timeout: float) -> bool:
-    """Have `leave` called on SIGTERM before the handler that was there.
+def chain_sigterm(leave: Callable[[], object], flush: Callable[[], object], timeout: float) -> bool:
+    """Have everything scored on SIGTERM before whatever else the signal does.
 
-    Where the default action was in place, the signal is raised again afterwards, so that the process still
-    ends by SIGTERM. Handlers can only be set by the main thread; elsewhere nothing is set.
+    Where the default action was in place, `leave` is called and the signal raised again, so that the process
+    still ends by SIGTERM. Where the application has a handler, it decides how the process ends: `flush` is
+    called, then the handler, and `leave` at the process's end. Handlers can only be set by the main thread;
+    elsewhere, and where SIGTERM is ignored, nothing is set.
 
     Args:
-        leave: called once, on a thread of its own, so that a lock the main thread holds cannot block it.
-        timeout: seconds to wait for it.
+        leave: called on a thread of its own, so that a lock the main thread holds cannot block it.
+        flush: called likewise; not waited for while an event loop runs, whose requests are to be answered.
+        timeout: seconds to wait for either.
 
     Returns:
         Whether the handler was set.
@@ -32,16 +37,41 @@ def chain_sigterm(leave: Callable[[], object], timeout: float) -> bool:
         _logger.warning("SIGTERM is not handled: only the main thread can set signal handlers")
         return False
     previous: Any = signal.getsignal(signal.SIGTERM)
+    if previous == signal.SIG_IGN or previous is None:
+        return False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        leaving = threading.Thread(target=leave, name="otel-evals-leave", daemon=True)
-        leaving.start()
-        leaving.join(timeout)
         if callable(previous):
+            _begin(flush).join(0.0 if asyncio._get_running_loop() else timeout)
             previous(number, frame)
-        elif previous == signal.SIG_DFL:
+            _leave_last(leave)
+        else:
+            _begin(leave).join(timeout)
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, handle)
     return True
+
+
+def _begin(function: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=function, name="otel-evals-leave", daemon=True)
+    thread.start()
+    return thread
+
+
+def _leave_last(leave: Callable[[], object]) -> None:
+    """Leave when the process has come to its end by itself.
+
+    Servers such as uvicorn stop serving, restore the default action and raise SIGTERM again, which would end
+    the process there and then. The main thread therefore keeps a signal that it raises itself until we left.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def let_it_end() -> None:
+        leave()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    atexit.register(let_it_end)

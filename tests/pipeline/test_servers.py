@@ -1,0 +1,173 @@
+"""Leaving under real servers: whatever ends a worker, its runs are scored once and its spans leave with scores."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from servers import free_ports
+from service import check_books
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork")
+
+
+class Server:
+    """A server process in a folder of its own."""
+
+    def __init__(self, folder: Path, *command: str, options: dict[str, object], environ: dict[str, str]) -> None:
+        self.folder = folder
+        self.port = free_ports(1)[0]
+        support = str(Path(__file__).parents[1] / "support")
+        self.log = open(folder / "log", "wb")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *[part.replace("PORT", str(self.port)) for part in command]],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(folder), support]),
+                "SERVICE_FOLDER": str(folder),
+                "SERVICE_OPTIONS": json.dumps(options),
+                **environ,
+            },
+            cwd=folder,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def get(self, path: str = "/") -> str:
+        """One request; waits until the server is up."""
+        until = time.monotonic() + 20
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                    return str(answer.read().decode())
+            except urllib.error.URLError as error:
+                refused = isinstance(error.reason, ConnectionRefusedError)
+                if not refused or time.monotonic() > until or self.process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def ends(self) -> int:
+        """Wait for the process; returns its exit status."""
+        return self.process.wait(25)
+
+    def logged(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers; ends those that still run."""
+    started: list[Server] = []
+
+    def start(*command: str, options: dict[str, object] | None = None, **environ: str) -> Server:
+        started.append(Server(tmp_path, *command, options=options or {}, environ=environ))
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server.process.poll() is None:
+            server.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.process.wait(10)
+            server.process.kill()
+        server.log.close()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 15) -> None:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+GUNICORN = ("gunicorn", "service:application", "-b", "127.0.0.1:PORT", "--graceful-timeout", "15")
+
+
+@pytest.mark.parametrize("preload", [True, False], ids=["preload", "each worker imports"])
+def test_gunicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path: Path, preload: bool) -> None:
+    """Two workers, a graceful restart amid the requests, then the end."""
+    server = serve(*GUNICORN, "-w", "2", *["--preload"] * preload)
+    for _ in range(6):
+        server.get()
+    server.signal(signal.SIGHUP)
+    for _ in range(6):
+        server.get()
+    server.signal(signal.SIGTERM)
+    assert server.ends() == 0, server.logged()
+    assert "Traceback" not in server.logged()
+    check_books(tmp_path, 12)
+
+
+def test_a_gunicorn_worker_that_is_aborted_leaves_its_runs(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """A worker hangs and is killed; what the store kept of it another one scores, once."""
+    options = {"store": str(tmp_path / "spool.db"), "store_lease": 1.0, "grace": 0.05}
+    server = serve(*GUNICORN, "-w", "1", "--timeout", "1", options=options, SERVICE_SECONDS="4")
+    server.get()
+    with contextlib.suppress(OSError):
+        server.get("/hang")
+    wait_until(lambda: "SIGKILL" in server.logged() or "SIGABRT" in server.logged())
+    server.get()
+    wait_until(lambda: scored(tmp_path) == 3, 20)
+    server.signal(signal.SIGTERM)
+    assert server.ends() == 0, server.logged()
+    assert scored(tmp_path) == 3
+
+
+def scored(folder: Path) -> int:
+    file = folder / "scores.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return len({json.loads(line)["trace_id"] for line in lines})
+
+
+UVICORN = ("uvicorn", "service:app", "--host", "127.0.0.1", "--port", "PORT", "--log-level", "warning")
+
+
+def test_uvicorn_drains_and_then_everything_is_scored(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """A request that is under way at SIGTERM is answered, and its run scored like those before it."""
+    server = serve(*UVICORN, options={"handle_sigterm": True})
+    for _ in range(3):
+        server.get()
+    with ThreadPoolExecutor() as pool:
+        last = pool.submit(server.get, "/slow")
+        time.sleep(0.2)
+        server.signal(signal.SIGTERM)
+        assert last.result()
+    assert server.ends() == -signal.SIGTERM, server.logged()
+    assert "Traceback" not in server.logged()
+    check_books(tmp_path, 4)
+
+
+@pytest.mark.parametrize("how", [("--reload", "--reload-dir", "watched"), ("--workers", "2")], ids=" ".join)
+def test_uvicorn_children_drain_and_leave(serve: Callable[..., Server], tmp_path: Path, how: tuple[str, ...]) -> None:
+    """The same in the processes that uvicorn starts itself, which import the application while they serve."""
+    (tmp_path / "watched").mkdir()
+    server = serve(*UVICORN, *how, options={"handle_sigterm": True})
+    for _ in range(3):
+        server.get()
+    with ThreadPoolExecutor() as pool:
+        last = pool.submit(server.get, "/slow")
+        time.sleep(0.2)
+        if "--reload" in how:
+            (tmp_path / "watched" / "changed.py").write_text("changed = True\n")
+        else:
+            server.signal(signal.SIGTERM)
+        assert last.result()
+    if "--reload" in how:
+        wait_until(lambda: scored(tmp_path) == 4)
+        server.signal(signal.SIGTERM)
+    server.ends()
+    assert "Traceback" not in server.logged(), server.logged()
+    check_books(tmp_path, 4)
