@@ -6,7 +6,7 @@ from typing import Any
 
 from otel_evals_instrumentation.writing import first, get
 
-__all__ = ["chunk_text", "finish_reason", "usage_of"]
+__all__ = ["chunk_text", "finish_reason", "told_by", "usage_of"]
 
 
 def chunk_text(chunk: Any) -> str | None:
@@ -21,9 +21,15 @@ def chunk_text(chunk: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
+def told_by(chunk: Any) -> Any:
+    """The reply that a piece of a stream carries, whole or so far; else the piece itself."""
+    return get(chunk, "response") or get(chunk, "message") or chunk
+
+
 def finish_reason(reply: Any) -> Any:
     """Why a reply ended, as its provider says it."""
-    return get(first(reply, "choices"), "finish_reason") or get(reply, "stop_reason")
+    said = get(first(reply, "choices"), "finish_reason") or get(reply, "stop_reason")
+    return said or get(get(reply, "delta"), "stop_reason")
 
 
 def usage_of(reply: Any) -> dict[str, Any]:
@@ -33,10 +39,9 @@ def usage_of(reply: Any) -> dict[str, Any]:
     details = get(usage, "prompt_tokens_details") or get(usage, "input_tokens_details")
     thoughts = get(usage, "completion_tokens_details") or get(usage, "output_tokens_details")
     cached = get(details, "cached_tokens")
-    if isinstance(read := get(usage, "cache_read_input_tokens"), int) and details is None:
+    if isinstance(read := get(usage, "cache_read_input_tokens"), int) and isinstance(given, int):
         # Anthropic counts cached tokens apart.
-        written = get(usage, "cache_creation_input_tokens") or 0
-        given, cached = (given or 0) + read + written, read
+        given, cached = given + read + (get(usage, "cache_creation_input_tokens") or 0), read
     return {
         "input_tokens": get(usage, "prompt_tokens") if given is None else given,
         "output_tokens": get(usage, "completion_tokens") if said is None else said,

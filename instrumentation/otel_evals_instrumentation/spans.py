@@ -13,7 +13,7 @@ from typing import Any
 from otel_evals import semconv
 from otel_evals_instrumentation import writing
 from otel_evals_instrumentation.opened import OpenSpan
-from otel_evals_instrumentation.replies import chunk_text, finish_reason, usage_of
+from otel_evals_instrumentation.replies import chunk_text, finish_reason, told_by, usage_of
 
 __all__ = [
     "AgentSpan",
@@ -202,12 +202,13 @@ class InferenceSpan(ModelSpan):
             self.span.set_attribute(semconv.GEN_AI_REQUEST_STREAM, True)
         super().add_chunk(chunk)
         if not isinstance(chunk, str):
-            self._note_reply(chunk)
+            self._note_reply(chunk, streamed=True)
 
-    def _note_reply(self, reply: Any, only_whole: bool = False) -> None:
+    def _note_reply(self, reply: Any, only_whole: bool = False, streamed: bool = False) -> None:
         try:
             if only_whole and not writing.is_reply(reply):
                 return
+            reply = told_by(reply) if streamed else reply
             self.set_response(
                 model=writing.get(reply, "model"),
                 id=writing.get(reply, "id"),

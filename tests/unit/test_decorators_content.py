@@ -208,17 +208,57 @@ def test_chunks_of_openai_and_anthropic_streams_are_joined(recorder: Recorder) -
         yield {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
 
     def anthropic_stream() -> Any:
+        began = {"id": "msg_1", "model": "claude-1", "role": "assistant", "usage": {"input_tokens": 3}}
+        yield {"type": "message_start", "message": began}
         for piece in ("Hel", "lo"):
-            yield SimpleNamespace(
-                type="content_block_delta", delta=SimpleNamespace(type="text_delta", text=piece)
-            )
+            delta = SimpleNamespace(type="text_delta", text=piece)
+            yield SimpleNamespace(type="content_block_delta", delta=delta)
+        yield {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 2, "cache_read_input_tokens": 1},
+        }
 
-    for name, stream in (("o", openai_stream), ("a", anthropic_stream)):
+    def responses_stream() -> Any:
+        for piece in ("Hel", "lo"):
+            yield {"type": "response.output_text.delta", "delta": piece}
+        usage = {"input_tokens": 3, "output_tokens": 2}
+        yield {"type": "response.completed", "response": {"id": "r1", "model": "m-1", "usage": usage}}
+
+    for name, stream in (("o", openai_stream), ("a", anthropic_stream), ("r", responses_stream)):
         list(inference(name, **recorder.capturing)(stream)())
         assert recorder.value(f"chat {name}", "gen_ai.output.messages") == [replied("Hello")]
-    attributes = recorder.span("chat o").attributes or {}
-    assert attributes["gen_ai.response.finish_reasons"] == ("stop",)
-    assert attributes["gen_ai.usage.output_tokens"] == 2
+        attributes = recorder.span(f"chat {name}").attributes or {}
+        told = [attributes.get(f"gen_ai.usage.{side}_tokens") for side in ("input", "output")]
+        assert (told, attributes["gen_ai.response.model"]) == ([3, 2], "claude-1" if name == "a" else "m-1")
+    assert (recorder.span("chat a").attributes or {})["gen_ai.response.finish_reasons"] == ("end_turn",)
+    assert (recorder.span("chat o").attributes or {})["gen_ai.response.finish_reasons"] == ("stop",)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (
+            {
+                "object": "response",
+                "id": "r",
+                "output": [
+                    {
+                        "type": "message",
+                        "role": "assistant",
+                        "content": [{"type": "output_text", "text": "Hello"}],
+                    }
+                ],
+            },
+            "Hello",
+        ),
+        ({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello"}]}}]}, "Hello"),
+    ],
+    ids=["responses", "gemini"],
+)
+def test_replies_of_other_clients_are_read(recorder: Recorder, reply: Any, said: str) -> None:
+    inference("m", **recorder.capturing)(lambda: reply)()
+    assert recorder.value("chat m", "gen_ai.output.messages") == [replied(said)]
 
 
 def test_a_stream_too_long_to_keep_is_not_recorded_in_part(recorder: Recorder) -> None:
