@@ -25,6 +25,8 @@ from opentelemetry.trace import TracerProvider
 from otel_evals import semconv
 from otel_evals.assembly.build import find_runs
 from otel_evals.assembly.live import Assembler, Closed, Limits
+from otel_evals.assembly.scattered import UnfinishedTurns
+from otel_evals.assembly.whole import closed_with, read_again
 from otel_evals.attachment import Attacher, Metrics, ScoringSpanExporter, Verdicts
 from otel_evals.capture import CaptureLogRecords, CaptureSpans, EndedSpan, LogOfSpan
 from otel_evals.config import Config
@@ -185,10 +187,12 @@ class Pipeline:
         self._stories = Stories(config.explain_traces)
         self._fan_out = FanOut(config.destinations, told=self._told)
         self._spool = self._open_spool()
-        self._assembler = Assembler(limits, self._ignore, self._take_late)
+        ended = self._spool.note if self._spool is not None else None
+        self._assembler = Assembler(limits, self._ignore, self._take_late, ended)
         self._inspector = Inspector(
             config, self._engine, self._accounts, self._assembler, self._stories, self._fan_out
         )
+        self._turns = UnfinishedTurns()
         self._loss_log = LossLog(self._inspector.losses)
         self._settled = asyncio.Event()
         self._judging = Judging(
@@ -211,7 +215,8 @@ class Pipeline:
         return Durable(
             self.config,
             self._engine.call,
-            read=lambda spans, links: find_runs(spans, self._dialects, links),
+            read=lambda spans, links: read_again(spans, self._dialects, links),
+            judge=self._judge,
             put=self._fan_out.put_to,
             lacking=self._fan_out.lacking,
             late=lambda trace_id, count: self._ignore("span_late", count, trace_id),
@@ -267,10 +272,20 @@ class Pipeline:
 
     def _judge_due(self, now: float) -> None:
         for closed in self._assembler.close_due(now):
-            targets = self._judging.judge(self._read(closed), closed)
-            for span in closed.spans:
-                if span.span_id not in targets:
-                    self._attacher.release(span.trace_id, span.span_id)
+            self._judge(closed)
+        for run in self._turns.due(now):
+            self._judge_whole([run], closed_with([run]))
+
+    def _judge(self, closed: Closed) -> None:
+        runs = [r for run in self._read(closed) for r in self._turns.add(run, time.monotonic())]
+        self._judge_whole(runs, closed_with(runs, closed))
+
+    def _judge_whole(self, runs: list[Run], closed: Closed) -> None:
+        """Judge runs; let go of every span that is neither judged nor part of a turn that goes on."""
+        kept = self._judging.judge(runs, closed) | self._turns.held
+        for span in closed.spans:
+            if span.span_id not in kept:
+                self._attacher.release(span.trace_id, span.span_id)
 
     def _read(self, closed: Closed) -> list[Run]:
         trace_id = closed.spans[0].trace_id

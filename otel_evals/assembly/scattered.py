@@ -52,6 +52,11 @@ class UnfinishedTurns:
         self._held: list[Run] = []
         self._since: dict[str, float] = {}
 
+    @property
+    def held(self) -> set[str]:
+        """Root span ids of the runs that are held."""
+        return set(self._since)
+
     def add(self, run: Run, now: float) -> list[Run]:
         """Take a run that has closed; returns what is to be scored now."""
         joined = _join_with(run, self._held) if _is_bare(run) else run
