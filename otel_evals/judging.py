@@ -121,8 +121,8 @@ class Judging:
             else:
                 self._accounts.ignore("trace_not_sampled")
                 self._stories.ignored(run.trace_id, "trace_not_sampled")
-        if self._spool is not None and jobs:
-            self._spool.admit(closed.spans, closed.links, jobs)
+        if self._spool is not None:
+            self._spool.admit(closed, jobs)
         for job in jobs:
             self._queue(job)
         return {job.ticket.target for job in jobs}

@@ -64,6 +64,7 @@ class Assembler:
             of spans and log records, for reasons that start with `span_` and `log_`.
         late: called with a span whose run is closed and the id of its nearest ancestor; says whether it is
             taken.
+        ended: called with a root's id and the spans so far when a root has ended and its grace begins.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Assembler:
         limits: Limits,
         ignore: Callable[[str, int, str], None],
         late: Callable[[SpanRecord, str | None], bool] = lambda span, above: False,
+        ended: Callable[[str, Closed], None] | None = None,
     ) -> None:
+        self._ended = ended
         self._late = late
         self._limits = limits
         self._ignore = ignore
@@ -148,6 +151,8 @@ class Assembler:
         self._bytes += size
         if owner is None and above not in trace.spans:
             self._due.append((now + self._limits.grace, record.trace_id, record.span_id))
+            if self._ended is not None:
+                self._ended(record.span_id, self._so_far(trace, record.span_id))
         self._evict_excess(record.trace_id)
 
     def _add_log(self, item: LogOfSpan) -> None:
@@ -184,6 +189,13 @@ class Assembler:
         if not trace.spans:
             self._traces.pop(trace_id, None)
         return Closed(tuple(records), links)
+
+    def _so_far(self, trace: _Trace, root: str) -> Closed:
+        """The spans that would make a run if it closed now, without their log records."""
+        mine = [trace.spans[s] for s in trace.spans if self._root_of(trace, s) == root]
+        links = {h.record.span_id: h.above for h in mine if h.above != h.record.parent_span_id}
+        links.pop(root, None)
+        return Closed(tuple(h.record for h in mine), links)
 
     def _root_of(self, trace: _Trace, span_id: str) -> str:
         """The topmost span above this one that has ended; malformed traces may run in circles."""

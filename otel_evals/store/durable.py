@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from otel_evals.assembly.live import Closed
 from otel_evals.config import Config
 from otel_evals.engine import Job
 from otel_evals.judging import rule_names
@@ -31,6 +32,7 @@ __all__ = ["Durable", "Scoring"]
 _logger = logging.getLogger(__name__)
 _UNAVAILABLE_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
+_MAX_NOTED = 20_000
 
 
 class Scoring(Protocol):
@@ -57,6 +59,7 @@ class Durable:
         config: the store's path and bounds, and the rules.
         post: has a function called on the engine's thread.
         read: makes runs of spans.
+        judge: asks the rules about the runs of spans, as if these had just ended.
         put: hands a scored run to destinations, to all or to those named; returns their names.
         lacking: which destinations lack evaluations of a revision; None where nobody can tell.
         late: called with a trace id and a number of late spans that nothing kept can take.
@@ -68,6 +71,7 @@ class Durable:
         post: Callable[[Callable[[], object]], None],
         *,
         read: Callable[[Sequence[SpanRecord], Mapping[str, str | None]], list[Run]],
+        judge: Callable[[Closed], None],
         put: Callable[[ScoredRun, Collection[str] | None], Sequence[str]],
         lacking: Callable[[Sequence[str], int], Awaitable[Sequence[str] | None]],
         late: Callable[[str, int], None],
@@ -76,6 +80,8 @@ class Durable:
         self._capacity = config.queue_size
         self._rules = rule_names(config.rules)
         self._read = read
+        self._judge = judge
+        self._noted: dict[str, Entry] = {}
         self._flights = Flights(put)
         self._lacking = lacking
         self._late = late
@@ -89,11 +95,29 @@ class Durable:
 
     # --- the way of a run ---
 
-    def admit(
-        self, spans: Sequence[SpanRecord], links: Mapping[str, str | None], jobs: Sequence[Job]
-    ) -> None:
-        """Write a sampled run; its jobs are being queued."""
-        entry = Entry(jobs[0].run.trace_id, tuple(spans), links)
+    def note(self, root: str, closed: Closed) -> None:
+        """Write a run whose root has ended: a crash within its grace is not to cost it."""
+        entry = self._noted[root] = Entry(closed.spans[0].trace_id, closed.spans, closed.links)
+        self._writer.save(entry)
+        if len(self._noted) > _MAX_NOTED:
+            self._pass_over(self._noted.pop(next(iter(self._noted))))
+
+    def admit(self, closed: Closed, jobs: Sequence[Job]) -> None:
+        """The rules have decided: keep the run for its jobs, which are being queued, or not at all."""
+        noted = [e for span in closed.spans if (e := self._noted.pop(span.span_id, None)) is not None]
+        entry = noted.pop(0) if noted and jobs else None
+        for other in noted:
+            self._pass_over(other)
+        if jobs:
+            self._keep(entry or Entry(jobs[0].run.trace_id, closed.spans, closed.links), closed, jobs)
+
+    def _pass_over(self, entry: Entry) -> None:
+        entry.status = replace(entry.status, state="gone")
+        self._writer.save(entry)
+
+    def _keep(self, entry: Entry, closed: Closed, jobs: Sequence[Job]) -> None:
+        if entry.spans != closed.spans:
+            entry.spans, entry.links, entry.grown = closed.spans, closed.links, True
         entry.open_targets = len({id(job.ticket) for job in jobs})
         for place, job in enumerate(jobs):
             job.place, job.ticket.entry = place, entry
@@ -270,12 +294,20 @@ class Durable:
 
     def _found(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            if entry.status.crashes and entry.status.tasks:
+            if entry.status.tasks is None:
+                self._judge_noted(entry)
+            elif entry.status.crashes:
                 task = asyncio.ensure_future(self._resume_crashed(entry))
                 self._resuming.add(task)
                 task.add_done_callback(self._resuming.discard)
             else:
                 self._resume(entry)
+
+    def _judge_noted(self, entry: Entry) -> None:
+        """Its process ended within the grace: the rules were not asked yet."""
+        if not self._leaving:
+            self._noted[entry.spans[0].span_id] = entry
+            self._judge(Closed(entry.spans, entry.links))
 
     async def _resume_crashed(self, entry: Entry) -> None:
         """Its process may have ended between delivering and saying so: ask the destinations first."""

@@ -196,8 +196,10 @@ class Writer:
         status = entry.status
         if status.state == "done" and not self._limits.keep:
             status = replace(status, state="gone")
+        # Cleared before the spans are read: what the engine adds from now on is written the next time.
+        grown, entry.grown = entry.grown, False
         if entry.row is not None:
-            payload = encode(entry.spans, entry.links) if entry.grown else None
+            payload = encode(entry.spans, entry.links) if grown else None
             if not spool.update(entry.row, status, payload):
                 self._counts["lease_lost"] += 1
             return entry.row
@@ -233,7 +235,6 @@ class Writer:
                 self._post(partial(self._tell, entry, kept=row is not None))
             elif entry.status.state != "open" or entry.status.free:
                 self._held[entry.status.crashes] -= self._held[entry.status.crashes] > 0
-            entry.grown = False
         for then, found in batch.answers:
             self._post(partial(then, found))
         self._held.update(entry.status.crashes for entry in batch.claimed)
@@ -244,6 +245,8 @@ class Writer:
 
     def _failed(self, batch: _Batch, error: Exception) -> None:
         self._file.failed(error)
+        for entry in batch.changed:
+            entry.grown = True
         self._refuse(batch.changed, "failed")
         for _, then in batch.asked:
             self._post(partial(then, ()))

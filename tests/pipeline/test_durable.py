@@ -50,7 +50,8 @@ def fast(run) -> float:
 provider = TracerProvider()
 pipeline = otel_evals.configure(
     rules=[Rule(slow, concurrency=50), Rule(fast)], destinations=[{"jsonl": {"path": scores}}],
-    tracer_provider=provider, store=store, store_lease=0.6, grace=0.05, shutdown_timeout=5,
+    tracer_provider=provider, store=store, store_lease=0.6,
+    grace=float(os.environ.get("GRACE", "0.05")), shutdown_timeout=5,
 )
 tracer = provider.get_tracer("app")
 
@@ -138,6 +139,28 @@ otel_evals.force_flush()
     run(tmp_path, "wait(lambda s: s.store.get('taken_over', 0) == 20); time.sleep(0.3); report()")
     assert set(delivered(tmp_path).values()) == {1}
     assert left(tmp_path) == {"done": 20}
+
+
+def test_a_run_whose_grace_is_not_over_survives_kill_9(tmp_path: Path) -> None:
+    """Its spans are in the store as soon as its root has ended; the next process asks the rules about it."""
+    ending = f"issue(10)\nwait(lambda s: s.store.get('written', 0) == 10)\n{KILL}"
+    run(tmp_path, ending, code=-signal.SIGKILL, GRACE="30")
+    assert delivered(tmp_path) == {}
+    run(tmp_path, "wait(lambda s: s.rules['slow'].scored == 10); report()")
+    assert len(delivered(tmp_path)) == 20
+    assert set(delivered(tmp_path).values()) == {1}
+    assert left(tmp_path) == {"done": 10}
+
+
+def test_what_no_rule_picks_does_not_stay_in_the_store(tmp_path: Path) -> None:
+    """A condition that is known only once the run is whole decides against it."""
+    with Live(Rule(fine, sample=sampling.errors()), store=tmp_path / "runs.db", grace=0.2) as live:
+        live.run()
+        wait(live, lambda s: s.store.get("written") == 1)
+        stats = wait(live, lambda s: s.rules["fine"].not_sampled)
+        assert stats.check() == []
+        live.flush()
+    assert left(tmp_path) == {}
 
 
 def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
