@@ -11,6 +11,7 @@ import typer
 from otel_evals.cli import judge as judging
 from otel_evals.cli.explain import explain
 from otel_evals.cli.runs import runs
+from otel_evals.cli.score import score
 from otel_evals.cli.spool import spool
 from otel_evals.errors import OtelEvalsError
 from otel_evals.version import __version__
@@ -21,6 +22,7 @@ app = typer.Typer(help="Scores agent traffic live, where the OpenTelemetry trace
 app.add_typer(spool, name="spool")
 app.command()(runs)
 app.command()(explain)
+app.command()(score)
 app.add_typer(judging.app, name="judge")
 
 

@@ -1,0 +1,25 @@
+"""A bar on the terminal, where there is one and rich is installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+__all__ = ["bar"]
+
+
+@contextmanager
+def bar(what: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[], None]]:
+    """Show progress on standard error; yields what is to be called after each step."""
+    if not shown or not sys.stderr.isatty() or find_spec("rich") is None:
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)

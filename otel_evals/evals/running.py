@@ -1,0 +1,229 @@
+"""`run_evals`: a target answers a data set, and scorers judge what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from otel_evals.calls import call
+from otel_evals.config import Config, build_config
+from otel_evals.errors import ConfigError
+from otel_evals.evals.bench import Bench
+from otel_evals.evals.data import Item, read_items
+from otel_evals.evals.progress import bar
+from otel_evals.evals.recording import Recorder, Take, recorder_of
+from otel_evals.evals.requirements import Requirement, check, gate, thresholds_of, verdict
+from otel_evals.evals.results import EvalsResult, ItemResult
+from otel_evals.evals.tally import tally
+from otel_evals.evals.targets import function_of, run_without_spans
+from otel_evals.model import Run
+from otel_evals.scorer import Scorer
+
+__all__ = ["run_evals", "run_evals_async"]
+
+Progress = bool | Callable[[ItemResult], object]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be done, checked before anything is."""
+
+    items: Sequence[Item]
+    function: Callable[[Any], Any]
+    config: Config
+    requirements: Sequence[Requirement]
+    recorder: Recorder
+    concurrency: int
+    timeout: float | None
+    grace: float
+    progress: Progress
+
+
+def run_evals(
+    data: str | Path | Iterable[Any], target: Any, scorers: Sequence[Any], **options: Any
+) -> EvalsResult:
+    """Have a target answer every item of a data set, and score what it did; see `run_evals_async`.
+
+    Blocks until all is done. Where an event loop runs already, the work is done on a thread of its own.
+    """
+    work = run_evals_async(data, target, scorers, **options)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _on_a_thread(work)
+
+
+async def run_evals_async(
+    data: str | Path | Iterable[Any],
+    target: Any,
+    scorers: Sequence[Any],
+    *,
+    gates: Sequence[Any] = (),
+    thresholds: Mapping[str, Any] | None = None,
+    concurrency: int = 4,
+    timeout: float | None = None,  # noqa: ASYNC109  # of each item, not of this call
+    grace: float = 0.5,
+    progress: Progress = True,
+    destinations: Sequence[Any] = (),
+    tracer_provider: Any = None,
+    logger_provider: Any = None,
+) -> EvalsResult:
+    """Have a target answer every item of a data set, and score what it did.
+
+    What is scored is the run that the target's spans tell of, as live; where it leaves no spans, its input
+    and what it returned. One item's failure, or one scorer's, never keeps the others from ending.
+
+    Args:
+        data: items with `input` and, if you like, `ground_truth` and `metadata`; or the path of a JSONL file.
+        target: a sync or async function, or an agent with `run` or `run_sync`; called with the input.
+        scorers: scorers, `Rule`s, or mappings as in the YAML file.
+        gates: more of them, or ids of those given, whose mean must be 1 (0 where lower is better), and of
+            which none may fail.
+        thresholds: what a mean must reach: by scorer id a number, `(min, max)` or `{"min": ..., "max": ...}`.
+        concurrency: how many items are worked on at once.
+        timeout: seconds the target may take for one item; no limit by default.
+        grace: seconds after the target's return in which its open spans may still end.
+        progress: a bar on a terminal's standard error, none (False), or a function that is given each result.
+        destinations: where scored runs go besides, as in `configure`.
+        tracer_provider: whose spans are captured; the global one by default, made where there is none.
+        logger_provider: whose log records are captured; the global one by default.
+
+    Raises:
+        ConfigError: something is wrong with these; the target was not called.
+    """
+    rules, gated = _with_gates(scorers, gates)
+    config = build_config(rules, destinations)
+    if not config.rules:
+        raise ConfigError("scorers", "there are none, and no gates")
+    if concurrency < 1:
+        raise ConfigError("concurrency", f"must be at least 1, not {concurrency}")
+    plan = _Plan(
+        read_items(data),
+        function_of(target),
+        config,
+        _requirements(config, gated, thresholds or {}),
+        recorder_of(tracer_provider, logger_provider),
+        concurrency,
+        timeout,
+        grace,
+        progress,
+    )
+    return await _carry_out(plan)
+
+
+async def _carry_out(plan: _Plan) -> EvalsResult:
+    turns = asyncio.Semaphore(plan.concurrency)
+    async with _bench(plan.config) as bench:
+        with bar("evaluating", len(plan.items), shown=plan.progress is True) as advance:
+
+            async def one(item: Item) -> ItemResult:
+                async with turns:
+                    result = await _judged(await _answered(plan, item), bench)
+                advance()
+                if callable(plan.progress):
+                    plan.progress(result)
+                return result
+
+            results = await asyncio.gather(*(asyncio.create_task(one(item)) for item in plan.items))
+    return _summed_up(plan, results)
+
+
+@asynccontextmanager
+async def _bench(config: Config) -> AsyncIterator[Bench]:
+    """A bench whose end, which may wait for destinations, does not hold up this loop."""
+    bench = Bench(config)
+    try:
+        yield bench
+    finally:
+        await asyncio.to_thread(bench.close)
+
+
+async def _answered(plan: _Plan, item: Item) -> ItemResult:
+    """Call the target and find out what it did."""
+    with plan.recorder.one() as take:
+        start, clock = time.time_ns(), time.perf_counter()
+        output, error = None, None
+        try:
+            output = await asyncio.wait_for(call(plan.function, item.input), plan.timeout)
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}".removesuffix(": ")
+        seconds = time.perf_counter() - clock
+        runs = await _recovered(take, plan.grace)
+        run = runs[-1] if runs else None
+        if run is None and error is None:
+            run = run_without_spans(item.input, output, start, time.time_ns())
+        if run is not None:
+            run = replace(run, ground_truth=item.ground_truth, trace_flags=run.trace_flags | 1)
+        return ItemResult(item=item, output=output, error=error, run=run, runs=runs, duration=seconds)
+
+
+async def _recovered(take: Take, grace: float) -> tuple[Run, ...]:
+    await take.settled(grace)
+    return tuple(take.runs())
+
+
+async def _judged(result: ItemResult, bench: Bench) -> ItemResult:
+    if result.run is None:
+        return result
+    return replace(result, evaluations=await asyncio.wrap_future(bench.score(result.run)))
+
+
+def _summed_up(plan: _Plan, results: Sequence[ItemResult]) -> EvalsResult:
+    found = tally(plan.config.rules, [e for result in results for e in result.evaluations])
+    tallies = {each.scorer_id: each for each in found}
+    lost = sum(result.run is None for result in results)
+    checked = tuple(check(each, tallies[each.scorer_id], lost) for each in plan.requirements)
+    return EvalsResult(items=tuple(results), scorers=tallies, requirements=checked, verdict=verdict(checked))
+
+
+def _with_gates(scorers: Sequence[Any], gates: Sequence[Any]) -> tuple[list[Any], set[str | int]]:
+    """All that is to score, and which of it is a gate: by id, or by place."""
+    rules = list(scorers)
+    gated: set[str | int] = set()
+    for each in gates:
+        known = (
+            each if isinstance(each, str) else each.id if isinstance(each, Scorer) and each in rules else None
+        )
+        if known is None:
+            gated.add(len(rules))
+            rules.append(each)
+        else:
+            gated.add(known)
+    return rules, gated
+
+
+def _requirements(config: Config, gated: set[str | int], thresholds: Mapping[str, Any]) -> list[Requirement]:
+    directions = {rule.scorer.id: rule.scorer.direction for rule in config.rules}
+    unknown = [name for name in gated if isinstance(name, str) and name not in directions]
+    if unknown:
+        raise ConfigError("gates", f"{unknown[0]!r} is none of the scorers: {', '.join(sorted(directions))}")
+    gates = [
+        gate(rule.scorer.id, rule.scorer.direction)
+        for place, rule in enumerate(config.rules)
+        if place in gated or rule.scorer.id in gated
+    ]
+    return [*gates, *thresholds_of(thresholds, directions)]
+
+
+def _on_a_thread(work: Any) -> EvalsResult:
+    ended: list[EvalsResult | BaseException] = []
+
+    def run() -> None:
+        try:
+            ended.append(asyncio.run(work))
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run, name="otel-evals-run")
+    thread.start()
+    thread.join()
+    if isinstance(ended[0], BaseException):
+        raise ended[0]
+    return ended[0]
