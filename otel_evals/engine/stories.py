@@ -58,7 +58,10 @@ class Story:
 
     def entry(self, name: str, span_id: str) -> Entry | None:
         """What a rule did with a target."""
-        return next((e for e in self.entries if e.name == name and e.span_id == span_id), None)
+        for entry in self.entries:
+            if entry.name == name and entry.span_id == span_id:
+                return entry
+        return None
 
 
 class Stories:
@@ -91,10 +94,11 @@ class Stories:
         for run in runs:
             story.runs += 1
             story.trace_state = run.trace_state
-            names = frozenset([operation.dialect for operation in run.operations])
-            if story.dialects and not names.issuperset(story.dialects):
-                names |= set(story.dialects)
-            story.dialects = self._dialects.setdefault(names, tuple(sorted(names)))
+            names = frozenset([*story.dialects, *[operation.dialect for operation in run.operations]])
+            dialects = self._dialects.get(names)
+            if dialects is None:
+                dialects = self._dialects[names] = tuple(sorted(names))
+            story.dialects = dialects
 
     def ignored(self, trace_id: str, reason: str, count: int = 1) -> None:
         """Runs, spans or log records of a trace were given up."""
@@ -155,7 +159,7 @@ class Stories:
     def _enter(
         self, run: Run, name: str, status: str, reason: str | None = None, chance: Chance | None = None
     ) -> None:
-        story = self._story(run.trace_id)
+        story = self._stories.get(run.trace_id) or self._story(run.trace_id)
         entry = story.entry(name, run.root_span_id)
         if entry is not None:
             entry.status, entry.reason, entry.chance = status, reason, chance

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 from traffic import Live, agent_run
 
 import otel_evals
@@ -436,6 +436,53 @@ def test_traces_that_lost_at_the_start_and_those_that_were_seen_are_all_there_ar
         verdicts = Counter(explain(live, trace).verdict for trace in traces)
         stats = live.pipeline.stats()
     assert verdicts == {"scored": stats.rules["cheap"].scored, "lost_at_start": len(traces) - stats.seen}
+
+
+def test_the_metrics_of_the_funnel_are_the_books() -> None:
+    """Every number that metrics report is one of the books', and none of the books' is missing."""
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    from otel_evals.config import build_config
+    from otel_evals.pipeline import Pipeline
+
+    reader, provider = InMemoryMetricReader(), TracerProvider()
+    rules = [Rule(cheap, sample=sampling.ratio(0.5)), Rule(dear, sample=sampling.below("cheap", 0.5))]
+    meters = MeterProvider([reader])
+    config = build_config([*rules, Rule(waits(threading.Event()), timeout=0.05)], grace=0.0, queue_size=5)
+    pipeline = Pipeline(config, tracer_provider=provider, meter_provider=meters)
+    provider.add_span_processor(pipeline.spans)
+    tracer = provider.get_tracer("t")
+    roots: list[Span] = []
+    for _ in range(60):
+        agent_run(tracer, during=roots.append)
+    pipeline.force_flush()
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "late"}
+    tracer.start_span("execute_tool late", attributes=tool, context=set_span_in_context(roots[0])).end()
+    pipeline.force_flush()
+    measured = reader.get_metrics_data()
+    stats = pipeline.stats()
+    provider.shutdown()
+    assert measured is not None
+    told = Counter[tuple[Any, ...]]()
+    for metric in measured.resource_metrics[0].scope_metrics[0].metrics:
+        for point in metric.data.data_points:
+            a = dict(point.attributes or {})
+            if metric.name in ("otel_evals.runs", "otel_evals.evaluations", "otel_evals.spans.lost"):
+                reason = a.get("otel_evals.reason", a.get("error.type"))
+                told[metric.name, a.get("gen_ai.evaluation.name"), a.get("otel_evals.outcome"), reason] += (
+                    point.value
+                )
+    book = Counter({("otel_evals.runs", None, "eligible", None): stats.eligible})
+    book.update({("otel_evals.runs", None, "ignored", r): n for r, n in stats.ignored.items()})
+    book.update({("otel_evals.spans.lost", None, None, r): n for r, n in stats.losses.items()})
+    for name, rule in stats.rules.items():
+        book["otel_evals.evaluations", name, "scored", None] += rule.scored
+        for end in ("not_sampled", "not_scored", "failed", "dropped"):
+            book.update({("otel_evals.evaluations", name, end, r): n for r, n in getattr(rule, end).items()})
+    assert told == book
+    assert stats.losses == {"span_late": 1}
+    assert stats.rules["waits"].dropped["queue_full"] > 0
 
 
 def test_a_trace_from_another_service_is_explained_with_its_tracestate() -> None:

@@ -81,3 +81,5 @@ pipeline = otel_evals.configure(
 assert_type(pipeline, Pipeline)
 assert_type(pipeline.force_flush(), bool)
 assert_type(otel_evals.stats(), Stats)
+assert_type(otel_evals.explain("4bf92f3577b34da6a3ce929d0e0e4736"), otel_evals.Explanation)
+assert_type(otel_evals.health(), otel_evals.Health)

@@ -112,7 +112,7 @@ def horvitz_thompson(make: Callable[[Clock], Sampler], seed: int, seconds: int) 
     return total / truth, weight / count
 
 
-@pytest.mark.parametrize(("days", "seconds"), [(12, 150), pytest.param(120, 400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("days", "seconds"), [(12, 150), pytest.param(80, 300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "make",
     [
