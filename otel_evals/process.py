@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals.config import Config, build_config
 from otel_evals.engine import Health, Stats
 from otel_evals.errors import ConfigError
+from otel_evals.exits import leave_at_every_exit
 from otel_evals.explanation import Explanation, explain_unseen
 from otel_evals.hosted import HostedPipeline
 from otel_evals.inspection import trace_id_of
@@ -30,6 +31,7 @@ _lock = threading.Lock()
 _pipeline: Pipeline | None = None
 _made: Providers | None = None
 _chained = False
+_used = Providers()
 
 
 def configure(
@@ -73,7 +75,7 @@ def install(
     Raises:
         ConfigError: the tracer provider is not the SDK's.
     """
-    global _pipeline, _made, _chained
+    global _pipeline, _made, _chained, _used
     with _lock:
         shutdown()
         atexit.unregister(shutdown)
@@ -102,7 +104,8 @@ def install(
         loggers = given.loggers or _logs.get_logger_provider()
         if hasattr(loggers, "add_log_record_processor"):
             loggers.add_log_record_processor(built.log_records)
-        _pipeline = built
+        _pipeline, _used = built, Providers(tracers, loggers, given.meters or metrics.get_meter_provider())
+        leave_at_every_exit(_leave)
         if config.handle_sigterm and not _chained:
             _chained = chain_sigterm(_leave, force_flush, config.shutdown_timeout + 5)
         return built
@@ -161,12 +164,10 @@ def shutdown(timeout_millis: int | None = None) -> None:
 
 
 def _leave() -> None:
-    """Shut down, and have the providers send what that brought forth: a signal runs no exit handlers."""
-    shutdown()
-    for provider in (trace.get_tracer_provider(), _logs.get_logger_provider(), metrics.get_meter_provider()):
-        flush = getattr(provider, "force_flush", None)
-        if flush is not None:
-            flush(3_000)
+    """Shut down, and have the providers send what that brought forth: their exit handlers may never run."""
+    if _pipeline is not None:
+        shutdown()
+        _used.force_flush(3_000)
 
 
 def _is_default(provider: object) -> bool:

@@ -1,4 +1,4 @@
-"""Leaving under real servers: whatever ends a worker, its runs are scored once and its spans leave with scores."""
+"""Leaving under real servers: whatever ends a worker, its runs are scored once and its spans leave."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ import pytest
 from servers import free_ports
 from service import check_books
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork"),
+]
 
 
 class Server:
     """A server process in a folder of its own."""
 
-    def __init__(self, folder: Path, *command: str, options: dict[str, object], environ: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, *command: str, options: dict[str, object], environ: dict[str, str]
+    ) -> None:
         self.folder = folder
         self.port = free_ports(1)[0]
         support = str(Path(__file__).parents[1] / "support")
-        self.log = open(folder / "log", "wb")
+        self.log = open(folder / "log", "wb")  # noqa: SIM115  # as long as the process writes to it
         self.process = subprocess.Popen(
             [sys.executable, "-m", *[part.replace("PORT", str(self.port)) for part in command]],
             env={
@@ -111,7 +116,9 @@ def test_gunicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path:
     check_books(tmp_path, 12)
 
 
-def test_a_gunicorn_worker_that_is_aborted_leaves_its_runs(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_gunicorn_worker_that_is_aborted_leaves_its_runs(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
     """A worker hangs and is killed; what the store kept of it another one scores, once."""
     options = {"store": str(tmp_path / "spool.db"), "store_lease": 1.0, "grace": 0.05}
     server = serve(*GUNICORN, "-w", "1", "--timeout", "1", options=options, SERVICE_SECONDS="4")
@@ -151,7 +158,9 @@ def test_uvicorn_drains_and_then_everything_is_scored(serve: Callable[..., Serve
 
 
 @pytest.mark.parametrize("how", [("--reload", "--reload-dir", "watched"), ("--workers", "2")], ids=" ".join)
-def test_uvicorn_children_drain_and_leave(serve: Callable[..., Server], tmp_path: Path, how: tuple[str, ...]) -> None:
+def test_uvicorn_children_drain_and_leave(
+    serve: Callable[..., Server], tmp_path: Path, how: tuple[str, ...]
+) -> None:
     """The same in the processes that uvicorn starts itself, which import the application while they serve."""
     (tmp_path / "watched").mkdir()
     server = serve(*UVICORN, *how, options={"handle_sigterm": True})

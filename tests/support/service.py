@@ -97,9 +97,7 @@ def check_books(folder: Path, runs: int) -> None:
     assert len(traces) == runs
     scored = [json.loads(line) for line in _lines(folder / "scores.jsonl")]
     values = [
-        (each["trace_id"], evaluation["value"])
-        for each in scored
-        for evaluation in each["evaluations"]
+        (each["trace_id"], evaluation["value"]) for each in scored for evaluation in each["evaluations"]
     ]
     assert Counter(values) == Counter((each, 1.0) for each in traces)
     spans = [line for line in _lines(folder / "spans") if line.endswith("invoke_agent support")]

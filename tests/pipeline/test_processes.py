@@ -1,0 +1,154 @@
+"""Leaving from processes that others start and end: multiprocessing, Celery, pytest, a notebook's kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from service import check_books
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    support = str(Path(__file__).parents[1] / "support")
+    return {**os.environ, "PYTHONPATH": support, "SERVICE_FOLDER": str(folder)}
+
+
+def python(folder: Path, *arguments: str) -> None:
+    """Run Python to its end; it ends well and says nothing on stderr."""
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fork",
+        pytest.param("spawn", marks=pytest.mark.slow),
+        pytest.param("forkserver", marks=pytest.mark.slow),
+    ],
+)
+def test_processes_of_multiprocessing_leave_in_order(tmp_path: Path, method: str) -> None:
+    """They run no exit handlers when they were forked; parent and children are scored all the same."""
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import multiprocessing
+import service
+
+if __name__ == "__main__":
+    how = multiprocessing.get_context({method!r})
+    children = [how.Process(target=service.work, args=(3,)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(20)
+        assert child.exitcode == 0, child.exitcode
+    service.work(2)
+""")
+    python(tmp_path, str(program))
+    check_books(tmp_path, 8)
+
+
+def test_a_pool_of_processes_leaves_in_order(tmp_path: Path) -> None:
+    """concurrent.futures ends its processes by itself."""
+    program = tmp_path / "program.py"
+    program.write_text("""
+from concurrent.futures import ProcessPoolExecutor
+import service
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2) as pool:
+        assert sum(map(len, pool.map(service.work, [1, 2, 3]))) == 6
+""")
+    python(tmp_path, str(program))
+    check_books(tmp_path, 6)
+
+
+@pytest.mark.slow
+def test_celery_workers_leave_in_order(tmp_path: Path) -> None:
+    """A warm shutdown after six tasks: prefork workers end by os._exit, with everything scored."""
+    command = "celery -A service_tasks worker --pool prefork -c 2 -l warning"
+    with open(tmp_path / "log", "wb") as log:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", *command.split()],
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until = time.monotonic() + 30
+        while traces(tmp_path) < 6 and time.monotonic() < until:
+            time.sleep(0.05)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(25) == 0, (tmp_path / "log").read_text()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            worker.kill()
+    check_books(tmp_path, 6)
+
+
+def traces(folder: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return len((folder / "traces").read_text().split())
+    return 0
+
+
+def test_an_event_loop_that_closed_first_loses_nothing(tmp_path: Path) -> None:
+    """Runs of an application's own loop, which is gone by the time they are scored."""
+    python(
+        tmp_path,
+        "-c",
+        "import asyncio, service\n"
+        "async def main():\n"
+        "    await asyncio.gather(*(asyncio.to_thread(service.work, 2) for _ in range(3)))\n"
+        "    service.work()\n"
+        "asyncio.run(main())",
+    )
+    check_books(tmp_path, 7)
+
+
+@pytest.mark.slow
+def test_an_application_that_is_tested_with_pytest_leaves_in_order(tmp_path: Path) -> None:
+    """Its own test run, whose streams pytest has closed by the time we leave."""
+    test = tmp_path / "test_it.py"
+    test.write_text("import service\n\ndef test_it():\n    assert len(service.work(3)) == 3\n")
+    python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(test))
+    check_books(tmp_path, 3)
+
+
+@pytest.mark.slow
+def test_a_notebook_s_kernel_leaves_in_order(tmp_path: Path) -> None:
+    """Cells with runs, then the kernel is shut down; runs within cells of a running loop count too."""
+    client = pytest.importorskip("jupyter_client")
+    manager = client.KernelManager(kernel_name="python3")
+    manager.start_kernel(env=environment(tmp_path), cwd=str(tmp_path))
+    cells = manager.client()
+    try:
+        cells.start_channels()
+        cells.wait_for_ready(timeout=30)
+        for cell in (
+            "import service; service.work(2)",
+            "import asyncio; await asyncio.to_thread(service.work)",
+        ):
+            reply = cells.execute_interactive(cell, timeout=30, output_hook=lambda _: None)
+            assert reply["content"]["status"] == "ok", reply
+    finally:
+        cells.stop_channels()
+        manager.shutdown_kernel()
+    check_books(tmp_path, 3)
