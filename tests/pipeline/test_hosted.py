@@ -186,6 +186,36 @@ def test_the_death_of_the_engine_is_noticed_counted_and_mended(tmp_path: Path) -
         assert stats.losses == {}
 
 
+@pytest.mark.slow
+def test_with_a_store_nothing_is_lost_when_the_engine_dies(tmp_path: Path) -> None:
+    """The evaluations under way are left in the store; the next process takes them up and scores them."""
+
+    @scorer(id="second_try", version="1")
+    def second_try(run: Run) -> float:
+        marker = tmp_path / run.trace_id
+        if not marker.exists():
+            marker.touch()
+            time.sleep(60)
+        return 1.0
+
+    rule = Rule(second_try, concurrency=4)
+    with Hosted(tmp_path, rule, store=tmp_path / "spool.db", store_lease=1.0, hold=30) as hosted:
+        for _ in range(3):
+            hosted.run()
+        until(lambda: hosted.pipeline.stats().rules["second_try"].pending == 3)
+        until(lambda: len(list(tmp_path.glob("?" * 32))) == 3)
+        until(lambda: hosted.pipeline.stats().store.get("written") == 3)
+        assert hosted.pipeline.pid is not None
+        os.kill(hosted.pipeline.pid, signal.SIGKILL)
+        until(lambda: hosted.pipeline.stats().rules["second_try"].scored == 3, 30)
+        stats = hosted.pipeline.stats()
+        assert stats.check() == []
+        assert stats.losses == {}
+        books = stats.rules["second_try"]
+        assert (books.sampled, books.spooled, books.resumed) == (3, 3, 3)
+        assert (books.dropped, books.failed) == ({}, {})
+
+
 def test_spans_that_die_with_the_engine_are_counted(tmp_path: Path) -> None:
     """Spans of unfinished runs are lost with the process, and named."""
     with Hosted(tmp_path, answered, grace=30) as hosted:
