@@ -216,6 +216,35 @@ def test_with_a_store_nothing_is_lost_when_the_engine_dies(tmp_path: Path) -> No
         assert (books.dropped, books.failed) == ({}, {})
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_an_engine_that_stands_still_never_stops_the_application(tmp_path: Path) -> None:
+    """The pipe fills up; the application goes on, spans leave after their hold, leaving is done in time."""
+    with Hosted(tmp_path, answered, hold=0.2) as hosted:
+        hosted.run()
+        assert hosted.flush()
+        pid = hosted.pipeline.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        longest = 0.0
+        for _ in range(300):
+            began = time.monotonic()
+            hosted.run(answer="long " * 500)
+            longest = max(longest, time.monotonic() - began)
+        assert longest < 0.5
+        assert hosted.pipeline.health().status == "stalled"
+        began = time.monotonic()
+        assert not hosted.pipeline.force_flush(300)
+        hosted.pipeline.shutdown(500)
+        assert time.monotonic() - began < 4
+        stats = hosted.pipeline.stats()
+        assert stats.check() == []
+        assert 3 * stats.seen + stats.losses["span_shutdown"] == 3 * 301
+        hosted.provider.force_flush()
+        assert len(hosted.spans("invoke_agent support")) == 301
+    until(lambda: not psutil.pid_exists(pid))
+
+
 def test_spans_that_die_with_the_engine_are_counted(tmp_path: Path) -> None:
     """Spans of unfinished runs are lost with the process, and named."""
     with Hosted(tmp_path, answered, grace=30) as hosted:
