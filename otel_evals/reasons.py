@@ -19,6 +19,8 @@ REASONS: Mapping[str, str] = {
     "intake_full": "spans or log records came faster than the engine took them",
     "span_late": "spans ended after their run had been closed, longer than `grace` after its root",
     "span_limit_per_trace": "the trace had more spans than `max_spans_per_trace`",
+    "span_worker_died": "the engine's process died before their run was closed",
+    "span_shutdown": "the engine's process did not take them within the time to shut down",
     "span_unreadable": "spans could not be read at all",
     "log_unreadable": "log records could not be read at all",
     "log_late": "log records came after their run had been closed, longer than `grace` after its root",
