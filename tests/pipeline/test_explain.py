@@ -339,7 +339,7 @@ def mixed(seed: int) -> tuple[Rule, ...]:
     return (
         Rule(cheap, sample=sampling.ratio(0.5), when=lambda run: run.agent_name != "vip"),
         Rule(dear, sample=sampling.below("cheap", 0.3) & sampling.ratio(0.4) | sampling.errors()),
-        Rule(faulty, sample=sampling.stratified("agent_name", 40), timeout=0.1, concurrency=64),
+        Rule(faulty, sample=sampling.stratified("agent_name", 40), timeout=0.1, concurrency=2),
         Rule(scorer(id="agents", version="1", inline=True)(draw), scope="agent", sample=sampling.ratio(0.1)),
         Rule(
             scorer(id="broken", version="1", inline=True)(draw),
@@ -396,10 +396,10 @@ def tally(answers: Sequence[Explanation]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "count", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
+    "count", [200, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
 )
 def test_explain_answers_for_every_trace_and_its_answers_add_up_to_the_counters(count: int) -> None:
-    with Live(*mixed(1), queue_size=200, span_attributes=False, max_open_traces=10_000) as live:
+    with Live(*mixed(1), queue_size=2, span_attributes=False) as live:
         traces = drive(live, count, seed=count)
         live.flush(60_000)
         live.pipeline.shutdown(2_000)
@@ -425,6 +425,7 @@ def test_explain_answers_for_every_trace_and_its_answers_add_up_to_the_counters(
         "failed",
         "not_scored",
     }
+    assert any(rule.dropped for rule in stats.rules.values())
     assert all(str(answer).count("\n") >= 1 for answer in answers)
 
 

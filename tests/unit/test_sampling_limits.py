@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from statistics import fmean, stdev
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from otel_evals import sampling
 from otel_evals.errors import ConfigError
@@ -144,12 +146,49 @@ def test_the_limit_counts_only_what_the_other_condition_lets_pass() -> None:
         assert sampler.chance(run(5000, error="boom")).probability == 1.0
 
 
-def test_rules_that_share_a_limit_pick_the_same_runs_together() -> None:
-    """Nesting is exact: what the smaller of two probabilities picks, the larger picks too."""
+def test_rules_that_share_a_limit_share_its_runs() -> None:
+    """Asked twice for each run, it gives both rules together its limit, the second a subset of the first."""
     clock, rng = Clock(), random.Random(5)
-    sampler, loose = sampling.per_minute(5, clock=clock), sampling.ratio(1.0)
-    for _, _, probability, picked in drive(sampler, clock, rng, steady(10, 120)):
-        assert not picked or probability <= loose.ceiling
+    sampler, times = sampling.per_minute(20, clock=clock), []
+    for second in range(600):
+        for i in range(10):
+            clock.now = 1000.0 + second + i / 10
+            trace_id = rng.getrandbits(128)
+            first, again = (
+                sampling.picks(sampler.chance(run(trace_id)).probability, trace_id) for _ in range(2)
+            )
+            assert first or not again
+            times += [clock.now] * (first + again)
+    later = [t for t in times if t > 1120]
+    assert 0.6 * 20 <= len(later) / 8 <= 1.05 * 20
+
+
+SAMPLERS = st.recursive(
+    st.one_of(
+        st.floats(0, 1).map(sampling.ratio),
+        st.sampled_from(
+            [sampling.errors(), sampling.used_tool("a"), sampling.slower_than(1), sampling.always()]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: p[0] | p[1]), st.tuples(inner, inner).map(lambda p: p[0] & p[1])
+    ),
+    max_leaves=8,
+)
+
+
+@given(SAMPLERS, SAMPLERS, st.integers(1, (1 << 128) - 1), st.booleans(), st.booleans())
+def test_the_algebra_is_that_of_sets_exactly(
+    a: Sampler, b: Sampler, trace_id: int, fails: bool, slow: bool
+) -> None:
+    """`|` picks the union and `&` the intersection, run by run; their words make samplers that do so too."""
+    judged = run(trace_id, error="x" if fails else None, end_time=2_000_000_000 if slow else 1)
+    picked = [sampling.picks(s.chance(judged).probability, trace_id) for s in (a, b, a | b, a & b)]
+    assert picked[2] == (picked[0] or picked[1])
+    assert picked[3] == (picked[0] and picked[1])
+    again = sampling.parse(str(a | b))
+    assert again.chance(judged).probability == pytest.approx((a | b).chance(judged).probability, abs=1e-9)
+    assert sampling.parse(str(a & b)).ceiling == pytest.approx((a & b).ceiling, abs=1e-9)
 
 
 def zipf(seconds: int, rng: random.Random) -> Iterator[tuple[float, str]]:
