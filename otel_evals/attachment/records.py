@@ -174,6 +174,8 @@ def _score(score: Score) -> dict[str, Any]:
         attributes[semconv.JUDGE_MODEL] = ",".join(models)
         if score.cost is not None:
             attributes[semconv.JUDGE_COST] = score.cost
+    if score.agreement is not None:
+        attributes[semconv.JUDGE_AGREEMENT] = score.agreement
     digests = [s.context.digest for s in score.steps if s.context is not None]
     if digests:
         attributes[semconv.CONTEXT_DIGEST] = digests[0]
