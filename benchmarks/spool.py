@@ -5,15 +5,19 @@
 Feeds three-span runs with 2 KB of messages to a pipeline as fast as the engine takes them, scored by a scorer
 that does nothing, and measures from the first span to the last delivered score. CPU is the process's whole,
 so the spool's share is the difference between the rows; `engine` is the time of the engine's own thread.
+At the end processes are killed, and what was lost and doubled is counted.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +30,7 @@ from traffic import agent_run
 
 from otel_evals import Rule, Run
 from otel_evals.config import build_config
+from otel_evals.export.jsonl import read_jsonl
 from otel_evals.export.memory import InMemoryDestination
 from otel_evals.pipeline import Pipeline
 from otel_evals.scorer import scorer
@@ -94,7 +99,7 @@ def measure(runs: int, **options: Any) -> dict[str, float]:
         stats = built.stats()
         assert stats.rules["one"].scored == runs + 200, stats
         assert stats.check() == []
-        if "store" in options:
+        if "store" in options and "store_keep" not in options:
             assert stats.store["written"] == runs + 200, stats.store
         return {
             "runs/s": runs / wall,
@@ -131,6 +136,46 @@ def safe_after(folder: str) -> list[float]:
     return taken
 
 
+KILLED = """
+import asyncio, os, signal, sys, time
+import otel_evals
+from opentelemetry.sdk.trace import TracerProvider
+from otel_evals import Rule
+from otel_evals.scorer import scorer
+from traffic import agent_run
+
+@scorer(version="1")
+async def slow(run) -> float:
+    await asyncio.sleep(0.2)
+    return 1.0
+
+provider = TracerProvider()
+otel_evals.configure(
+    rules=[Rule(slow, concurrency=60)], destinations=[{"jsonl": {"path": sys.argv[2]}}],
+    tracer_provider=provider, store=sys.argv[1], store_lease=1,
+)
+for _ in range(int(sys.argv[3])):
+    time.sleep(0.02)
+    agent_run(provider.get_tracer("app"))
+if sys.argv[3] != "0":
+    time.sleep(float(sys.argv[4]))
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(4)
+"""
+
+
+def killed(folder: str, pause: float) -> str:
+    """50 runs 20 ms apart, kill -9 after a pause, then another process: what became of them."""
+    store, scores = Path(folder) / f"killed{pause}.db", Path(folder) / f"killed{pause}.jsonl"
+    for runs in ("50", "0"):
+        support = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "tests" / "support")}
+        command = [sys.executable, "-c", KILLED, str(store), str(scores), runs, str(pause)]
+        subprocess.run(command, env=support, check=False)
+    found = Counter(e["evaluation_id"] for line in read_jsonl(scores) for e in line["evaluations"])
+    doubled = sum(count > 1 for count in found.values())
+    return f"killed {pause * 1e3:.0f} ms after 50 runs: {50 - len(found)} lost, {doubled} doubled"
+
+
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000
     print(f"{'':34}{'runs/s':>8}{'CPU':>8}{'engine':>8}{'writer':>8}   µs per run")
@@ -146,6 +191,8 @@ def main() -> None:
         print(f"{kept.stat().st_size / (runs + 200):.0f} bytes per kept run")
         print(f"one commit: {statistics.median(commit_seconds(folder)) * 1e3:.2f} ms (median)")
         print(f"safe after: {statistics.median(safe_after(folder)) * 1e3:.0f} ms (median)")
+        for pause in (0.0, 0.1, 0.25):
+            print(killed(folder, pause))
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class StoreFile:
         self._counts = counts
         self._spool: Spool | None = None
         self._in_trouble = False
+        self._size = 0
         self._reopen_at = self._upkeep_at = self._beat_at = 0.0
         self.connection: sqlite3.Connection | None = None
 
@@ -75,8 +76,9 @@ class StoreFile:
         return self._spool
 
     def upkeep(self, spool: Spool) -> None:
-        """Give a sign of life, free what ended processes held, evict what is too old; when it is time."""
+        """At the start of each transaction: signs of life, ended processes, what is too old, when due."""
         now = time.monotonic()
+        self._size = spool.size
         if now >= self._beat_at:
             spool.beat()
             spool.expire()
@@ -93,9 +95,11 @@ class StoreFile:
         """Whether there is room for more bytes, if need be by evicting the oldest free runs."""
         if size > self._limits.max_bytes // 2:
             return False
-        if spool.size + size > self._limits.max_bytes:
+        if self._size + size > self._limits.max_bytes:
             self._evict(spool, self._limits.max_bytes * 9 // 10)
-        return spool.size + size <= self._limits.max_bytes
+            self._size = spool.size
+        self._size += size
+        return self._size <= self._limits.max_bytes
 
     def trouble(self, why: str) -> None:
         """It cannot be used at the moment; said once."""

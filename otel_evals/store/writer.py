@@ -108,11 +108,13 @@ class Writer:
         """Have an entry's status written. `entry.kept` tells later whether a new one could be."""
         if self._closing or len(self._changed) >= _BACKLOG:
             self._counts["not_written.backlog"] += 1
-            self._post(partial(self._tell, entry, kept=entry.row is not None))
+            self._post(partial(self._tell, [entry]))
             return
         self._changed.append(entry)
-        self._work.set()
-        self.start()
+        if not self._work.is_set():
+            self._work.set()
+        if self._thread is None:
+            self.start()
 
     def ask(self, trace_id: str, then: Then) -> None:
         """Take up the kept runs of a trace; `then` is called with them on the engine's thread."""
@@ -226,15 +228,17 @@ class Writer:
         return claimed
 
     def _succeeded(self, batch: _Batch) -> None:
-        refused = False
+        refused, told = False, []
         for entry, row in zip(batch.changed, batch.rows, strict=True):
             if entry.row is None:
                 entry.row = row
                 self._counts["written"] += row is not None
                 refused |= row is None and entry.kept is None and entry.status.state == "open"
-                self._post(partial(self._tell, entry, kept=row is not None))
+                told.append(entry)
             elif entry.status.state != "open" or entry.status.free:
                 self._held[entry.status.crashes] -= self._held[entry.status.crashes] > 0
+        if told:
+            self._post(partial(self._tell, told))
         for then, found in batch.answers:
             self._post(partial(then, found))
         self._held.update(entry.status.crashes for entry in batch.claimed)
@@ -259,13 +263,15 @@ class Writer:
         for entry in entries:
             if entry.row is None and entry.kept is None:
                 self._counts[f"not_written.{reason}"] += 1
-            self._post(partial(self._tell, entry, kept=entry.row is not None))
+        if entries:
+            self._post(partial(self._tell, entries))
 
-    def _tell(self, entry: Entry, *, kept: bool) -> None:
-        """On the engine's thread."""
-        if entry.kept is None:
-            entry.kept = kept
-            self._told(entry)
+    def _tell(self, entries: Sequence[Entry]) -> None:
+        """On the engine's thread: whether new entries are kept is known now."""
+        for entry in entries:
+            if entry.kept is None:
+                entry.kept = entry.row is not None
+                self._told(entry)
 
 
 def _popped(queue: deque[_Item]) -> list[_Item]:
