@@ -244,7 +244,8 @@ class Writer:
         self._held.update(entry.status.crashes for entry in batch.claimed)
         if batch.claimed:
             self._post(partial(self._found, batch.claimed))
-        if not refused:
+        # A transaction that wrote nothing succeeds on a full disk too.
+        if any(row is not None for row in batch.rows) and not refused:
             self._file.fine()
 
     def _failed(self, batch: _Batch, error: Exception) -> None:
