@@ -112,7 +112,7 @@ class CaptureSpans(SpanProcessor):
             if above is _UNSEEN:
                 if self._loses(context):
                     return
-                ours = is_marked(parent_context)
+                ours = is_marked(parent_context, parent)
             else:
                 ours = above is None
             if ours:

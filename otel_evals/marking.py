@@ -1,10 +1,15 @@
-"""The mark on everything that happens inside a scorer, by which capture knows what it must never score."""
+"""The mark on everything that happens inside a scorer, by which capture knows what it must never score.
+
+Within the process it is a context value; to other services it travels in baggage and in tracestate, for
+either may be stripped on the way.
+"""
 
 from __future__ import annotations
 
-from opentelemetry import baggage
+from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from otel_evals import semconv
 
@@ -14,13 +19,29 @@ _KEY = context_api.create_key(semconv.MARK)
 
 
 def mark(context: Context | None = None) -> Context:
-    """A context in which every span is known to be ours; the mark travels in baggage to other services."""
+    """A context in which every span is known to be ours, here and in the services called from it."""
     marked = context_api.set_value(_KEY, True, context)
-    return baggage.set_baggage(semconv.MARK, "1", marked)
+    return baggage.set_baggage(semconv.MARK, "1", _with_marked_state(marked))
 
 
-def is_marked(context: Context | None) -> bool:
-    """Whether a span that starts in this context is ours, or caused by us from another service."""
+def is_marked(context: Context | None, parent: SpanContext | None = None) -> bool:
+    """Whether a span that starts in this context, below this parent, is ours or caused by us elsewhere."""
+    if parent is not None and parent.trace_state and semconv.MARK_IN_TRACE_STATE in parent.trace_state:
+        return True
     if context_api.get_value(_KEY, context):
         return True
     return baggage.get_baggage(semconv.MARK, context) is not None
+
+
+def _with_marked_state(context: Context) -> Context:
+    """The context with the mark in its span's tracestate, which the spans below inherit.
+
+    A span that records cannot be changed; the evaluation spans have the mark from their parent.
+    """
+    span = trace.get_current_span(context)
+    own = span.get_span_context()
+    if span.is_recording() or not own.is_valid or semconv.MARK_IN_TRACE_STATE in own.trace_state:
+        return context
+    state = own.trace_state.add(semconv.MARK_IN_TRACE_STATE, "1")
+    marked = SpanContext(own.trace_id, own.span_id, own.is_remote, own.trace_flags, state)
+    return trace.set_span_in_context(NonRecordingSpan(marked), context)

@@ -65,8 +65,9 @@ SCOPE_NAME: Final = "otel_evals"
 """Instrumentation scope of everything we emit; spans of this scope are never scored."""
 
 MARK: Final = "otel_evals.internal"
-MARK_IN_TRACE_STATE: Final = "otel_evals"
 """Span attribute and baggage key of everything that happens inside a scorer; never scored."""
+MARK_IN_TRACE_STATE: Final = "otel_evals"
+"""The same as a tracestate key: where baggage is not propagated, the trace context still is."""
 
 SCORE_PREFIX: Final = "otel_evals.score."
 """`otel_evals.score.<scorer>` (double), `.label`, `.explanation`, on the judged span."""

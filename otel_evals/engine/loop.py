@@ -7,6 +7,7 @@ the next few milliseconds into one batch.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import threading
@@ -14,7 +15,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Generic, TypeVar
 
@@ -174,6 +175,7 @@ class EngineLoop(Generic[_Item]):
         background = asyncio.ensure_future(self._background())
         background.add_done_callback(_report)
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(_ContextExecutor(thread_name_prefix="otel-evals-executor"))
         self._ready.set()
         self._wake()
         await self._stop.wait()
@@ -214,6 +216,13 @@ class EngineLoop(Generic[_Item]):
             due = None
         delay = _IDLE_SECONDS if due is None else max(0.0, due - time.monotonic())
         self._timer = asyncio.get_running_loop().call_later(min(delay, _IDLE_SECONDS), self._reschedule)
+
+
+class _ContextExecutor(ThreadPoolExecutor):
+    """Carries the caller's context along, as `asyncio.to_thread` does: what a scorer calls stays marked."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return super().submit(contextvars.copy_context().run, fn, *args, **kwargs)
 
 
 def _main(me: weakref.ref[EngineLoop[Any]]) -> None:

@@ -17,6 +17,7 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
+from otel_evals import semconv
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judge.budget import Budget
 from otel_evals.judge.fence import once_more
@@ -209,7 +210,14 @@ class LiteLLMJudge:
             "caching": False,
             "drop_params": True,
             **self.options,
+            **self._headers(),
         }
+
+    def _headers(self) -> dict[str, Any]:
+        """A server of one's own may run otel-evals too: the mark tells it not to score this."""
+        if self.api_base is None:
+            return {}
+        return {"extra_headers": {"baggage": f"{semconv.MARK}=1", **self.options.get("extra_headers", {})}}
 
     def _cost(self, answer: Answer) -> float | None:
         if self.input_price is None or self.output_price is None:

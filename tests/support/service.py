@@ -78,7 +78,7 @@ def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """The service as ASGI; `/slow` does its run after a second and a half."""
+    """The service as ASGI; `/slow` takes its time before its run, `/seen` says how many runs were seen."""
     if scope["type"] == "lifespan":
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
@@ -86,9 +86,13 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         return
     if scope["path"] == "/slow":
         await asyncio.sleep(1.5)
-    body = "\n".join(work()).encode()
+    if scope["path"] == "/seen":
+        await asyncio.to_thread(otel_evals.force_flush)
+        body = str(otel_evals.stats().seen)
+    else:
+        body = "\n".join(work())
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body.encode()})
 
 
 def check_books(folder: Path, runs: int) -> None:
