@@ -9,47 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from otel_evals.assembly.live import Closed
 from otel_evals.config import Config
 from otel_evals.engine import Job
 from otel_evals.judging import rule_names
-from otel_evals.model import Dropped, Outcome, Run, ScoredRun, ScorerFailure, SpanRecord
+from otel_evals.model import Outcome, Run, ScoredRun, SpanRecord
+from otel_evals.store import fate
 from otel_evals.store.entry import Entry, Owed, Task, merged
+from otel_evals.store.fate import may_succeed_later, send_back, settled
 from otel_evals.store.file import limits_of
 from otel_evals.store.flights import Flights
 from otel_evals.store.latecomers import Late, Latecomers, home_of, welcome
 from otel_evals.store.outcomes import restored, stored
-from otel_evals.store.replay import Picked, expected_ids, pick_up
+from otel_evals.store.replay import Scoring, expected_ids, pick_up
 from otel_evals.store.writer import Writer
 
-__all__ = ["Durable", "Scoring"]
+__all__ = ["Durable"]
 
 _logger = logging.getLogger(__name__)
-_UNAVAILABLE_SECONDS = 30.0
-_RETRY_SECONDS = 5.0
 _MAX_NOTED = 20_000
-
-
-class Scoring(Protocol):
-    """What judging does for the spool."""
-
-    def finish(self, job: Job, outcome: Outcome) -> None:
-        """End a job with an outcome."""
-
-    def withdraw(self, job: Job, reason: str) -> None:
-        """End a job without one: the spool has it."""
-
-    def resume(self, picked: Sequence[Picked], entry: Entry) -> int:
-        """Score what the spool kept; returns the number of judged spans."""
-
-    @property
-    def waiting(self) -> int:
-        """Jobs that have no slot yet."""
 
 
 class Durable:
@@ -139,7 +120,7 @@ class Durable:
     def takes_back(self, job: Job, outcome: Outcome) -> bool:
         """Whether a job that ended so goes back into the file rather than out."""
         entry: Entry | None = job.ticket.entry
-        if entry is None or entry.kept is False or not self._may_succeed_later(entry, outcome):
+        if entry is None or entry.kept is False or not may_succeed_later(entry, outcome, self._attempts):
             return False
         if entry.kept:
             self._back(entry, job, outcome)
@@ -204,29 +185,8 @@ class Durable:
 
     # --- what goes back ---
 
-    def _may_succeed_later(self, entry: Entry, outcome: Outcome) -> bool:
-        match outcome:
-            case Dropped():
-                return True
-            case ScorerFailure(error_type="JudgeUnavailableError"):
-                return True
-            case ScorerFailure(error_type=error_type, message=message):
-                # More tries today cannot find more budget.
-                if error_type != "BudgetExceededError" and entry.status.attempts + 1 < self._attempts:
-                    return True
-                entry.failed = f"{error_type}: {message}"[:500]
-        return False
-
     def _back(self, entry: Entry, job: Job, outcome: Outcome) -> None:
-        entry.back.append(job.place)
-        if isinstance(outcome, ScorerFailure):
-            entry.reason = f"{outcome.error_type}: {outcome.message}"[:500]
-            unavailable = outcome.error_type == "JudgeUnavailableError"
-            entry.burned |= not unavailable
-            wait = _UNAVAILABLE_SECONDS if unavailable else _RETRY_SECONDS * 2**entry.status.attempts
-            entry.delay = max(entry.delay, wait)
-        elif isinstance(outcome, Dropped):
-            entry.reason = entry.reason or outcome.reason
+        send_back(entry, job.place, outcome)
         self.scoring.withdraw(job, entry.reason)
 
     def over(self, entry: Entry) -> None:
@@ -247,25 +207,12 @@ class Durable:
     def _settle(self, entry: Entry) -> None:
         """Everything that could be done for a run was done."""
         self._forget(entry)
-        status = entry.status
         if entry.late and not self._leaving:
             self._score_again(entry)
             return
-        if entry.back or entry.owed:
-            status = replace(
-                status,
-                free=True,
-                due=time.time() + entry.delay,
-                attempts=status.attempts + entry.burned,
-                left=tuple(sorted(entry.back)),
-                owed=tuple(entry.owed),
-                reason=entry.reason,
-            )
-        elif entry.failed:
-            status = replace(status, state="aside", reason=entry.failed)
-        else:
-            status = replace(status, state="done", left=None, owed=(), attempts=0, reason="")
-        entry.status = status
+        if entry.late:
+            self._late(entry.trace_id, len(entry.late))
+        entry.status = settled(entry)
         if entry.kept is not False:
             self._writer.save(entry)
 
@@ -284,7 +231,7 @@ class Durable:
             entry.owed.append(Owed(target, tuple(missed), tuple(stored(e) for e in scored.evaluations)))
             entry.reason = entry.reason or f"not delivered to {', '.join(missed)}"
             if not self._leaving:
-                entry.delay = max(entry.delay, _UNAVAILABLE_SECONDS)
+                entry.delay = max(entry.delay, fate.UNAVAILABLE_SECONDS)
         self.over(entry)
 
     # --- what comes back ---
@@ -357,7 +304,9 @@ class Durable:
         entry = home_of(self._live.get(trace_id, []), late)
         if entry is not None:
             welcome(entry, late)
-        elif not self._leaving:
+        elif self._leaving:
+            self._late(trace_id, len(late))
+        else:
             self._writer.ask(trace_id, lambda found: self._rejoin(trace_id, late, found))
 
     def _rejoin(self, trace_id: str, late: Sequence[Late], found: Sequence[Entry]) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from otel_evals.assembly.build import subruns
+from otel_evals.engine import Job
 from otel_evals.judging import evaluation_id
-from otel_evals.model import Run, Sampled
+from otel_evals.model import Outcome, Run, Sampled
 from otel_evals.store.entry import Entry
 
-__all__ = ["Picked", "expected_ids", "pick_up"]
+__all__ = ["Picked", "Scoring", "expected_ids", "pick_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,23 @@ class Picked:
     sampled: Sampled
     place: int
     """Among the tasks."""
+
+
+class Scoring(Protocol):
+    """What judging does for the spool."""
+
+    def finish(self, job: Job, outcome: Outcome) -> None:
+        """End a job with an outcome."""
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        """End a job without one: the spool has it."""
+
+    def resume(self, picked: Sequence[Picked], entry: Entry) -> int:
+        """Score what the spool kept; returns the number of judged spans."""
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have no slot yet."""
 
 
 def pick_up(entry: Entry, runs: Sequence[Run], rules: Mapping[str, Any]) -> tuple[list[Picked], list[int]]:

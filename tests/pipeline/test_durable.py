@@ -292,7 +292,7 @@ def test_a_judge_that_is_down_loses_nothing_and_burns_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it was unavailable, the run is scored once it is back; then it is one evaluation."""
-    monkeypatch.setattr("otel_evals.store.durable._UNAVAILABLE_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals.store.fate.UNAVAILABLE_SECONDS", 0.05)
     rules = (Rule(flaky(JudgeUnavailableError("503"), 5), attempts=1), Rule(fine))
     with Live(*rules, store=tmp_path / "runs.db", store_attempts=2) as live:
         live.run()
@@ -309,7 +309,7 @@ def test_a_scorer_that_keeps_failing_is_set_aside_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Failures burn attempts; the last one is delivered as what it is, and people can look at the run."""
-    monkeypatch.setattr("otel_evals.store.durable._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals.store.fate._RETRY_SECONDS", 0.05)
     with Live(
         Rule(flaky(KeyError("no such order"), 99)), store=tmp_path / "runs.db", store_attempts=2
     ) as live:
@@ -478,7 +478,7 @@ def test_a_cascade_is_decided_after_the_run_was_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The expensive scorer follows the cheap one's outcome, whenever that comes."""
-    monkeypatch.setattr("otel_evals.store.durable._UNAVAILABLE_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals.store.fate.UNAVAILABLE_SECONDS", 0.05)
     rules = (
         Rule(flaky(JudgeUnavailableError("503"), 1), attempts=1),
         Rule(fine, sample=sampling.below("flaky", 0.7)),
