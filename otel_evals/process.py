@@ -20,6 +20,7 @@ from otel_evals.exits import leave_at_every_exit
 from otel_evals.explanation import Explanation, explain_unseen
 from otel_evals.hosted import HostedPipeline
 from otel_evals.inspection import trace_id_of
+from otel_evals.isolation.child import is_child
 from otel_evals.pipeline import Pipeline
 from otel_evals.providers import Providers, make_providers
 from otel_evals.signals import chain_sigterm
@@ -76,6 +77,8 @@ def install(
         ConfigError: the tracer provider is not the SDK's.
     """
     global _pipeline, _made, _chained, _used
+    if is_child():  # it imports the module that configures, because its scorers stand there
+        config = Config()
     with _lock:
         shutdown()
         atexit.unregister(shutdown)

@@ -14,10 +14,15 @@ from collections.abc import Mapping
 
 from otel_evals.isolation.frames import read_frame, write_frame
 
-__all__ = ["Child", "WorkerDiedError"]
+__all__ = ["Child", "WorkerDiedError", "is_child"]
 
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
-_QUIET: Mapping[str, str] = {"OTEL_SDK_DISABLED": "true", "OTEL_EVALS_CONFIG": ""}
+_QUIET: Mapping[str, str] = {"OTEL_SDK_DISABLED": "true", "OTEL_EVALS_CONFIG": "", "OTEL_EVALS_CHILD": "1"}
+
+
+def is_child() -> bool:
+    """Whether this process is one of ours: it scores for another, and nothing of its own."""
+    return os.environ.get("OTEL_EVALS_CHILD") == "1"
 
 
 class WorkerDiedError(Exception):

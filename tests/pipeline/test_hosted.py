@@ -391,6 +391,51 @@ def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None
     assert (tmp_path / "scores.spans").read_text().count("invoke_agent support True") == 20
 
 
+MODULE = """
+import os
+import otel_evals
+from opentelemetry.sdk.trace import TracerProvider
+from otel_evals import Rule, Score, scorer
+from traffic import agent_run
+
+@scorer
+def judge(run) -> Score:
+    return Score(value=1.0, explanation=f"{len(otel_evals.process.current().config.rules)} rules here")
+
+provider = TracerProvider()
+pipeline = otel_evals.configure(
+    rules=[Rule(judge, isolation=RULE)], destinations=[{"jsonl": {"path": "scores"}}],
+    tracer_provider=provider, isolation=ENGINE, store="spool.db",
+)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [("thread", "process"), ("process", "thread"), ("process", "process")])
+def test_a_module_that_configures_and_scores_is_imported_without_harm(
+    tmp_path: Path, where: tuple[str, str]
+) -> None:
+    """The other process imports the module for its scorer; what it configures there stays without effect."""
+    text = MODULE.replace("RULE", repr(where[0])).replace("ENGINE", repr(where[1]))
+    (tmp_path / "service.py").write_text(text)
+    code = (
+        "import service; service.agent_run(service.provider.get_tracer('x')); import otel_evals;"
+        "assert otel_evals.force_flush(); print(otel_evals.stats().rules['judge'].scored)"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{SUPPORT}{os.pathsep}{tmp_path}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "1\n", done.stderr
+    (line,) = (tmp_path / "scores").read_text().splitlines()
+    assert "0 rules here" in line
+
+
 @pytest.mark.slow
 def test_the_engine_ends_with_an_application_that_is_killed(tmp_path: Path) -> None:
     process = program(
