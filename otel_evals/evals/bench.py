@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeVar
@@ -76,7 +78,7 @@ class Bench:
         """
         future: Future[tuple[Evaluation, ...]] = Future()
         future.set_running_or_notify_cancel()  # an evaluation that has begun is not called back
-        self._engine.call(lambda: self._judge(run, future))
+        Context().run(self._engine.call, lambda: self._judge(run, future))  # nothing of the caller's context
         return future
 
     def score_all(
@@ -127,7 +129,7 @@ class Bench:
     async def _deliver(self) -> None:
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        await self._fan_out.run()
+        await asyncio.gather(self._judging.prepare(), self._fan_out.run())
 
     async def _finish(self, seconds: float) -> None:
         self._judging.abort("shutdown")

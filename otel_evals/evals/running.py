@@ -53,11 +53,7 @@ def run_evals(
     Blocks until all is done. Where an event loop runs already, the work is done on a thread of its own.
     """
     work = run_evals_async(data, target, scorers, **options)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    return _on_a_thread(work)
+    return _on_a_thread(work) if _in_a_loop() else asyncio.run(work)
 
 
 async def run_evals_async(
@@ -210,6 +206,14 @@ def _requirements(config: Config, gated: set[str | int], thresholds: Mapping[str
         if place in gated or rule.scorer.id in gated
     ]
     return [*gates, *thresholds_of(thresholds, directions)]
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _on_a_thread(work: Any) -> EvalsResult:
