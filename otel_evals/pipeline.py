@@ -100,7 +100,11 @@ class Pipeline:
         if self._spool is not None and config.store is not None and config.store.exists():
             self._engine.call(self._spool.start)  # what another process left is not to wait for traffic
         me = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _after_fork(me))
+        os.register_at_fork(
+            before=lambda: _around_fork(me, "before_fork"),
+            after_in_parent=lambda: _around_fork(me, "after_fork_in_parent"),
+            after_in_child=lambda: _after_fork(me),
+        )
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
         """Wrap an exporter, so that judged spans carry their scores as attributes."""
@@ -338,6 +342,12 @@ class Pipeline:
         self._build_stages()
         for exporter in self._exporters:
             exporter.after_fork()
+
+
+def _around_fork(me: weakref.ref[Pipeline], step: str) -> None:
+    pipeline = me()
+    if pipeline is not None and pipeline._spool is not None:
+        getattr(pipeline._spool, step)()
 
 
 def _after_fork(me: weakref.ref[Pipeline]) -> None:

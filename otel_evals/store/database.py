@@ -65,7 +65,7 @@ def open_database(
             _make(Path(path))
         elif not Path(path).is_file():
             raise StoreError(f"{os.fspath(path)}: there is no such file")
-        connection = sqlite3.connect(path, timeout=wait, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{os.fspath(path)}: {error}") from error
     try:

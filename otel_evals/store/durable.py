@@ -146,6 +146,14 @@ class Durable:
         """Take up what earlier processes left, whether or not there is traffic."""
         self._writer.start()
 
+    def before_fork(self) -> None:
+        """Have the file closed while this process forks."""
+        self._writer.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """The fork is over: go on."""
+        self._writer.after_fork_in_parent()
+
     def leave_to_parent(self) -> None:
         """In a forked child: what was held is the parent's."""
         self._writer.leave_to_parent()

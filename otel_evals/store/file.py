@@ -55,6 +55,7 @@ class StoreFile:
         self._path = path
         self._limits = limits
         self._counts = counts
+        self._owner = uuid.uuid4().hex
         self._spool: Spool | None = None
         self._in_trouble = False
         self._size = 0
@@ -67,7 +68,7 @@ class StoreFile:
             return self._spool
         try:
             self.connection = open_database(self._path)
-            self._spool = Spool(self.connection, uuid.uuid4().hex, self._limits.lease)
+            self._spool = Spool(self.connection, self._owner, self._limits.lease)
             self._spool.limit(self._limits.max_bytes)
             self._beat_at = self._upkeep_at = 0.0
         except (StoreError, sqlite3.Error) as error:
@@ -126,6 +127,11 @@ class StoreFile:
                 self.connection.close()
         self.connection = self._spool = None
         self._reopen_at = time.monotonic() + _REOPEN_SECONDS
+
+    def pause(self) -> None:
+        """Close the connection, from any thread while its own does not use it; opened again when needed."""
+        self.close()
+        self._reopen_at = 0.0
 
     def _evict(self, spool: Spool, max_bytes: int) -> None:
         limits = self._limits

@@ -29,6 +29,7 @@ _GATHER_SECONDS = 0.05
 _POLL_SECONDS = 1.0
 _CLAIM = 256
 _BACKLOG = 20_000
+_FORK_SECONDS = 2.0
 
 _inherited: list[StoreFile] = []
 """Connections of the parent process: a forked child must neither use nor close them."""
@@ -83,6 +84,8 @@ class Writer:
         self._work = threading.Event()
         self._hurry = threading.Event()
         self._starting = threading.Lock()
+        self._gate = threading.Lock()
+        self._paused = False
         self._closing = False
         self._thread: threading.Thread | None = None
         self._claim_at = 0.0
@@ -135,8 +138,20 @@ class Writer:
         self._closing = True
         self.flush(then)
 
+    def before_fork(self) -> None:
+        """Close the file until the fork is over: SQLite's locks do not survive one, nor its notes on them."""
+        self._paused = self._gate.acquire(timeout=_FORK_SECONDS)
+        if self._paused:
+            self._file.pause()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on; the file is opened again when there is something to write."""
+        if self._paused:
+            self._paused = False
+            self._gate.release()
+
     def leave_to_parent(self) -> None:
-        """In a forked child: leave the parent's connection alone."""
+        """In a forked child: should a connection of the parent still be open, leave it alone."""
         _inherited.append(self._file)
 
     # --- on the writer's thread ---
@@ -150,7 +165,8 @@ class Writer:
             self._work.clear()
             self._hurry.clear()
             try:
-                self._step(closing)
+                with self._gate:
+                    self._step(closing)
             except Exception:
                 _logger.exception("the store's thread failed; it goes on")
             if closing:

@@ -222,19 +222,26 @@ def test_a_forked_child_has_its_own_place_in_the_store(tmp_path: Path) -> None:
     ending = """
 issue(5)
 wait(lambda s: s.store.get("written", 0) == 5)
-pid = os.fork()
-if pid == 0:
-    issue(5)
-    assert otel_evals.force_flush(10000)
-    otel_evals.shutdown()
-    os._exit(0)
-assert os.waitpid(pid, 0)[1] == 0
+pids = []
+for _ in range(3):
+    issue(2)
+    pids.append(os.fork())
+    if pids[-1] == 0:
+        issue(5)
+        assert otel_evals.force_flush(10000)
+        otel_evals.shutdown()
+        os._exit(0)
+assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
 assert otel_evals.force_flush(10000)
+assert "lease_lost" not in otel_evals.stats().store
 report()"""
     run(tmp_path, ending)
-    assert len(delivered(tmp_path)) == 20
     assert set(delivered(tmp_path).values()) == {1}
-    assert left(tmp_path) == {"done": 10}
+    assert len(delivered(tmp_path)) == 2 * (5 + 3 * 2 + 3 * 5)
+    assert left(tmp_path) == {"done": 26}
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
 
 
 def test_scoring_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
