@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 
 __all__ = ["Strays", "call", "strays"]
 
@@ -17,9 +17,15 @@ _Argument = TypeVar("_Argument")
 
 
 class Strays:
-    """Counts worker threads that were left behind by a timeout and have not ended yet."""
+    """Counts worker threads that were left behind by a timeout and have not ended yet.
 
-    def __init__(self) -> None:
+    Args:
+        most: how many worker threads may be waited for at once. They are nobody else's: whoever fills them
+            with calls that hang holds only itself up.
+    """
+
+    def __init__(self, most: int = 40) -> None:
+        self.slots = CapacityLimiter(most)
         self._threads: set[object] = set()
         self._lock = threading.Lock()
 
@@ -57,6 +63,7 @@ async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inl
 
 async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) -> Any:
     counted, ended = strays.get(), threading.Event()
+    slots = None if counted is None else counted.slots
 
     def work() -> Any:
         try:
@@ -66,7 +73,7 @@ async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) 
                 counted.end(ended)
 
     try:
-        return await to_thread.run_sync(work, abandon_on_cancel=True)
+        return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=slots)
     except asyncio.CancelledError:
         if counted is not None:
             counted.leave(ended)

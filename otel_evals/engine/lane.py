@@ -90,7 +90,7 @@ class Lane:
         self._running: set[Job] = set()
         self._resting: set[Job] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._strays = Strays()
+        self._strays = Strays(max(40, rule.concurrency))
         self._filling = False
         self._ready = type(rule.scorer).prepare is Scorer.prepare
 

@@ -1,0 +1,170 @@
+"""Bursts, limits and hanging judges: where live evaluators are known to drop, exceed or stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from stub_openai import StubOpenAI
+from traffic import Live, agent_run
+
+from otel_evals import Rule, Run
+from otel_evals.judge.limits import Limits
+from otel_evals.judge.litellm import LiteLLMJudge
+from otel_evals.judge.litellm_calls import load
+from otel_evals.judge.socket import JudgeRequest
+from otel_evals.panel import panel
+from otel_evals.scorer import Scorer, scorer
+
+
+@scorer
+async def slow_judge(run: Run) -> float:
+    await asyncio.sleep(0.5)
+    return 1.0
+
+
+@scorer
+def slow_sync_judge(run: Run) -> float:
+    time.sleep(0.5)
+    return 1.0
+
+
+@pytest.mark.parametrize("judge", [slow_judge, slow_sync_judge], ids=["async", "in threads"])
+def test_a_burst_of_500_calls_is_scored_whole(judge: Scorer) -> None:
+    """500 calls at once of an asyncio application, a judge of half a second: nobody is dropped."""
+
+    async def burst() -> float:
+        async def agent() -> None:
+            live.run()
+            await asyncio.sleep(0)
+
+        began = time.perf_counter()
+        await asyncio.gather(*(agent() for _ in range(500)))
+        return time.perf_counter() - began
+
+    with Live(Rule(judge, concurrency=250)) as live:
+        asyncio.run(burst())
+        assert live.flush(20_000)
+        stats = live.pipeline.stats()
+        assert stats.rules[judge.id].scored == 500
+        assert not stats.rules[judge.id].dropped
+        assert stats.check() == []
+        assert len({s.run.trace_id for s in live.scored.runs}) == 500
+
+
+def test_a_burst_beyond_the_queue_is_dropped_aloud(caplog: pytest.LogCaptureFixture) -> None:
+    """What finds no room is counted with its reason, and the log says so once, not once per run."""
+    rule = Rule(slow_judge, concurrency=50)
+    with caplog.at_level(logging.WARNING), Live(rule, queue_size=100) as live:
+        for _ in range(500):
+            live.run()
+        assert live.flush(20_000)
+        (books,) = live.pipeline.stats().rules.values()
+        assert books.scored + books.dropped["queue_full"] == books.sampled == 500
+        assert 150 <= books.scored < 500
+        time.sleep(1.1)  # the log is looked after once a second
+    said = [record.getMessage() for record in caplog.records if "slow_judge" in record.getMessage()]
+    assert 1 <= len(said) <= 3, said
+    assert "queue_full" in said[0]
+
+
+def test_a_limited_judge_is_asked_ten_times_per_second_and_everyone_is_served() -> None:
+    """No second sees an eleventh request; what waits for its turn is scored, not dropped."""
+    load()
+
+    def asking(judge: LiteLLMJudge) -> Scorer:
+        @scorer(version="1")
+        async def asks(run: Run) -> float:
+            await judge.ask(JudgeRequest(instructions="", prompt=run.input or ""))
+            return 1.0
+
+        return asks
+
+    with StubOpenAI("fine") as stub:
+        judge = LiteLLMJudge("openai/any", api_base=stub.url, gates=(Limits(requests="10/s"),))
+        with Live(Rule(asking(judge), concurrency=100)) as live:
+            for _ in range(25):
+                live.run()
+            assert live.flush(20_000)
+            assert live.pipeline.stats().rules["asks"].scored == 25
+    times = sorted(stub.times)
+    assert len(times) == 25
+    assert all(later - earlier >= 1.0 for earlier, later in zip(times, times[10:], strict=False))
+
+
+class RecordOnly(Sampler):
+    """Spans are recorded for processors but not sampled for export."""
+
+    def should_sample(self, *args: Any, **options: Any) -> SamplingResult:
+        return SamplingResult(Decision.RECORD_ONLY)
+
+    def get_description(self) -> str:
+        return "record only"
+
+
+def test_a_trace_that_is_only_recorded_is_not_scored_and_says_why() -> None:
+    """The tracer's decision not to sample counts, and nothing is exported below a span that was not."""
+    with Live(Rule(slow_judge)) as live:
+        recorded = TracerProvider(sampler=RecordOnly())
+        recorded.add_span_processor(live.pipeline.spans)
+        trace_id = agent_run(recorded.get_tracer("tests.recorded"))
+        assert live.flush()
+        assert live.pipeline.stats().ignored == {"trace_not_sampled": 1}
+        assert "trace_not_sampled" in str(live.pipeline.explain(trace_id))
+        live.provider.force_flush()
+        assert live.exported.get_finished_spans() == ()
+
+
+@pytest.fixture
+def stop() -> Iterator[threading.Event]:
+    """Set at the end, so that no thread hangs on."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_hanging_threads_take_neither_other_scorers_nor_destinations_slots(
+    stop: threading.Event, tmp_path: Path
+) -> None:
+    """Sync scorers that hang, several threads each, fill their own lane; all else goes on meanwhile."""
+
+    def hanging(name: str) -> Scorer:
+        return scorer(id=name, version="1")(lambda run: stop.wait(20))
+
+    def for_support(run: Run) -> bool:
+        return run.agent_name == "support"
+
+    hang = Rule(
+        panel([hanging(f"hangs{i}") for i in range(4)], id="panel"),
+        timeout=20,
+        concurrency=16,
+        when=for_support,
+    )
+
+    @scorer
+    def quick(run: Run) -> bool:
+        return True
+
+    path = tmp_path / "scores.jsonl"
+    with Live(hang, Rule(quick), destinations=[{"jsonl": {"path": path}}]) as live:
+        began = time.monotonic()
+        for _ in range(40):
+            live.run()
+        while live.pipeline.stats().rules["quick"].scored < 40 and time.monotonic() < began + 5:
+            time.sleep(0.02)
+        assert live.pipeline.stats().rules["quick"].scored == 40
+        live.run(agent="other")
+        while not (path.exists() and path.read_text()) and time.monotonic() < began + 10:
+            time.sleep(0.02)
+        assert path.read_text().count('"other"') >= 1
+        assert live.pipeline.stats().rules["panel"].scored == 0
+        stop.set()
+        assert live.flush()
