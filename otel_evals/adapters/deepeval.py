@@ -49,15 +49,15 @@ def deepeval_metric(
         raise ConfigError(f"{name}.metric", f"is no metric of DeepEval but {made!r:.100}")
     cases = library("deepeval.test_case", "deepeval", name)
     shown = "_".join(str(made.__name__).lower().split())
-    return _Measured(made, id or shown, Direction(direction), test_case or (lambda run: _case(run, cases)))
+    return _Measured(made, id or shown, test_case or (lambda run: _case(run, cases)), Direction(direction))
 
 
 @dataclass(frozen=True)
 class _Measured(Scorer):
     metric: Any
     id: str
-    direction: Direction
     test_case: Callable[[Run], Any]
+    direction: Direction = Direction.HIGHER
     scale: float | None = 1.0
     version: str = field(default="", compare=False)
 
