@@ -1,0 +1,117 @@
+"""`otel-evals score`: the configured rules on the runs of OTLP files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from traffic import agent_run
+from typer.testing import CliRunner
+
+from otel_evals.cli.app import app
+from otel_evals.cli.score import score_files
+from otel_evals.config import build_config
+from otel_evals.errors import DestinationError
+from otel_evals.scorers import checks, grounded_in_tools
+
+RULES = """
+rules:
+  - grounded_in_tools
+  - scorer: includes
+    options: {text: "2026-11-25"}
+    sample: ratio(0.0)
+"""
+
+
+@pytest.fixture
+def spans(tmp_path: Path) -> Path:
+    """A file with three runs, one of which states what no tool said."""
+    exported, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    for answer in ("It arrives on 2026-11-25.", "It arrives on 2026-11-25.", "It arrives on 2027-01-01."):
+        agent_run(provider.get_tracer("app"), answer=answer)
+    path = tmp_path / "spans.json"
+    path.write_text(MessageToJson(encode_spans(exported.get_finished_spans()), indent=None))
+    return path
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    (path := tmp_path / "otel-evals.yaml").write_text(RULES)
+    return path
+
+
+def command(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, ["score", *map(str, arguments)])
+
+
+def test_the_rules_score_every_run_and_a_table_tells(spans: Path, rules: Path, tmp_path: Path) -> None:
+    done = command(spans, "--config", rules, "--jsonl", tmp_path / "scores.jsonl")
+    assert done.exit_code == 0, done.output
+    row = next(line for line in done.output.splitlines() if line.startswith("grounded_in_tools"))
+    assert row.split()[:5] == ["grounded_in_tools", "3", "0", "0", "0.667"]
+    assert "3 runs" in done.output
+    records = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert sorted(r["evaluations"][0]["value"] for r in records) == [0.0, 1.0, 1.0]
+
+
+def test_sampling_holds_unless_all_is_asked_for(spans: Path, rules: Path) -> None:
+    sampled, everything = (
+        json.loads(command(spans, "--config", rules, "--json", *more).output) for more in ((), ("--all",))
+    )
+    assert [each["scored"] for each in sampled["scorers"]] == [3, 0]
+    assert sampled["rules"]["includes"]["not_sampled"] == {"sampled_out": 3}
+    assert [each["scored"] for each in everything["scorers"]] == [3, 3]
+
+
+def test_the_configuration_may_come_from_the_environment(
+    spans: Path, rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EVALS_CONFIG", str(rules))
+    assert command(spans).exit_code == 0
+
+
+@pytest.mark.parametrize("wrong", ["config", "file", "rule"])
+def test_what_is_wrong_ends_with_status_2_and_its_name(wrong: str, spans: Path, tmp_path: Path) -> None:
+    (config := tmp_path / "c.yaml").write_text("rules: [grounded_in_tool]" if wrong == "rule" else RULES)
+    given = [spans if wrong != "file" else tmp_path / "nowhere.json"]
+    done = command(*given, *([] if wrong == "config" else ["--config", config]))
+    assert done.exit_code == 2
+    named = {"config": "--config: is needed", "file": "nowhere.json", "rule": "meant 'grounded_in_tools'?"}
+    assert named[wrong] in done.output
+
+
+def test_more_runs_than_fit_at_once_are_all_scored_and_delivered(tmp_path: Path) -> None:
+    """Beyond every queue's size; nothing may be dropped for want of room."""
+    exported, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    for number in range(300):
+        agent_run(provider.get_tracer("app"), answer=str(number))
+    (tmp_path / "spans").write_bytes(encode_spans(exported.get_finished_spans()).SerializeToString())
+    config = build_config([grounded_in_tools(), checks.used_no_tools()], queue_size=1)
+    tallies, stats, _ = score_files([str(tmp_path / "spans")], config)
+    assert stats.check() == []
+    assert [each.scored + sum(each.not_scored.values()) for each in tallies] == [300, 300]
+    assert stats.rules["used_no_tools"].dropped == {}
+
+
+def test_scores_that_a_destination_refuses_are_told(spans: Path) -> None:
+    class Closed:
+        name = "closed"
+
+        async def export(self, batch: Any) -> None:
+            raise DestinationError("no", retryable=False)
+
+        async def shutdown(self) -> None:
+            pass
+
+    config = build_config([grounded_in_tools()], [Closed()])
+    _, _, deliveries = score_files([str(spans)], config)
+    assert deliveries["closed"].failed == 3
