@@ -21,11 +21,11 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": support, "SERVICE_FOLDER": str(folder)}
 
 
-def python(folder: Path, *arguments: str) -> None:
+def python(folder: Path, *arguments: str, **environ: str) -> None:
     """Run Python to its end; it ends well and says nothing on stderr."""
     ended = subprocess.run(
         [sys.executable, *arguments],
-        env=environment(folder),
+        env={**environment(folder), **environ},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -76,6 +76,23 @@ if __name__ == "__main__":
         assert sum(map(len, pool.map(service.work, [1, 2, 3]))) == 6
 """)
     python(tmp_path, str(program))
+    check_books(tmp_path, 6)
+
+
+def test_a_pool_that_is_terminated_leaves_in_order(tmp_path: Path) -> None:
+    """Leaving a multiprocessing.Pool's block sends its processes SIGTERM, which they handle when asked to."""
+    program = tmp_path / "program.py"
+    program.write_text("""
+import multiprocessing
+import service
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert sum(map(len, pool.map(service.work, [1, 2, 3]))) == 6
+        pool.terminate()
+        pool.join()
+""")
+    python(tmp_path, str(program), SERVICE_OPTIONS='{"handle_sigterm": true}')
     check_books(tmp_path, 6)
 
 

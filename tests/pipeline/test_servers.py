@@ -103,9 +103,9 @@ GUNICORN = ("gunicorn", "service:application", "-b", "127.0.0.1:PORT", "--gracef
 
 @pytest.mark.parametrize("preload", [True, False], ids=["preload", "each worker imports"])
 def test_gunicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path: Path, preload: bool) -> None:
-    """Two workers, a graceful restart amid the requests, then the end."""
-    server = serve(*GUNICORN, "-w", "2", *["--preload"] * preload)
-    for _ in range(6):
+    """Two workers that end after five requests each, a graceful restart amid them, then the end."""
+    server = serve(*GUNICORN, "-w", "2", "--max-requests", "5", *["--preload"] * preload)
+    for _ in range(12):
         server.get()
     server.signal(signal.SIGHUP)
     for _ in range(6):
@@ -113,7 +113,7 @@ def test_gunicorn_workers_leave_in_order(serve: Callable[..., Server], tmp_path:
     server.signal(signal.SIGTERM)
     assert server.ends() == 0, server.logged()
     assert "Traceback" not in server.logged()
-    check_books(tmp_path, 12)
+    check_books(tmp_path, 18)
 
 
 def test_a_gunicorn_worker_that_is_aborted_leaves_its_runs(
@@ -142,9 +142,13 @@ def scored(folder: Path) -> int:
 UVICORN = ("uvicorn", "service:app", "--host", "127.0.0.1", "--port", "PORT", "--log-level", "warning")
 
 
-def test_uvicorn_drains_and_then_everything_is_scored(serve: Callable[..., Server], tmp_path: Path) -> None:
+@pytest.mark.parametrize("chained", [True, False], ids=["handle_sigterm", "lifespan"])
+def test_uvicorn_drains_and_then_everything_is_scored(
+    serve: Callable[..., Server], tmp_path: Path, chained: bool
+) -> None:
     """A request that is under way at SIGTERM is answered, and its run scored like those before it."""
-    server = serve(*UVICORN, options={"handle_sigterm": True})
+    environment = {} if chained else {"SERVICE_LEAVES": "1"}
+    server = serve(*UVICORN, options={"handle_sigterm": chained}, **environment)
     for _ in range(3):
         server.get()
     with ThreadPoolExecutor() as pool:

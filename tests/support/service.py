@@ -82,6 +82,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     if scope["type"] == "lifespan":
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
+        if os.environ.get("SERVICE_LEAVES"):  # as the documentation says
+            await asyncio.to_thread(otel_evals.shutdown)
+            await asyncio.to_thread(trace.get_tracer_provider().shutdown)
         await send({"type": "lifespan.shutdown.complete"})
         return
     if scope["path"] == "/slow":
