@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from otel_evals.config import Config, Rule, load_config
     from otel_evals.engine import Health, RuleStats, Stats
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
+    from otel_evals.evals import run_evals
     from otel_evals.explanation import Explanation
     from otel_evals.export import Destination
     from otel_evals.model import (
@@ -68,6 +69,7 @@ _WHERE = {
     "health": "process",
     "install": "process",
     "load_config": "config",
+    "run_evals": "evals",
     "sampling": "",
     "scorer": "scorer",
     "scorers": "",
@@ -105,6 +107,7 @@ __all__ = [
     "health",
     "install",
     "load_config",
+    "run_evals",
     "sampling",
     "scorer",
     "scorers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -237,3 +238,11 @@ def test_ground_truth_is_for_scorers_that_compare(scored: Any, tracer: Any) -> N
 
     agent_run(tracer, answer="4")
     scored(right, ground_truth="4").at_least(1)
+
+
+@pytest.mark.slow
+def test_the_page_on_tests_shows_a_test_that_passes(pytester: pytest.Pytester, request: Any) -> None:
+    page = (request.config.rootpath / "docs" / "evals.md").read_text("utf-8")
+    (block,) = [b for b in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "def test_" in b]
+    pytester.makepyfile(block)
+    pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=1)
