@@ -16,7 +16,7 @@ REASONS: Mapping[str, str] = {
     "too_many_traces": "more traces than `max_open_traces` were open, and it was the oldest",
     "too_many_bytes": "open traces held more than `max_bytes`, and it was the oldest",
     # Spans and log records that did not reach their run.
-    "intake_full": "spans or log records came faster than the engine took them",
+    "intake_full": "spans or log records came faster than the engine took them, or after its end",
     "span_late": "spans ended after their run had been closed, longer than `grace` after its root",
     "span_limit_per_trace": "the trace had more spans than `max_spans_per_trace`",
     "span_worker_died": "the engine's process died before their run was closed",

@@ -143,13 +143,17 @@ class EngineLoop(Generic[_Item]):
         self._reschedule()
 
     def stop(self, timeout: float) -> None:
-        """End the thread, waiting at most `timeout` seconds for it."""
+        """End the thread, waiting at most `timeout` seconds for it; what comes from now on is refused."""
+        self._capacity = 0
         loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        _call_soon(loop, self._stopping)
-        if not self.here:
-            thread.join(max(0.0, timeout))
+        if loop is not None and thread is not None:
+            _call_soon(loop, self._stopping)
+            if not self.here:
+                thread.join(max(0.0, timeout))
+        if not self.alive:
+            with self._refusing:
+                self.refused += len(self._items)
+                self._items.clear()
 
     def _stopping(self) -> None:
         if self._stop is not None:

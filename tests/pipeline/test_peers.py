@@ -123,6 +123,20 @@ def test_a_trace_that_is_only_recorded_is_not_scored_and_says_why() -> None:
         assert live.exported.get_finished_spans() == ()
 
 
+def test_spans_that_come_after_the_end_are_counted_and_not_kept() -> None:
+    """An application that goes on after `shutdown` neither fills memory nor loses anything unsaid."""
+    live = Live(Rule(slow_judge))
+    live.run()
+    live.pipeline.shutdown(5_000)
+    for _ in range(10):
+        live.run()
+    assert live.pipeline.open_items == 0
+    assert live.pipeline.stats().rules["slow_judge"].scored == 1
+    assert live.pipeline.stats().losses == {"intake_full": 30}
+    live.provider.shutdown()
+    assert len([s for s in live.exported.get_finished_spans() if s.name == "invoke_agent support"]) == 11
+
+
 @pytest.fixture
 def stop() -> Iterator[threading.Event]:
     """Set at the end, so that no thread hangs on."""
