@@ -83,7 +83,7 @@ class _Evaluated(Scorer):
         if isinstance(value, str):
             if value not in self.labels:
                 raise ValueError(f"{self.id} returned the label {value!r}: say in `labels` what it is worth")
-            return Score(value=to_value(self.labels[value], self.scale), label=value, explanation=reason)
+            return Score(value=_worth(self.labels[value], self.scale), label=value, explanation=reason)
         scored = to_score(value, scale=self.scale)
         if isinstance(scored, Score):
             return Score(value=scored.value, label=scored.label, explanation=reason)
@@ -102,7 +102,7 @@ class _Evaluated(Scorer):
         )
 
 
-def to_value(worth: float, scale: float | None) -> float:
+def _worth(worth: float, scale: float | None) -> float:
     """A label's worth, checked against the scale."""
     scored = to_score(worth, scale=scale)
     return scored.value if isinstance(scored, Score) else math.nan
