@@ -12,6 +12,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
+from otel_evals.quick import quick
+
 __all__ = [
     "Availability",
     "ContextSeen",
@@ -48,6 +50,7 @@ def _nothing() -> Mapping[str, Any]:
 # --- what comes in: spans, as their instrumentation wrote them ---
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanEvent:
     """A span event, or a log record that belongs to a span."""
@@ -58,6 +61,7 @@ class SpanEvent:
     body: Any = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRecord:
     """One span in the only form that dialects read, whether it ended in process or came from a file."""
@@ -102,6 +106,7 @@ class Availability(StrEnum):
     """Nothing speaks of it."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a field came from."""
@@ -112,6 +117,7 @@ class Source:
     dialect: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One part of a message."""
@@ -128,6 +134,7 @@ class Part:
     truncated: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a conversation."""
@@ -143,6 +150,7 @@ class Message:
         return "\n\n".join(p.text for p in self.parts if p.kind == "text" and p.text)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call of a tool, recovered from its span, from the messages, or from both."""
@@ -162,6 +170,7 @@ class ToolCall:
     duration: float | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """One document that a retriever brought."""
@@ -174,6 +183,7 @@ class Document:
     span_id: str | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens used. Input includes cached tokens, output includes reasoning, as OpenTelemetry counts them."""
@@ -210,6 +220,7 @@ class OperationKind(StrEnum):
     """Claimed by a dialect, but a mere wrapper: a step, a turn, a guardrail."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One span, read by a dialect: its kind and the normalised fields of that kind.
@@ -254,6 +265,7 @@ class Operation:
         return self.span.span_id
 
 
+@quick
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One agent invocation, recovered from its operations: what scorers judge."""
@@ -296,6 +308,8 @@ class Run:
     availability: Mapping[str, Availability] = field(default_factory=_nothing)
     """By field: `input`, `output`, `system`, `tool_arguments`, `tool_results`, `documents`."""
     sources: Mapping[str, Source] = field(default_factory=_nothing)
+    turns: tuple[Run, ...] = ()
+    """Where this stands for a whole conversation (rules of scope `conversation`): its runs, oldest first."""
     ground_truth: Any = None
     """What the answer should have been, where a data set says so; never set on live traffic."""
 
@@ -342,6 +356,7 @@ class Direction(StrEnum):
     LOWER = "lower_is_better"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSeen:
     """What a resolver gave a judge."""
@@ -354,6 +369,7 @@ class ContextSeen:
     """The pieces themselves; None where content capture is off."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """One step of a scorer: what it was asked, what came back, what that cost."""
@@ -374,6 +390,7 @@ class StepRecord:
     """Set on a reason step that failed: the score stands without its explanation."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """A scorer's judgement of a run."""
@@ -397,6 +414,7 @@ class Score:
         return sum(c for c in costs if c is not None) if costs and None not in costs else None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotScored:
     """The scorer looked and says it does not apply. Not a zero, not an error, never averaged."""
@@ -408,6 +426,7 @@ class NotScored:
     steps: tuple[StepRecord, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerFailure:
     """The scorer or its judge failed."""
@@ -419,6 +438,7 @@ class ScorerFailure:
     steps: tuple[StepRecord, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
     """The run was sampled, but never reached its scorer."""
@@ -431,6 +451,7 @@ Outcome = Score | NotScored | ScorerFailure | Dropped
 """How a sampled run ends for one rule: exactly one of these."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Why a run was picked, and how likely that was."""
@@ -441,12 +462,13 @@ class Sampled:
     """The sampler, in words."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """One scorer's outcome for one target."""
 
     evaluation_id: str
-    """Derived from trace, span, scorer and version: a repeat has the same id."""
+    """Derived from trace and span (or service and conversation), scorer and version: a repeat has the same."""
     scorer_id: str
     scorer_version: str
     direction: Direction
@@ -461,6 +483,8 @@ class Evaluation:
     """Counts up when the same target is scored again, for instance after a late span."""
     time: int = 0
     """When the outcome was known, nanoseconds since the Unix epoch."""
+    conversation_id: str | None = None
+    """The judged conversation, for rules of scope `conversation`; the judged span is its last run's root."""
 
     @property
     def status(self) -> Literal["scored", "not_scored", "failed", "dropped"]:
@@ -486,6 +510,7 @@ class Evaluation:
         return None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun:
     """A run with all its evaluations: what destinations receive."""
