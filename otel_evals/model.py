@@ -12,8 +12,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
-from otel_evals.quick import quick
-
 __all__ = [
     "Availability",
     "ContextSeen",
@@ -50,7 +48,6 @@ def _nothing() -> Mapping[str, Any]:
 # --- what comes in: spans, as their instrumentation wrote them ---
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanEvent:
     """A span event, or a log record that belongs to a span."""
@@ -61,7 +58,6 @@ class SpanEvent:
     body: Any = None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRecord:
     """One span in the only form that dialects read, whether it ended in process or came from a file."""
@@ -106,7 +102,6 @@ class Availability(StrEnum):
     """Nothing speaks of it."""
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a field came from."""
@@ -117,7 +112,6 @@ class Source:
     dialect: str
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One part of a message."""
@@ -134,7 +128,6 @@ class Part:
     truncated: bool = False
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a conversation."""
@@ -150,7 +143,6 @@ class Message:
         return "\n\n".join(p.text for p in self.parts if p.kind == "text" and p.text)
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call of a tool, recovered from its span, from the messages, or from both."""
@@ -170,7 +162,6 @@ class ToolCall:
     duration: float | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """One document that a retriever brought."""
@@ -183,7 +174,6 @@ class Document:
     span_id: str | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens used. Input includes cached tokens, output includes reasoning, as OpenTelemetry counts them."""
@@ -220,7 +210,6 @@ class OperationKind(StrEnum):
     """Claimed by a dialect, but a mere wrapper: a step, a turn, a guardrail."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One span, read by a dialect: its kind and the normalised fields of that kind.
@@ -265,7 +254,6 @@ class Operation:
         return self.span.span_id
 
 
-@quick
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One agent invocation, recovered from its operations: what scorers judge."""
@@ -356,7 +344,6 @@ class Direction(StrEnum):
     LOWER = "lower_is_better"
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSeen:
     """What a resolver gave a judge."""
@@ -369,7 +356,6 @@ class ContextSeen:
     """The pieces themselves; None where content capture is off."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """One step of a scorer: what it was asked, what came back, what that cost."""
@@ -390,7 +376,6 @@ class StepRecord:
     """Set on a reason step that failed: the score stands without its explanation."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """A scorer's judgement of a run."""
@@ -414,7 +399,6 @@ class Score:
         return sum(c for c in costs if c is not None) if costs and None not in costs else None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotScored:
     """The scorer looked and says it does not apply. Not a zero, not an error, never averaged."""
@@ -426,7 +410,6 @@ class NotScored:
     steps: tuple[StepRecord, ...] = ()
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerFailure:
     """The scorer or its judge failed."""
@@ -438,7 +421,6 @@ class ScorerFailure:
     steps: tuple[StepRecord, ...] = ()
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
     """The run was sampled, but never reached its scorer."""
@@ -451,7 +433,6 @@ Outcome = Score | NotScored | ScorerFailure | Dropped
 """How a sampled run ends for one rule: exactly one of these."""
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Why a run was picked, and how likely that was."""
@@ -462,13 +443,12 @@ class Sampled:
     """The sampler, in words."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """One scorer's outcome for one target."""
 
     evaluation_id: str
-    """Derived from trace and span (or service and conversation), scorer and version: a repeat has the same."""
+    """Derived from trace and span, or from the conversation, scorer and version: a repeat has the same id."""
     scorer_id: str
     scorer_version: str
     direction: Direction
@@ -510,7 +490,6 @@ class Evaluation:
         return None
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun:
     """A run with all its evaluations: what destinations receive."""
