@@ -12,6 +12,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
+from otel_evals.quick import quick
+
 __all__ = [
     "Availability",
     "ContextSeen",
@@ -48,6 +50,7 @@ def _nothing() -> Mapping[str, Any]:
 # --- what comes in: spans, as their instrumentation wrote them ---
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanEvent:
     """A span event, or a log record that belongs to a span."""
@@ -58,6 +61,7 @@ class SpanEvent:
     body: Any = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRecord:
     """One span in the only form that dialects read, whether it ended in process or came from a file."""
@@ -102,6 +106,7 @@ class Availability(StrEnum):
     """Nothing speaks of it."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a field came from."""
@@ -112,6 +117,7 @@ class Source:
     dialect: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One part of a message."""
@@ -128,6 +134,7 @@ class Part:
     truncated: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a conversation."""
@@ -143,6 +150,7 @@ class Message:
         return "\n\n".join(p.text for p in self.parts if p.kind == "text" and p.text)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call of a tool, recovered from its span, from the messages, or from both."""
@@ -162,6 +170,7 @@ class ToolCall:
     duration: float | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """One document that a retriever brought."""
@@ -174,6 +183,7 @@ class Document:
     span_id: str | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens used. Input includes cached tokens, output includes reasoning, as OpenTelemetry counts them."""
@@ -210,6 +220,7 @@ class OperationKind(StrEnum):
     """Claimed by a dialect, but a mere wrapper: a step, a turn, a guardrail."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One span, read by a dialect: its kind and the normalised fields of that kind.
@@ -254,6 +265,7 @@ class Operation:
         return self.span.span_id
 
 
+@quick
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One agent invocation, recovered from its operations: what scorers judge."""
@@ -344,6 +356,7 @@ class Direction(StrEnum):
     LOWER = "lower_is_better"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSeen:
     """What a resolver gave a judge."""
@@ -356,6 +369,7 @@ class ContextSeen:
     """The pieces themselves; None where content capture is off."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """One step of a scorer: what it was asked, what came back, what that cost."""
@@ -376,6 +390,7 @@ class StepRecord:
     """Set on a reason step that failed: the score stands without its explanation."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """A scorer's judgement of a run."""
@@ -399,6 +414,7 @@ class Score:
         return sum(c for c in costs if c is not None) if costs and None not in costs else None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotScored:
     """The scorer looked and says it does not apply. Not a zero, not an error, never averaged."""
@@ -410,6 +426,7 @@ class NotScored:
     steps: tuple[StepRecord, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerFailure:
     """The scorer or its judge failed."""
@@ -421,6 +438,7 @@ class ScorerFailure:
     steps: tuple[StepRecord, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
     """The run was sampled, but never reached its scorer."""
@@ -433,6 +451,7 @@ Outcome = Score | NotScored | ScorerFailure | Dropped
 """How a sampled run ends for one rule: exactly one of these."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Why a run was picked, and how likely that was."""
@@ -443,6 +462,7 @@ class Sampled:
     """The sampler, in words."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """One scorer's outcome for one target."""
@@ -490,6 +510,7 @@ class Evaluation:
         return None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun:
     """A run with all its evaluations: what destinations receive."""
