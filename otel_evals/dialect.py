@@ -106,8 +106,10 @@ class Dialects:
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self._dialects = tuple(dialects)
         self._by_scope: dict[str, Dialect | None] = {semconv.SCOPE_NAME: None, **dict.fromkeys(_NEVER)}
-        self._by_marker = [(marker, d) for d in self._dialects for marker in d.markers]
-        self._markers = frozenset(marker for marker, _ in self._by_marker)
+        by_marker = [(marker, d) for d in self._dialects for marker in d.markers]
+        self._by_marker = dict(reversed(by_marker))
+        self._ranks = {marker: rank for rank, marker in enumerate(dict.fromkeys(m for m, _ in by_marker))}
+        self._markers = frozenset(self._ranks)
 
     def __iter__(self) -> Any:
         return iter(self._dialects)
@@ -117,12 +119,8 @@ class Dialects:
         dialect = self._of_scope(scope_name)
         if dialect is not _BY_MARKER:
             return dialect
-        if self._markers.isdisjoint(attributes):
-            return None
-        for marker, claimant in self._by_marker:
-            if marker in attributes:
-                return claimant
-        return None
+        markers = self._markers.intersection(attributes)
+        return self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
 
     def claims(self, scope_name: str, attributes: Mapping[str, Any]) -> bool:
         """Whether any dialect reads such a span. Cheap: this runs on the application's threads."""

@@ -147,7 +147,8 @@ class Message:
     @property
     def text(self) -> str:
         """The message's text parts, joined by a blank line; empty when it has none."""
-        return "\n\n".join(p.text for p in self.parts if p.kind == "text" and p.text)
+        texts = [p.text for p in self.parts if p.kind == "text" and p.text]
+        return texts[0] if len(texts) == 1 else "\n\n".join(texts)
 
 
 @quick

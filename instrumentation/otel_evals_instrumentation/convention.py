@@ -146,7 +146,7 @@ def _read_usage(reading: Reading) -> None:
 
 
 def _read_finish(reading: Reading) -> None:
-    for _, _, value in reading.candidates("finish", indexed=False):
+    for _, _, value in reading.found_at["finish"]:
         parsed = parse(value)
         reasons = (parsed,) if isinstance(parsed, str) else parsed
         if isinstance(reasons, (list, tuple)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
@@ -45,15 +46,20 @@ class Reading:
         self.dialect = dialect
         self.events: list[tuple[str, Any]] = []
         """Message events, of the span and of its logs, as (name, body)."""
-        self.attributes: dict[str, Any] = dict(span.attributes)
+        self.attributes: Mapping[str, Any] = span.attributes
         if span.events or span.logs:
             self._read_events()
-        self.found_at: dict[str, list[tuple[int, str, Any]]] = {}
+        found_at: dict[str, list[tuple[int, str, Any]]] = {}
         for key, value in self.attributes.items():
-            hits = index.get(key)
-            if hits is not None and value is not None:
-                for field, rank in hits:
-                    self.found_at.setdefault(field, []).append((rank, key, value))
+            if key in index and value is not None:
+                for field, rank in index[key]:
+                    if field in found_at:
+                        found_at[field].append((rank, key, value))
+                        found_at[field].sort(key=_rank)
+                    else:
+                        found_at[field] = [(rank, key, value)]
+        self.found_at = found_at
+        """By field: the attributes that may hold it as (rank, name, value), most trusted first."""
         self.fields: dict[str, Any] = {}
         self.availability: dict[str, Availability] = {}
         self.sources: dict[str, Source] = {}
@@ -84,7 +90,7 @@ class Reading:
         hits = self.found_at.get(field)
         if hits is None:
             return None
-        for _, _, value in sorted(hits, key=_rank) if len(hits) > 1 else hits:
+        for _, _, value in hits:
             if type(value) is str and value and not is_masked(value):
                 return value
         return None
@@ -94,21 +100,20 @@ class Reading:
         hits = self.found_at.get(field)
         if hits is None:
             return None
-        for _, _, value in sorted(hits, key=_rank) if len(hits) > 1 else hits:
+        for _, _, value in hits:
             if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
                 value = int(value)
             if isinstance(value, (int, float)) and 0 <= value < 1e15:
                 return int(value)
         return None
 
-    def candidates(self, field: str, *, indexed: bool = True) -> list[tuple[int, str, Any]]:
-        """A field's attributes as (rank, name, value), most trusted first; with lists spelled out in keys."""
+    def with_lists(self, field: str) -> list[tuple[int, str, Any]]:
+        """A field's attributes, as in `found_at`, with the lists that are spelled out in keys."""
         hits = list(self.found_at.get(field, ()))
-        if indexed:
-            for rank, key in enumerate(getattr(self.names, field)):
-                if key.endswith(".*") and any(name.startswith(key[:-1]) for name in self.attributes):
-                    hits.append((rank, key, unflatten(self.attributes, key[:-2])))
-        return sorted(hits, key=_rank) if len(hits) > 1 else hits
+        for rank, key in enumerate(getattr(self.names, field)):
+            if key.endswith(".*") and any(name.startswith(key[:-1]) for name in self.attributes):
+                hits.append((rank, key, unflatten(self.attributes, key[:-2])))
+        return sorted(hits, key=_rank)
 
 
 def _rank(hit: tuple[int, str, Any]) -> int:

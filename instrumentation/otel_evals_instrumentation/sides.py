@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ def read_sides(reading: Reading) -> None:
     begins = reading.number("new_messages_from")
     if begins is not None:
         reading.fields["new_messages_from"] = begins
-    for _, _, value in reading.candidates("definitions", indexed=False):
+    for _, _, value in reading.found_at.get("definitions", ()):
         definitions = parse(value)
         if isinstance(definitions, (list, tuple)):
             reading.fields["tool_definitions"] = tuple(
@@ -40,10 +41,10 @@ def read_sides(reading: Reading) -> None:
 
 def _side(reading: Reading, side: str, role: str) -> tuple[Message, ...]:
     """The messages of one side: of the first name that has content, else of the first that is there."""
-    best = _first(reading, side, role, reading.candidates(side, indexed=_starts_indexed(reading, side)))
-    if not best or not _has_content(best):
-        best = _first(reading, side, role, reading.candidates(side), best)
-    return best
+    if _starts_indexed(reading, side):
+        return _first(reading, side, role, reading.with_lists(side))[0]
+    best, told = _first(reading, side, role, reading.found_at.get(side, ()))
+    return best if told else _first(reading, side, role, reading.with_lists(side), best)[0]
 
 
 def _starts_indexed(reading: Reading, side: str) -> bool:
@@ -55,9 +56,10 @@ def _first(
     reading: Reading,
     side: str,
     role: str,
-    candidates: list[tuple[int, str, Any]],
+    candidates: Iterable[tuple[int, str, Any]],
     best: tuple[Message, ...] = (),
-) -> tuple[Message, ...]:
+) -> tuple[tuple[Message, ...], bool]:
+    """The messages of the first candidate that has content, and whether there was one."""
     for _, key, value in candidates:
         if is_masked(value):
             if not best:
@@ -65,13 +67,14 @@ def _first(
             continue
         parsed, cut = parse_or_mend(value)
         messages = _messages(parsed, side, role)
-        if messages and (not best or _has_content(messages)):
+        told = _has_content(messages)
+        if told or (messages and not best):
             cut = cut or (key.endswith(".*") and side == "input" and reading.span.dropped_attributes > 0)
-            _note(reading, side, key, messages, cut)
+            _note(reading, side, key, told, cut)
             best = _cut_off(messages) if cut and not key.endswith(".*") else messages
-            if _has_content(messages):
-                break
-    return best
+            if told:
+                return best, True
+    return best, False
 
 
 def _cut_off(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -92,7 +95,7 @@ def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
 
 def _answer(reading: Reading) -> tuple[Message, ...]:
     """A final answer that stands in an attribute of its own."""
-    for _, key, value in reading.candidates("answer", indexed=False):
+    for _, key, value in reading.found_at.get("answer", ()):
         if value != "" and not is_masked(value):
             reading.note("output", key)
             return (Message(role="assistant", parts=(Part(kind="text", text=text_of(value)),)),)
@@ -102,18 +105,16 @@ def _answer(reading: Reading) -> tuple[Message, ...]:
 def _from_events(reading: Reading, side: str, messages: list[Message]) -> tuple[Message, ...]:
     if messages:
         key = "gen_ai.choice" if side == "output" else "gen_ai.user.message"
-        _note(reading, side, key, tuple(messages), cut=False)
+        _note(reading, side, key, _has_content(messages), cut=False)
     return tuple(messages)
 
 
-def _note(reading: Reading, side: str, key: str, messages: tuple[Message, ...], cut: bool) -> None:
-    if cut:
-        reading.note(side, key, Availability.TRUNCATED)
-    else:
-        reading.note(side, key, Availability.PRESENT if _has_content(messages) else Availability.CAPTURED_OFF)
+def _note(reading: Reading, side: str, key: str, told: bool, cut: bool) -> None:
+    whole = Availability.PRESENT if told else Availability.CAPTURED_OFF
+    reading.note(side, key, Availability.TRUNCATED if cut else whole)
 
 
-def _has_content(messages: tuple[Message, ...]) -> bool:
+def _has_content(messages: Iterable[Message]) -> bool:
     for message in messages:
         for part in message.parts:
             if part.text or part.data or (part.data is not None and part.kind != "tool_call"):
@@ -122,7 +123,7 @@ def _has_content(messages: tuple[Message, ...]) -> bool:
 
 
 def _read_system(reading: Reading, inputs: tuple[Message, ...]) -> None:
-    for _, key, value in reading.candidates("system", indexed=False):
+    for _, key, value in reading.found_at.get("system", ()):
         if is_masked(value):
             continue
         parsed = parse(value)

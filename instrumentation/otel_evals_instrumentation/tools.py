@@ -52,7 +52,7 @@ def read_tool(reading: Reading) -> None:
 def read_retrieval(reading: Reading) -> None:
     """Read a retriever's span: the documents it brought, and for which query."""
     query = reading.text("query")
-    for _, key, value in reading.candidates("documents"):
+    for _, key, value in reading.with_lists("documents"):
         documents: tuple[Document, ...] = documents_of(value, _query(query), reading.span.span_id)
         if documents:
             reading.fields["documents"] = documents
@@ -84,7 +84,7 @@ def _name_in(span_name: str) -> str:
 
 
 def _value(reading: Reading, field: str, noted_as: str) -> Any:
-    for _, key, value in reading.candidates(field, indexed=False):
+    for _, key, value in reading.found_at.get(field, ()):
         if value == "":
             continue
         if is_masked(value):

@@ -125,7 +125,7 @@ def literal(value: Any) -> Any:
 
 def is_masked(value: Any) -> bool:
     """Whether a value is an instrumentation's way of saying that it left the content out."""
-    if type(value) is not str or not value or value[0] not in _MASKS or len(value) > 200:
+    if type(value) is not str or len(value) > 200 or value[:1] not in _MASKS or value.startswith("[{"):
         return False
     return _MASKED.fullmatch(value) is not None
 

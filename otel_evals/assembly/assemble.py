@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Any
 
 from otel_evals.assembly.toolcalls import join_tool_calls
@@ -40,7 +41,6 @@ def assemble(
     last = max(inferences, key=lambda o: o.span.end_time or o.span.start_time, default=None)
     error = _error(root, answer, last)
     span = root.span
-    start = min((o.span.start_time for o in operations), default=span.start_time)
     return Run(
         trace_id=span.trace_id,
         root_span_id=span.span_id,
@@ -65,7 +65,7 @@ def assemble(
         finish_reasons=last.finish_reasons if last else root.finish_reasons,
         error=error.error if error else None,
         error_type=error.error_type if error else None,
-        start_time=start,
+        start_time=operations[0].span.start_time,
         end_time=span.end_time,
         resource=span.resource,
         scope_name=span.scope_name,
@@ -79,12 +79,7 @@ def assemble(
 def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
     """A field of the root, else of the first operation that has it."""
     value = getattr(root, name)
-    if value is None:
-        for operation in operations:
-            value = getattr(operation, name)
-            if value:
-                return value
-    return value
+    return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
 
 
 def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:

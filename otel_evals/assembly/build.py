@@ -40,10 +40,12 @@ def find_runs(
     below = _children(operations, above)
     roots, loose = _roots(operations, above, below)
     runs = [_run(root, (root,), operations, above, below) for root in roots]
-    answered = {o.response_id for run in runs for o in run.operations if o.response_id}
-    turns = group_loose(loose, answered, alone=not runs)
-    runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
-    return sorted(runs, key=lambda run: (run.start_time, run.root_span_id))
+    if loose:
+        answered = {o.response_id for run in runs for o in run.operations if o.response_id}
+        turns = group_loose(loose, answered, alone=not runs)
+        runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
+    runs.sort(key=lambda run: (run.start_time, run.root_span_id))
+    return runs
 
 
 def subruns(run: Run) -> list[Run]:
@@ -52,7 +54,7 @@ def subruns(run: Run) -> list[Run]:
     above: dict[str, str | None] = dict.fromkeys(operations)
     for parent, children in run.children.items():
         above.update(dict.fromkeys(children, parent))
-    agents = [o for o in run.operations if o.kind is OperationKind.AGENT]
+    agents = run.of_kind(OperationKind.AGENT)
     return [
         run if agent.span_id == run.root_span_id else _run(agent, (agent,), operations, above, run.children)
         for agent in agents
@@ -66,15 +68,17 @@ def _run(
     above: Mapping[str, str | None],
     below: Mapping[str, Sequence[str]],
 ) -> Run:
-    inside: list[Operation] = []
     stack = [member.span_id for member in members]
+    inside: set[str] = set()
     while stack:
         span_id = stack.pop()
-        inside.append(operations[span_id])
-        stack.extend(below.get(span_id, ()))
-    inside.sort(key=_order)
-    children = {o.span_id: tuple(below[o.span_id]) for o in inside if o.span_id in below}
-    return assemble(root, inside, children, above)
+        inside.add(span_id)
+        if span_id in below:
+            stack.extend(below[span_id])
+    whole = len(inside) == len(operations)
+    mine = list(operations.values()) if whole else sorted((operations[i] for i in inside), key=_order)
+    children = {o.span_id: tuple(below[o.span_id]) for o in mine if o.span_id in below}
+    return assemble(root, mine, children, above)
 
 
 def _order(operation: Operation) -> tuple[int, int, str]:
@@ -83,9 +87,12 @@ def _order(operation: Operation) -> tuple[int, int, str]:
     return span.start_time, -(span.end_time or 0), span.span_id
 
 
-def _unique(spans: Iterable[SpanRecord]) -> dict[str, SpanRecord]:
+def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
     """Spans by id; of doubles, the one that tells most."""
-    records: dict[str, SpanRecord] = {}
+    records = {span.span_id: span for span in spans}
+    if len(records) == len(spans):
+        return records
+    records.clear()
     for span in spans:
         known = records.get(span.span_id)
         if known is None or _wealth(span) > _wealth(known):
@@ -164,13 +171,15 @@ def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | 
 def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
     """Each operation's nearest operation above. Circles are cut where their first span stands."""
     above: dict[str, str | None] = {}
+    in_order = True
     for span_id in operations:
-        seen = {span_id}
         parent = parents.get(span_id)
-        while parent is not None and parent not in operations and parent not in seen:
-            seen.add(parent)
-            parent = parents.get(parent)
-        above[span_id] = parent if parent in operations and parent not in seen else None
+        if parent is not None and parent not in operations:
+            parent = _beyond(span_id, parent, operations, parents)
+        above[span_id] = None if parent == span_id else parent
+        in_order = in_order and (parent is None or parent in above)
+    if in_order:  # every span after the one above it: there can be no circle
+        return above
     for span_id in operations:
         seen = {span_id}
         parent = above[span_id]
@@ -180,6 +189,18 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
         if parent == span_id:
             above[span_id] = None
     return above
+
+
+def _beyond(
+    span_id: str, parent: str, operations: Mapping[str, Operation], parents: Mapping[str, str | None]
+) -> str | None:
+    """The nearest operation above a parent that is none."""
+    seen = {span_id}
+    above: str | None = parent
+    while above is not None and above not in operations and above not in seen:
+        seen.add(above)
+        above = parents.get(above)
+    return None if above in seen else above
 
 
 def _children(

@@ -16,7 +16,8 @@ def mark_cut_off(operations: Sequence[Operation]) -> None:
     JSON that was cut off gives itself away, a text does not. But a limit is one for all: where some JSON
     broke off at the greatest length there is, a text of that very length broke off too.
     """
-    limit = max(_cut_lengths(operations), default=0)
+    cut_off = [o for o in operations if Availability.TRUNCATED in o.availability.values()]
+    limit = max(_cut_lengths(cut_off), default=0) if cut_off else 0
     if not limit or any(
         len(v) > limit for o in operations for v in o.span.attributes.values() if isinstance(v, str)
     ):
@@ -27,10 +28,6 @@ def mark_cut_off(operations: Sequence[Operation]) -> None:
             if isinstance(value, str) and len(value) == limit:
                 states = cast("MutableMapping[str, Availability]", operation.availability)
                 states[field] = Availability.TRUNCATED
-
-
-def _texts(operation: Operation) -> Iterable[str]:
-    return (value for value in operation.span.attributes.values() if isinstance(value, str))
 
 
 def _cut_lengths(operations: Iterable[Operation]) -> Iterable[int]:
