@@ -111,8 +111,11 @@ class Rule:
     """Which share of the runs it applies to is scored."""
     when: Annotated[Callable[[Run], Any] | None, BeforeValidator(_condition)] = None
     """Which runs it applies to; all by default."""
-    scope: Literal["run", "agent"] = "run"
-    """`run` judges whole runs; `agent` judges each nested agent's part as well, as a run of its own."""
+    scope: Literal["run", "agent", "conversation"] = "run"
+    """`run` judges whole runs; `agent` judges each nested agent's part as well, as a run of its own;
+    `conversation` judges all runs of a conversation together, each time it falls idle."""
+    idle: PositiveFloat = 300.0
+    """Seconds without a new run after which a conversation is judged; for the scope `conversation`."""
     timeout: PositiveFloat = 30.0
     """Seconds one attempt may take."""
     concurrency: PositiveInt = 16
@@ -124,8 +127,17 @@ class Rule:
 
     def __post_init__(self) -> None:
         self.scorer.check()
+        if self.scope != "conversation" and self.idle != Rule.idle:
+            raise ConfigError(
+                "idle", f"goes with scope='conversation', not with {self.scope!r}; leave it out"
+            )
         if self.isolation == "process":
             _check_portable(self.scorer)
+
+    @property
+    def unit(self) -> str:
+        """The scope, with what sets a conversation's rules apart: rules of one unit are asked together."""
+        return f"conversation, idle {self.idle:g} s" if self.scope == "conversation" else self.scope
 
 
 @_raises_config_errors
@@ -161,6 +173,12 @@ class Config:
     """`process` moves everything but capture and the hold into a process of its own."""
     max_bytes: PositiveInt = 256 * 1024 * 1024
     """How many bytes of attributes the gathered spans may hold together."""
+    max_conversations: PositiveInt = 10_000
+    """How many conversations are remembered at once, for rules of scope `conversation`."""
+    max_conversation_bytes: PositiveInt = 256 * 1024 * 1024
+    """How many bytes of attributes the runs of these conversations may hold together."""
+    conversation_keep: Annotated[float, Field(ge=0)] = 3_600.0
+    """Seconds after its last run that a judged conversation is kept, to be judged whole if it goes on."""
     queue_size: PositiveInt = 2048
     """How many sampled evaluations wait for their scorers at most; more are dropped and counted."""
     capture_content: bool = True
@@ -193,12 +211,22 @@ class Config:
                     f"{rule.scorer.id!r} is the id of rules[{first}] too; give one of the scorers another id"
                 )
                 raise ConfigError(f"rules[{index}].scorer", problem)
-        sampling.in_order([(rule.scorer.id, rule.scope, rule.sample) for rule in self.rules])
+        sampling.in_order([(rule.scorer.id, rule.unit, rule.sample) for rule in self.rules])
+
+    @property
+    def holds(self) -> bool:
+        """Whether spans may wait for scores as attributes; a conversation's are never waited for."""
+        return self.span_attributes and any(rule.scope != "conversation" for rule in self.rules)
 
     @property
     def ceiling(self) -> float:
-        """The highest probability any rule can give a run before the run is known."""
-        return max((rule.sample.ceiling for rule in self.rules), default=0.0)
+        """The highest probability any rule can give a run before the run is known.
+
+        A conversation's id is not known at a trace's start: any trace may belong to one that is picked.
+        """
+        ceilings = (r.sample.ceiling for r in self.rules)
+        any_trace = any(r.scope == "conversation" and r.sample.ceiling > 0 for r in self.rules)
+        return 1.0 if any_trace else max(ceilings, default=0.0)
 
 
 def build_config(

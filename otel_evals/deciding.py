@@ -14,6 +14,7 @@ from otel_evals.config import Rule
 from otel_evals.engine import Accounts, Stories
 from otel_evals.model import Outcome, Run, Sampled
 from otel_evals.sampling import Chance, Earlier, in_order, picks, recorded_probability
+from otel_evals.sampling.identity import drawn_from
 
 __all__ = ["Case", "Decider", "Pick", "chance_of"]
 
@@ -31,7 +32,7 @@ class Pick:
 
 @dataclass(slots=True, eq=False)
 class Case:
-    """One run, or one agent's part of it, before the rules of one scope."""
+    """One run, one agent's part of it or one conversation, before the rules of one unit."""
 
     run: Run
     waiting: list[tuple[str, Rule]] = field(default_factory=list)
@@ -56,14 +57,20 @@ class Decider:
         self._stories = stories
         self._complained: set[str] = set()
         named = list(rules.items())
-        order = in_order([(rule.scorer.id, rule.scope, rule.sample) for _, rule in named])
+        order = in_order([(rule.scorer.id, rule.unit, rule.sample) for _, rule in named])
         self._rules = [named[index] for index in order]
 
-    def open(self, run: Run, scope: str) -> tuple[Case, list[Pick]]:
-        """Ask the rules of a scope about a run: the case, and who picks it at once."""
+    def open(self, run: Run, unit: str) -> tuple[Case, list[Pick]]:
+        """Ask the rules of a unit about a run: the case, and who picks it at once."""
         case = Case(run)
-        asked = ((name, rule) for name, rule in self._rules if rule.scope == scope)
+        asked = ((name, rule) for name, rule in self._rules if rule.unit == unit)
         return case, [pick for name, rule in asked if (pick := self._ask(case, name, rule))]
+
+    def rule_out(self, run: Run, unit: str) -> None:
+        """Count that no rule of a unit could pick a run: its number is below all their ceilings."""
+        for name, rule in self._rules:
+            if rule.unit == unit:
+                self._skip(Case(run), name, "sampled_out", Chance(rule.sample.ceiling))
 
     def settle(self, case: Case, scorer_id: str, outcome: Outcome) -> list[Pick]:
         """An outcome is known: who among the waiting picks the run now."""
@@ -71,11 +78,11 @@ class Decider:
         waiting, case.waiting = case.waiting, []
         return [pick for name, rule in waiting if (pick := self._sample(case, name, rule))]
 
-    def reopen(self, case: Case, scope: str) -> int:
+    def reopen(self, case: Case, unit: str) -> int:
         """Have the cascades that follow a case's picked scorers wait for them anew; returns their number."""
         for name, rule in self._rules:
             follows = rule.sample.follows
-            if rule.scope == scope and rule.scorer.id not in case.picked and follows & case.picked.keys():
+            if rule.unit == unit and rule.scorer.id not in case.picked and follows & case.picked.keys():
                 self._ask(case, name, rule)
         return len(case.waiting)
 
@@ -117,7 +124,7 @@ class Decider:
         except Exception as error:
             self._fail(case, name, error)
             return None
-        if not picks(chance.probability, int(run.trace_id, 16), run.trace_state):
+        if not picks(chance.probability, *drawn_from(run)):
             reason = chance.why if chance.probability <= 0 and chance.why else "sampled_out"
             self._skip(case, name, reason, chance)
             return None
@@ -146,5 +153,5 @@ def chance_of(sampled: Sampled, run: Run) -> Chance:
     """The chance behind what was recorded: without the head sampler's share."""
     if sampled.probability is None:
         return Chance(1.0, known=False)
-    head = recorded_probability(Chance(1.0), run.trace_state) or 1.0
+    head = recorded_probability(Chance(1.0), drawn_from(run)[1]) or 1.0
     return Chance(min(1.0, sampled.probability / head))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal, TypedDict
 
 from otel_evals.engine.stories import Story
 from otel_evals.reasons import meaning
 from otel_evals.sampling import Chance, randomness, recorded_probability, share, threshold
+from otel_evals.sampling.identity import conversation_number
 
 __all__ = [
     "Decision",
@@ -52,8 +54,8 @@ class Decision:
     sampler: str
     """The rule's sampler, in words."""
     status: str
-    """`not_sampled`, `waiting`, `queued`, `running`, how the evaluation ended, or `missing`: a record of it
-    should be there and is not."""
+    """`not_sampled`, `waiting`, `gathered`, `queued`, `running`, how the evaluation ended, or `missing`: a
+    record of it should be there and is not."""
     reason: str | None = None
     probability: float | None = None
     """The run's inclusion probability; None where it cannot be known or was not worked out."""
@@ -63,6 +65,10 @@ class Decision:
     attempts: int = 0
     duration: float = 0.0
     """Seconds that the scorer took."""
+    conversation_id: str | None = None
+    """Of the conversation that is or would be judged, for rules of scope `conversation`."""
+    until: float | None = None
+    """When it will have been idle for long enough, in seconds since the Unix epoch; while `gathered`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +107,7 @@ class Explanation:
         for reason, count in self.ignored.items():
             yield f"Given up: {count}, {meaning(reason)}."
         for decision in self.decisions:
-            yield f"{decision.rule}, span {decision.span_id}: {_sentence(decision, self.randomness)}"
+            yield _line(decision, self.randomness)
         if self.more:
             yield f"And {_count(self.more, 'decision')} more."
         for (destination, end), count in Counter(self.deliveries).items():
@@ -126,7 +132,7 @@ _HEADLINES: Mapping[Verdict, str] = {
 def verdict_of(decisions: Sequence[Decision], ignored: Mapping[str, int], waiting_spans: int) -> Verdict:
     """How far a trace came."""
     statuses = {decision.status for decision in decisions}
-    if statuses & {"waiting", "queued", "running", "spooled"}:
+    if statuses & {"waiting", "gathered", "queued", "running", "spooled"}:
         return "pending"
     ends: tuple[Verdict, ...] = ("scored", "failed", "dropped", "not_scored", "not_sampled")
     for end in ends:
@@ -175,7 +181,9 @@ def explain_story(
             value=entry.value,
             attempts=entry.attempts,
             duration=entry.duration,
-            **numbers(entry.chance, story.trace_state),
+            conversation_id=entry.conversation_id,
+            until=entry.until if entry.status == "gathered" else None,
+            **numbers(entry.chance, "" if entry.conversation_id else story.trace_state),
         )
         for entry in tuple(story.entries)
     )
@@ -219,6 +227,13 @@ def explain_unseen(
     return Explanation(trace_id=trace_id, verdict=verdict, randomness=share(drawn), notes=tuple(notes))
 
 
+def _line(decision: Decision, drawn: float) -> str:
+    if decision.conversation_id is None:
+        return f"{decision.rule}, span {decision.span_id}: {_sentence(decision, drawn)}"
+    drawn = share(randomness(conversation_number(decision.conversation_id)))
+    return f"{decision.rule}, conversation {decision.conversation_id}: {_sentence(decision, drawn)}"
+
+
 def _sentence(decision: Decision, drawn: float) -> str:
     sampled = f"sampled by {decision.sampler}{_numbers(decision, drawn)}"
     match decision.status:
@@ -229,6 +244,9 @@ def _sentence(decision: Decision, drawn: float) -> str:
             return f"{sampled}; but no evaluation of it was found."
         case "waiting":
             return f"waits for the scorer that {decision.sampler} follows."
+        case "gathered":
+            before = "" if decision.value is None else f"; {decision.value:.6g} when it last was"
+            return f"is judged at {_clock(decision.until)} unless it goes on{before}."
         case "queued":
             return f"{sampled}; waits for its turn."
         case "running":
@@ -249,7 +267,12 @@ def _numbers(decision: Decision, drawn: float) -> str:
     chance = (
         "probability unknown" if decision.probability is None else f"probability {decision.probability:.6g}"
     )
-    return f" ({chance}: picks from {decision.threshold:.6f} up, this trace draws {drawn:.6f})"
+    who = "this trace" if decision.conversation_id is None else "this conversation"
+    return f" ({chance}: picks from {decision.threshold:.6f} up, {who} draws {drawn:.6f})"
+
+
+def _clock(seconds: float | None) -> str:
+    return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat(timespec="seconds")
 
 
 def _count(number: int, noun: str) -> str:

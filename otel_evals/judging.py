@@ -14,25 +14,17 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from otel_evals.assembly.build import subruns
+from otel_evals.assembly.conversation import conversation_key
+from otel_evals.assembly.whole import closed_with
 from otel_evals.attachment.attacher import Attacher, Opened
 from otel_evals.config import Config, Rule
 from otel_evals.deciding import Case, Decider, Pick, chance_of
 from otel_evals.engine import Accounts, Job, Lane, Stories
 from otel_evals.isolation.pool import START_SECONDS, IsolatedScorer, most_processes
-from otel_evals.model import (
-    Dropped,
-    Evaluation,
-    NotScored,
-    Outcome,
-    Run,
-    Sampled,
-    Score,
-    ScoredRun,
-    ScorerFailure,
-    StepRecord,
-)
-from otel_evals.sampling import recorded_probability
+from otel_evals.model import Dropped, Evaluation, Outcome, Run, Sampled, ScoredRun
+from otel_evals.sampling.identity import on_record
 from otel_evals.scorer import Scorer
+from otel_evals.withholding import without_content
 
 if TYPE_CHECKING:
     from otel_evals.assembly.live import Closed
@@ -50,24 +42,26 @@ def rule_names(rules: Sequence[Rule]) -> dict[str, Rule]:
     return {r.scorer.id if r.scope == "run" else f"{r.scorer.id}@{r.scope}": r for r in rules}
 
 
-def evaluation_id(trace_id: str, span_id: str, scorer: Scorer) -> str:
-    """The same for the same scorer of the same version on the same span, whenever it is asked."""
-    identity = f"{trace_id}:{span_id}:{scorer.id}:{scorer.version}"
-    return sha256(identity.encode()).hexdigest()[:32]
+def evaluation_id(run: Run, scorer: Scorer) -> str:
+    """The same for a scorer of one version on one span or conversation, whenever it is asked."""
+    target = "\0".join(conversation_key(run)) if run.turns else f"{run.trace_id}:{run.root_span_id}"
+    identity = f"{target}:{scorer.id}:{scorer.version}"
+    return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 @dataclass(slots=True, eq=False)
 class _Ticket:
-    """A judged span and what is still to come for it."""
+    """A judged span or conversation and what is still to come for it."""
 
     run: Run
     left: int = 0
     """Evaluations to come, and rules that wait for one of them."""
     cases: dict[str, Case] = field(default_factory=dict)
-    """By scope."""
+    """By unit of rules."""
     evaluations: list[Evaluation] = field(default_factory=list)
     entry: Any = None
     """The spooled run it belongs to, where there is a store."""
+    revision: int = 1
 
     @property
     def target(self) -> str:
@@ -108,7 +102,7 @@ class Judging:
         self._isolated: list[IsolatedScorer] = []
         self._lanes = {n: Lane(self._placed(rule), self._begin, self._end) for n, rule in self._rules.items()}
         self._decider = Decider(self._rules, accounts, stories)
-        self._scopes = sorted({rule.scope for rule in config.rules}, reverse=True)
+        self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
         self._ending: str | None = None
 
     def judge(self, runs: Sequence[Run], closed: Closed) -> set[str]:
@@ -127,6 +121,27 @@ class Judging:
             self._queue(job)
         return {job.ticket.target for job in jobs}
 
+    def judge_conversation(self, run: Run, unit: str, revision: int, lost: str | None = None) -> None:
+        """Ask the rules of a unit about a conversation and queue what they picked.
+
+        Args:
+            run: stands for the conversation.
+            unit: `Rule.unit` of the rules.
+            revision: of its evaluations.
+            lost: why what they pick cannot be scored and is dropped.
+        """
+        case, picked = self._decider.open(run, unit)
+        ticket = _Ticket(run, len(picked) + len(case.waiting), {unit: case}, revision=revision)
+        jobs = [self._job(pick, run, ticket) for pick in picked]
+        if self._spool is not None and jobs and lost is None:
+            self._spool.admit(closed_with(run.turns), jobs, revision)
+        for job in jobs:
+            self._queue(job, lost)
+
+    def rule_out(self, run: Run, unit: str) -> None:
+        """Count that no rule of a unit could pick a conversation, of which little was kept therefore."""
+        self._decider.rule_out(run, unit)
+
     def resume(self, picked: Sequence[Picked], entry: Entry) -> int:
         """Score what the spool kept; returns the number of judged spans."""
         jobs: list[Job] = []
@@ -135,13 +150,13 @@ class Judging:
             rule, run = self._rules[each.name], each.run
             ticket = tickets.setdefault(run.root_span_id, _Ticket(run, entry=entry))
             ticket.left += 1
-            case = ticket.cases.setdefault(rule.scope, Case(run))
+            case = ticket.cases.setdefault(rule.unit, Case(run))
             case.picked[rule.scorer.id] = chance_of(each.sampled, run)
             self._accounts.resume(each.name)
             self._stories.sampled(run, each.name, case.picked[rule.scorer.id])
             jobs.append(Job(each.name, rule, run, each.sampled, ticket, each.place))
         for ticket in tickets.values():
-            ticket.left += sum(self._decider.reopen(case, scope) for scope, case in ticket.cases.items())
+            ticket.left += sum(self._decider.reopen(case, unit) for unit, case in ticket.cases.items())
         for job in jobs:
             self._queue(job)
         return len(tickets)
@@ -153,7 +168,7 @@ class Judging:
         self._stories.spooled(job.run, job.name, reason)
         if job.opened is not None:
             self._attacher.abandon(job.opened, reason)
-        ticket.left -= self._decider.give_up(ticket.cases[job.rule.scope], job.rule.scorer.id)
+        ticket.left -= self._decider.give_up(ticket.cases[job.rule.unit], job.rule.scorer.id)
         self._leave(ticket)
 
     @property
@@ -207,13 +222,13 @@ class Judging:
         return jobs
 
     def _job(self, pick: Pick, run: Run, ticket: _Ticket) -> Job:
-        probability = recorded_probability(pick.chance, run.trace_state)
-        return Job(pick.name, pick.rule, run, Sampled(probability, str(pick.rule.sample)), ticket)
+        sampled = Sampled(on_record(pick.chance, run), str(pick.rule.sample))
+        return Job(pick.name, pick.rule, run, sampled, ticket)
 
     def _follow(self, job: Job, outcome: Outcome) -> None:
         """Have the rules decide that waited for this outcome."""
         ticket: _Ticket = job.ticket
-        case = ticket.cases[job.rule.scope]
+        case = ticket.cases[job.rule.unit]
         if case.waiting:
             waited = len(case.waiting)
             picked = self._decider.settle(case, job.rule.scorer.id, outcome)
@@ -224,12 +239,18 @@ class Judging:
                     self._spool.add(following)
                 self._queue(following)
 
-    def _queue(self, job: Job) -> None:
-        if self._ending is None and self.waiting < self._config.queue_size:
+    @property
+    def room(self) -> int:
+        """How many more jobs may wait."""
+        return max(0, self._config.queue_size - self.waiting)
+
+    def _queue(self, job: Job, lost: str | None = None) -> None:
+        reason = lost or self._ending
+        if reason is None and self.room:
             self._lanes[job.name].offer(job)
         else:
             job.ended = True
-            self._end(job, Dropped(reason=self._ending or "queue_full"))
+            self._end(job, Dropped(reason=reason or "queue_full"))
 
     def _begin(self, job: Job) -> None:
         opened = self._attacher.open(job.run, job.ticket.target, job.rule.scorer.id, job.started)
@@ -259,7 +280,8 @@ class Judging:
         """One evaluation less to come for a judged span; after the last, what came goes out."""
         ticket.left -= 1
         if ticket.left == 0:
-            self._attacher.release(ticket.run.trace_id, ticket.target)
+            if not ticket.run.turns:  # a conversation's spans are not held for it
+                self._attacher.release(ticket.run.trace_id, ticket.target)
             scored = ScoredRun(run=ticket.run, evaluations=tuple(ticket.evaluations))
             if self._spool is None or ticket.entry is None:
                 self._deliver(scored)
@@ -274,35 +296,17 @@ class Judging:
         scorer, run, target = job.rule.scorer, job.run, job.ticket.target
         entry: Entry | None = job.ticket.entry
         return Evaluation(
-            evaluation_id=evaluation_id(run.trace_id, target, scorer),
+            evaluation_id=evaluation_id(run, scorer),
             scorer_id=scorer.id,
             scorer_version=scorer.version,
             direction=scorer.direction,
             trace_id=run.trace_id,
             span_id=target,
-            outcome=outcome if self._config.capture_content else _without_content(outcome),
+            outcome=outcome if self._config.capture_content else without_content(outcome),
             sampled=job.sampled,
             duration=time.monotonic() - job.began if job.began else 0.0,
             attempts=max(1, job.attempts),
-            revision=1 if entry is None else entry.status.revision,
+            revision=job.ticket.revision if entry is None else entry.status.revision,
             time=time.time_ns(),
+            conversation_id=run.conversation_id if run.turns else None,
         )
-
-
-def _without_content(outcome: Outcome) -> Outcome:
-    """The outcome without anything that quotes the run."""
-    match outcome:
-        case Score():
-            return replace(outcome, explanation=None, steps=_bare(outcome.steps))
-        case NotScored():
-            return replace(outcome, steps=_bare(outcome.steps))
-        case ScorerFailure():
-            return replace(outcome, message=outcome.error_type, steps=_bare(outcome.steps))
-    return outcome
-
-
-def _bare(steps: tuple[StepRecord, ...]) -> tuple[StepRecord, ...]:
-    return tuple(
-        replace(s, result=None, prompt=None, context=replace(s.context, text=None) if s.context else None)
-        for s in steps
-    )

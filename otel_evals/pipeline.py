@@ -30,6 +30,7 @@ from otel_evals.assembly.whole import closed_with, read_again
 from otel_evals.attachment import Attacher, Metrics, ScoringSpanExporter, Verdicts
 from otel_evals.capture import CaptureLogRecords, CaptureSpans, EndedSpan, LogOfSpan
 from otel_evals.config import Config
+from otel_evals.conversing import Conversing
 from otel_evals.dialect import Dialects, load_dialects
 from otel_evals.engine import Accounts, EngineLoop, Health, LossLog, Stats, Stories
 from otel_evals.explanation import Explanation
@@ -90,7 +91,7 @@ class Pipeline:
             self._engine,
             self._dialects,
             config.ceiling,
-            self._verdicts.expect if config.span_attributes else None,
+            self._verdicts.expect if config.holds else None,
             nested_targets=any(rule.scope == "agent" for rule in config.rules),
             flush=self.force_flush,
             close=self.shutdown,
@@ -126,6 +127,8 @@ class Pipeline:
     def stats(self) -> Stats:
         """The books at this moment."""
         stats = self._accounts.snapshot(self._engine.refused)
+        if waiting := self._conversing.waiting:
+            stats = replace(stats, conversations={"waiting": waiting})
         return stats if self._spool is None else replace(stats, store=self._spool.stats())
 
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
@@ -143,7 +146,8 @@ class Pipeline:
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Score everything captured so far and deliver it; whether that was done in time.
 
-        Judged spans that ended by now are not held any longer, scored or not.
+        Judged spans that ended by now are not held any longer, scored or not. Conversations are not cut
+        short: those that are not idle for long enough still wait.
 
         Args:
             timeout_millis: milliseconds it may take.
@@ -160,6 +164,8 @@ class Pipeline:
     def shutdown(self, timeout_millis: int | None = None) -> None:
         """Score what can be scored in time, count the rest as dropped, release what is held, and stop.
 
+        Conversations that still wait end here.
+
         Args:
             timeout_millis: milliseconds it may take; the configured `shutdown_timeout` by default.
         """
@@ -169,7 +175,8 @@ class Pipeline:
         deadline = time.monotonic() + timeout
         try:
             if not self._engine.here:
-                self._engine.run(self._flush(time.monotonic() + timeout * 0.8), timeout * 0.8 + 0.2)
+                flush = self._flush(time.monotonic() + timeout * 0.8, ending=True)
+                self._engine.run(flush, timeout * 0.8 + 0.2)
                 self._engine.run(self._finish(deadline), deadline - time.monotonic() + 0.2)
         finally:
             self._closed = True
@@ -208,6 +215,7 @@ class Pipeline:
             self._settled.set,
             self._spool,
         )
+        self._conversing = Conversing(config, self._judging, self._accounts, self._stories)
         if self._spool is not None:
             self._spool.scoring = self._judging
 
@@ -270,9 +278,10 @@ class Pipeline:
         now = time.monotonic()
         self._judge_due(now)
         self._assembler.evict_old(now)
+        self._conversing.judge_due(now)
         self._loss_log.look()
-        due = self._assembler.next_due
-        return now + _TICK_SECONDS if due is None else due
+        looks = (self._assembler.next_due, self._conversing.next_look(now))
+        return min((due for due in looks if due is not None), default=now + _TICK_SECONDS)
 
     def _judge_due(self, now: float) -> None:
         for closed in self._assembler.close_due(now):
@@ -290,6 +299,7 @@ class Pipeline:
         for span in closed.spans:
             if span.span_id not in kept:
                 self._attacher.release(span.trace_id, span.span_id)
+        self._conversing.take(runs, time.monotonic())
 
     def _read(self, closed: Closed) -> list[Run]:
         trace_id = closed.spans[0].trace_id
@@ -308,10 +318,16 @@ class Pipeline:
         self._accounts.ignore(reason, count)
         self._stories.ignored(trace_id, reason, count)
 
-    async def _flush(self, deadline: float) -> bool:
+    async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self._engine.drain()
         self._judge_due(float("inf"))
-        while self._accounts.pending and (left := deadline - time.monotonic()) > 0:
+        while (left := deadline - time.monotonic()) > 0:
+            if ending and self._conversing.judge_due(float("inf")):
+                await asyncio.sleep(0)
+            if not self._accounts.pending:
+                if ending and self._conversing.waiting:
+                    continue
+                break
             self._settled.clear()
             try:
                 await asyncio.wait_for(self._settled.wait(), left)
@@ -324,6 +340,7 @@ class Pipeline:
 
     async def _finish(self, deadline: float) -> None:
         self._judging.abort("shutdown")
+        self._conversing.judge_all()
         if self._spool is not None:
             await self._spool.prepare_to_leave((deadline - time.monotonic()) / 2)
         self._assembler.evict_all()

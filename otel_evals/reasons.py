@@ -27,12 +27,15 @@ REASONS: Mapping[str, str] = {
     # Runs that a rule does not sample.
     "not_applicable": "the rule's `when` says it is not for this run",
     "predicate_failed": "the rule's `when` or `sample` raised an error; the log has the first one",
+    "no_conversation_id": "the rule judges conversations, and the run tells of none that it belongs to",
     "sampled_out": "its chance did not come up",
     "cascade_not_sampled": "the scorer that the rule follows did not sample the run",
     "cascade_not_scored": "the scorer that the rule follows gave no score",
     "cascade_not_met": "the score of the scorer that the rule follows lies on the other side of the bound",
     # Sampled runs that never reached their scorer.
     "queue_full": "no more than `queue_size` evaluations may wait, and the queue was full",
+    "too_many_conversations": "more than `max_conversations` were remembered, and it was the oldest",
+    "too_many_conversation_bytes": "they held more than `max_conversation_bytes`, and it was the oldest",
     "shutdown": "the time to shut down was over",
     # Scorers' failures that the engine itself brings about.
     "timeout": "the scorer took longer than the rule's `timeout`",

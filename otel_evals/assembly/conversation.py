@@ -7,9 +7,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from otel_evals import semconv
 from otel_evals.model import Availability, Document, Message, Run, Usage
 
-__all__ = ["as_conversation"]
+__all__ = ["as_conversation", "conversation_key"]
 
 _WORST_FIRST = (
     Availability.CAPTURED_OFF,
@@ -17,6 +18,11 @@ _WORST_FIRST = (
     Availability.TRUNCATED,
     Availability.PRESENT,
 )
+
+
+def conversation_key(run: Run) -> tuple[str, str]:
+    """What tells conversations apart: the service's name and the conversation's id; empty if not told."""
+    return str(run.resource.get(semconv.SERVICE_NAME) or ""), run.conversation_id or ""
 
 
 def as_conversation(runs: Iterable[Run]) -> Run:

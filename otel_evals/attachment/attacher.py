@@ -67,7 +67,7 @@ class Attacher:
             records.end_span(self._tracer, opened.span, evaluation)
         if self._logger is not None and evaluation.status in ("scored", "failed"):
             records.emit_event(self._logger, run, evaluation)
-        if self._verdicts is not None:
+        if self._verdicts is not None and not run.turns:  # no span is held until its conversation ends
             attributes = records.span_attributes(evaluation)
             self._verdicts.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
 

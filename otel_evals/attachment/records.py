@@ -14,6 +14,7 @@ from opentelemetry import context as context_api
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    Link,
     NonRecordingSpan,
     Span,
     SpanContext,
@@ -37,14 +38,17 @@ _MAX_TEXT = 4_000
 
 def judged_context(run: Run, span_id: str) -> Context:
     """A context in which the judged span is current, with its own trace flags and state."""
-    span_context = SpanContext(
+    return set_span_in_context(NonRecordingSpan(_span_context(run, span_id)))
+
+
+def _span_context(run: Run, span_id: str) -> SpanContext:
+    return SpanContext(
         trace_id=int(run.trace_id, 16),
         span_id=int(span_id, 16),
         is_remote=False,
         trace_flags=TraceFlags(run.trace_flags),
         trace_state=TraceState.from_header([run.trace_state]) if run.trace_state else TraceState(),
     )
-    return set_span_in_context(NonRecordingSpan(span_context))
 
 
 def attached(context: Context) -> contextvars.Context:
@@ -70,7 +74,7 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
 
 def emit_event(logger: Logger, run: Run, evaluation: Evaluation) -> None:
     """Emit the evaluation event of a score or a failure in the judged span's context."""
-    attributes = _result(evaluation)
+    attributes = {**_result(evaluation), **_conversation(run)}
     response_id = _response_id(run, evaluation.span_id)
     if response_id is not None:
         attributes[semconv.GEN_AI_RESPONSE_ID] = response_id
@@ -88,7 +92,10 @@ def emit_event(logger: Logger, run: Run, evaluation: Evaluation) -> None:
 
 
 def start_span(tracer: Tracer, run: Run, span_id: str, scorer_id: str, start_time: int) -> Span:
-    """Start the evaluation span below the judged span; it and all below it are marked as ours."""
+    """Start the evaluation span below the judged span; it and all below it are marked as ours.
+
+    A conversation's stands below its last run's root and is linked to the earlier ones.
+    """
     return tracer.start_span(
         f"evaluate {scorer_id}",
         context=mark(judged_context(run, span_id)),
@@ -97,7 +104,9 @@ def start_span(tracer: Tracer, run: Run, span_id: str, scorer_id: str, start_tim
             semconv.MARK: True,
             semconv.GEN_AI_EVALUATION_NAME: scorer_id,
             semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+            **_conversation(run),
         },
+        links=[Link(_span_context(turn, turn.root_span_id)) for turn in run.turns[:-1]],
         start_time=start_time,
     )
 
@@ -180,6 +189,16 @@ def _score(score: Score) -> dict[str, Any]:
     if digests:
         attributes[semconv.CONTEXT_DIGEST] = digests[0]
     return attributes
+
+
+def _conversation(run: Run) -> dict[str, Any]:
+    """What only the evaluation of a conversation has."""
+    if not run.turns:
+        return {}
+    return {
+        semconv.GEN_AI_CONVERSATION_ID: run.conversation_id or "",
+        semconv.CONVERSATION_TURNS: len(run.turns),
+    }
 
 
 def _response_id(run: Run, span_id: str) -> str | None:

@@ -26,7 +26,11 @@ __all__ = ["Accounts", "RuleStats", "Stats"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleStats:
-    """What became of the eligible runs for one rule. For rules of scope `agent`, of the agents in them."""
+    """What became of the eligible runs for one rule.
+
+    For rules of scope `agent`, of the agents in them. For rules of scope `conversation`, of conversations,
+    each time they fell idle, and of runs that belong to none.
+    """
 
     eligible: int = 0
     sampled: int = 0
@@ -62,6 +66,8 @@ class Stats:
     """Spans and log records that did not reach a run, by reason."""
     store: Mapping[str, int] = field(default_factory=dict)
     """What the store did: runs `written`, `taken_over`, and lost, as `not_written.*` and `evicted.*`."""
+    conversations: Mapping[str, int] = field(default_factory=dict)
+    """Conversations `waiting` to fall idle at this moment, and lost while they did, as `lost.*`."""
 
     def check(self) -> list[str]:
         """Violations of the law of conservation, in words; empty when the books balance."""

@@ -29,14 +29,18 @@ class Entry:
     """Under which the rule is counted."""
     span_id: str
     status: str
-    """`waiting`, `not_sampled`, `queued`, `running`, `spooled`, or how it ended: `scored`, `not_scored`,
-    `failed`, `dropped`."""
+    """`waiting`, `gathered`, `not_sampled`, `queued`, `running`, `spooled`, or how it ended: `scored`,
+    `not_scored`, `failed`, `dropped`."""
     reason: str | None = None
     chance: Chance | None = None
     value: float | None = None
     attempts: int = 0
     duration: float = 0.0
     """Seconds."""
+    conversation_id: str | None = None
+    """Of the conversation that is the target; its runs' stories share one entry."""
+    until: float = 0.0
+    """When the conversation is idle for long enough, in seconds since the Unix epoch; while `gathered`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +115,12 @@ class Stories:
         """A rule waits for another's outcome."""
         self._enter(run, name, "waiting")
 
+    def gathered(self, run: Run, entry: Entry) -> None:
+        """A run belongs to a conversation, whose entry this is, and which is to be judged as a whole."""
+        story = self._story(run.trace_id)
+        if entry not in story.entries:
+            self._add(story, entry)
+
     def skipped(self, run: Run, name: str, reason: str, chance: Chance | None) -> None:
         """A rule does not sample a run."""
         self._enter(run, name, "not_sampled", reason, chance)
@@ -163,8 +173,12 @@ class Stories:
         entry = story.entry(name, run.root_span_id)
         if entry is not None:
             entry.status, entry.reason, entry.chance = status, reason, chance
-        elif len(story.entries) < _MAX_ENTRIES:
-            story.entries.append(Entry(name, run.root_span_id, status, reason, chance))
+        else:
+            self._add(story, Entry(name, run.root_span_id, status, reason, chance))
+
+    def _add(self, story: Story, entry: Entry) -> None:
+        if len(story.entries) < _MAX_ENTRIES:
+            story.entries.append(entry)
             self._bytes += _ENTRY_BYTES
         else:
             story.more += 1

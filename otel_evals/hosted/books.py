@@ -60,7 +60,9 @@ def buried(books: Books, lost: int, reason: str, *, spooled: bool) -> Stats:
         for name, rule in books.stats.rules.items()
     }
     losses = _sum(books.stats.losses, {f"span_{reason}": lost} if lost else {})
-    return replace(books.stats, rules=rules, losses=losses)
+    waiting = books.stats.conversations.get("waiting", 0)
+    conversations = {f"lost.{reason}": waiting} if waiting else {}
+    return replace(books.stats, rules=rules, losses=losses, conversations=conversations)
 
 
 def _sum(first: Any, second: Any) -> Any:

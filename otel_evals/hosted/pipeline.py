@@ -87,7 +87,7 @@ class HostedPipeline(Pipeline):
             self._link,
             load_dialects(),
             config.ceiling,
-            self._verdicts.expect if config.span_attributes else None,
+            self._verdicts.expect if config.holds else None,
             nested_targets=any(rule.scope == "agent" for rule in config.rules),
             flush=self.force_flush,
             close=self.shutdown,

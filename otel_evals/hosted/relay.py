@@ -121,6 +121,7 @@ def _slim(run: Run, evaluation: Evaluation) -> Run:
         provider=run.provider,
         trace_flags=run.trace_flags,
         trace_state=run.trace_state,
+        turns=tuple(_slim(turn, evaluation) for turn in run.turns),
     )
 
 

@@ -113,6 +113,7 @@ def _has_error(run: Run) -> bool:
         run.error is not None
         or run.error_type is not None
         or any(c.status == "error" for c in run.tool_calls)
+        or any(turn.error is not None or turn.error_type is not None for turn in run.turns)
     )
 
 

@@ -23,6 +23,7 @@ from otel_evals.model import Run
 from otel_evals.sampling.algebra import ALONE, Chance, Earlier, Sampler, positive
 from otel_evals.sampling.conditions import find_attribute
 from otel_evals.sampling.consistent import picks
+from otel_evals.sampling.identity import drawn_from
 
 __all__ = ["per_minute", "stratified"]
 
@@ -79,7 +80,7 @@ class _Limited(Sampler):
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         now, pace = self._clock(), self._pace(run)
         probability = pace.probability(now)
-        pace.count(now, picks(probability, int(run.trace_id, 16), run.trace_state))
+        pace.count(now, picks(probability, *drawn_from(run)))
         return Chance(probability)
 
     def _pace(self, run: Run) -> _Pace:

@@ -18,13 +18,13 @@ from otel_evals.engine import Job
 from otel_evals.judging import rule_names
 from otel_evals.model import Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.store import fate
-from otel_evals.store.entry import Entry, Owed, Task, merged
+from otel_evals.store.entry import Entry, Owed, Status, Task, merged
 from otel_evals.store.fate import may_succeed_later, send_back, settled
 from otel_evals.store.file import limits_of
 from otel_evals.store.flights import Flights
 from otel_evals.store.latecomers import Late, Latecomers, home_of, welcome
 from otel_evals.store.outcomes import restored, stored
-from otel_evals.store.replay import Scoring, expected_ids, pick_up
+from otel_evals.store.replay import Scoring, expected_ids, judged_runs, pick_up
 from otel_evals.store.writer import Writer
 
 __all__ = ["Durable"]
@@ -83,14 +83,15 @@ class Durable:
         if len(self._noted) > _MAX_NOTED:
             self._pass_over(self._noted.pop(next(iter(self._noted))))
 
-    def admit(self, closed: Closed, jobs: Sequence[Job]) -> None:
+    def admit(self, closed: Closed, jobs: Sequence[Job], revision: int = 1) -> None:
         """The rules have decided: keep the run for its jobs, which are being queued, or not at all."""
         noted = [e for span in closed.spans if (e := self._noted.pop(span.span_id, None)) is not None]
         entry = noted.pop(0) if noted and jobs else None
         for other in noted:
             self._pass_over(other)
         if jobs:
-            self._keep(entry or Entry(jobs[0].run.trace_id, closed.spans, closed.links), closed, jobs)
+            status = Status(revision=revision)
+            self._keep(entry or Entry(jobs[0].run.trace_id, closed.spans, closed.links, status), closed, jobs)
 
     def _pass_over(self, entry: Entry) -> None:
         entry.status = replace(entry.status, state="gone")
@@ -267,7 +268,8 @@ class Durable:
     async def _resume_crashed(self, entry: Entry) -> None:
         """Its process may have ended between delivering and saying so: ask the destinations first."""
         lacking: dict[str, tuple[str, ...]] = {}
-        for target, ids in expected_ids(entry, self._rules).items():
+        expected = expected_ids(entry, self._rules, lambda: self._read(entry.spans, entry.links))
+        for target, ids in expected.items():
             places = await self._lacking(ids, entry.status.revision)
             if places is not None:
                 lacking[target] = tuple(places)
@@ -284,7 +286,7 @@ class Durable:
         # One more, so that it cannot settle before all of it has begun.
         entry.open_targets = 1
         try:
-            runs = self._read(entry.spans, entry.links)
+            runs = judged_runs(entry, self._read(entry.spans, entry.links))
             picked, absent = pick_up(entry, runs, self._rules)
             self._redeliver(entry, runs)
             entry.open_targets += self.scoring.resume(picked, entry)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from otel_evals.assembly.build import subruns
+from otel_evals.assembly.conversation import as_conversation
 from otel_evals.engine import Job
 from otel_evals.judging import evaluation_id
-from otel_evals.model import Outcome, Run, Sampled
+from otel_evals.model import OperationKind, Outcome, Run, Sampled
 from otel_evals.store.entry import Entry
 
-__all__ = ["Picked", "Scoring", "expected_ids", "pick_up"]
+__all__ = ["Picked", "Scoring", "expected_ids", "judged_runs", "pick_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,24 @@ class Scoring(Protocol):
         """Jobs that have no slot yet."""
 
 
+def judged_runs(entry: Entry, runs: Sequence[Run]) -> Sequence[Run]:
+    """What the tasks of an entry are about: the runs of its spans, or the conversation that these make."""
+    whole = any(task.rule.endswith("@conversation") for task in entry.status.tasks or ())
+    return [as_conversation(runs)] if whole and runs else runs
+
+
 def pick_up(entry: Entry, runs: Sequence[Run], rules: Mapping[str, Any]) -> tuple[list[Picked], list[int]]:
     """The tasks of an entry that are to be done now, and those whose rule is not configured.
+
+    `runs` are its judged runs.
 
     Raises:
         ValueError: the spans do not hold a judged span any more.
     """
     tasks = entry.status.tasks or ()
     left = _left(entry)
-    parts: dict[str, dict[str, Run]] = {"run": {run.root_span_id: run for run in runs}}
+    whole = {run.root_span_id: run for run in runs}
+    parts: dict[str, dict[str, Run]] = {"run": whole, "conversation": whole}
     picked, absent = [], []
     for place in left:
         task = tasks[place]
@@ -70,14 +80,22 @@ def pick_up(entry: Entry, runs: Sequence[Run], rules: Mapping[str, Any]) -> tupl
     return picked, absent
 
 
-def expected_ids(entry: Entry, rules: Mapping[str, Any]) -> dict[str, list[str]]:
-    """By judged span: the ids of the evaluations that are to be made, where their rules are configured."""
+def expected_ids(
+    entry: Entry, rules: Mapping[str, Any], read: Callable[[], Sequence[Run]]
+) -> dict[str, list[str]]:
+    """By judged span: the ids of the evaluations that are to be made, where their rules are configured.
+
+    `read` makes the runs of its spans, without which the id of a conversation's evaluation cannot be told.
+    """
     ids: dict[str, list[str]] = {}
     for place in _left(entry):
         task = (entry.status.tasks or ())[place]
         rule = rules.get(task.rule)
         if rule is not None:
-            ids.setdefault(task.target, []).append(evaluation_id(entry.trace_id, task.target, rule.scorer))
+            run = Run(trace_id=entry.trace_id, root_span_id=task.target, root_kind=OperationKind.OTHER)
+            if rule.scope == "conversation":
+                run = next((r for r in judged_runs(entry, read()) if r.root_span_id == task.target), run)
+            ids.setdefault(task.target, []).append(evaluation_id(run, rule.scorer))
     return ids
 
 

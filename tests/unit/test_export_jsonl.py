@@ -51,6 +51,7 @@ def test_a_line_holds_the_run_and_its_evaluations_whole(tmp_path: Path) -> None:
         "direction": "higher_is_better",
         "trace_id": TRACE,
         "span_id": SPAN,
+        "conversation_id": None,
         "status": "scored",
         "value": 0.25,
         "label": "unsupported",

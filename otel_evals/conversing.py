@@ -1,0 +1,105 @@
+"""Rules of scope `conversation`: they are asked about all runs of a conversation when it has fallen idle.
+
+Lives on the engine's thread only, as judging does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from otel_evals.assembly.conversation import as_conversation
+from otel_evals.config import Config
+from otel_evals.conversations import Conversation, Conversations
+from otel_evals.engine import Accounts, Stories
+from otel_evals.engine.stories import Entry
+from otel_evals.judging import Judging, rule_names
+from otel_evals.model import Run
+from otel_evals.sampling import picks
+from otel_evals.sampling.identity import conversation_number
+
+__all__ = ["Conversing"]
+
+_PAUSE = 0.02
+"""Seconds between two looks at conversations that are due while there is no room for their evaluations."""
+
+
+class Conversing:
+    """Gathers runs and hands over what has become of them.
+
+    Args:
+        config: rules and limits.
+        judging: asks the rules and scores.
+        accounts: where each run without a conversation is counted.
+        stories: where it is remembered of each trace what waits.
+    """
+
+    def __init__(self, config: Config, judging: Judging, accounts: Accounts, stories: Stories) -> None:
+        self._rules = {n: r for n, r in rule_names(config.rules).items() if r.scope == "conversation"}
+        self._ceiling = max((rule.sample.ceiling for rule in self._rules.values()), default=0.0)
+        self._judging = judging
+        self._accounts = accounts
+        self._stories = stories
+        self._conversations = Conversations(
+            {rule.unit: rule.idle for rule in self._rules.values()},
+            keep=config.conversation_keep,
+            most=config.max_conversations,
+            most_bytes=config.max_conversation_bytes,
+            lose=self._judge,
+        )
+
+    @property
+    def waiting(self) -> int:
+        """Conversations that have not been idle for long enough. May be called from any thread."""
+        return self._conversations.waiting
+
+    def next_look(self, now: float) -> float | None:
+        """When to call `judge_due` again; None when no conversation waits."""
+        due = self._conversations.next_due
+        return None if due is None else max(due, now + _PAUSE)
+
+    def take(self, runs: Sequence[Run], now: float) -> None:
+        """Take runs that have closed; those of traces that the application did not sample are let go."""
+        if self._rules:
+            for run in runs:
+                if run.trace_flags & 1:
+                    self._take(run, now)
+
+    def judge_due(self, now: float) -> bool:
+        """Have conversations judged that have been idle for long enough, as many as may wait for scorers.
+
+        Returns whether there were any.
+        """
+        room = self._judging.room
+        due = self._conversations.due(now, max(1, room // len(self._rules)) if room and self._rules else 0)
+        for conversation, unit in due:
+            self._judge(conversation, unit)
+        return bool(due)
+
+    def judge_all(self) -> None:
+        """Have all conversations judged that wait, whether there is room or not."""
+        for conversation, unit in self._conversations.due(float("inf"), self.waiting * len(self._rules)):
+            self._judge(conversation, unit)
+
+    def _take(self, run: Run, now: float) -> None:
+        if not run.conversation_id:
+            for name in self._rules:
+                self._accounts.skip(name, "no_conversation_id")
+                self._stories.skipped(run, name, "no_conversation_id", None)
+            return
+        ruled_out = not picks(self._ceiling, conversation_number(run.conversation_id))
+        conversation = self._conversations.add(run, now, ruled_out=ruled_out)
+        last = max(conversation.runs.values(), key=lambda r: (r.start_time, r.root_span_id))
+        for name, rule in self._rules.items():
+            entry = conversation.entries.setdefault(name, Entry(name, run.root_span_id, "gathered"))
+            entry.conversation_id, entry.span_id = run.conversation_id, last.root_span_id
+            entry.status, entry.until = "gathered", time.time() + rule.idle
+            self._stories.gathered(run, entry)
+        self._conversations.make_room()
+
+    def _judge(self, conversation: Conversation, unit: str, lost: str | None = None) -> None:
+        run = as_conversation(conversation.runs.values())
+        if conversation.ruled_out:
+            self._judging.rule_out(run, unit)
+        else:
+            self._judging.judge_conversation(run, unit, conversation.revisions[unit], lost)
