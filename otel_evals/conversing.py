@@ -65,12 +65,17 @@ class Conversing:
                 if run.trace_flags & 1:
                     self._take(run, now)
 
-    def judge_due(self, now: float) -> bool:
+    def judge_due(self, now: float, most: int | None = None) -> bool:
         """Have conversations judged that have been idle for long enough, as many as may wait for scorers.
 
-        Returns whether there were any.
+        Args:
+            now: on the clock of `take`.
+            most: no more than so many evaluations at once.
+
+        Returns:
+            Whether there were any.
         """
-        room = self._judging.room
+        room = self._judging.room if most is None else most
         due = self._conversations.due(now, max(1, room // len(self._rules)) if room and self._rules else 0)
         for conversation, unit in due:
             self._judge(conversation, unit)

@@ -74,6 +74,7 @@ def score_files(files: list[str], config: Config) -> Report:
         with bar("scoring runs", None) as advance:
             for _, evaluations in bench.score_all(((None, run) for run in read_runs(files)), done=advance):
                 found += evaluations
+        found += bench.end_conversations()
     finally:
         bench.close()
     return tally(config.rules, found), bench.stats(), bench.destination_stats()

@@ -15,6 +15,7 @@ from anyio.to_thread import current_default_thread_limiter
 from otel_evals.assembly.live import Closed
 from otel_evals.attachment import Attacher
 from otel_evals.config import Config
+from otel_evals.conversing import Conversing
 from otel_evals.engine import Accounts, EngineLoop, Stats, Stories
 from otel_evals.export import DestinationStats, FanOut
 from otel_evals.judging import Judging, rule_names
@@ -24,7 +25,7 @@ __all__ = ["Bench"]
 
 _Item = TypeVar("_Item")
 _NO_SPANS = Closed((), {})
-_UNBOUNDED = 2**31
+_UNBOUNDED = 2**62
 _AT_ONCE = 64
 _FLUSH_EVERY = 1024
 
@@ -46,14 +47,20 @@ class Bench:
 
     The rules, their sampling, timeouts, retries and concurrency hold as they do live, and scored runs go to
     the configuration's destinations. Nothing is dropped for want of room, and nothing is written to
-    OpenTelemetry.
+    OpenTelemetry. A conversation's pauses are those between the ends of its runs.
 
     Args:
         config: rules and destinations; what concerns capture, holding and the store is not looked at.
     """
 
     def __init__(self, config: Config) -> None:
-        self.config = replace(config, queue_size=_UNBOUNDED, store=None)
+        self.config = replace(
+            config,
+            queue_size=_UNBOUNDED,
+            max_conversations=_UNBOUNDED,
+            max_conversation_bytes=_UNBOUNDED,
+            store=None,
+        )
         self._accounts = Accounts(rule_names(config.rules))
         self._fan_out = FanOut(config.destinations, queue_size=_FLUSH_EVERY * 8)
         self._waiting: dict[str, _Waiting] = {}
@@ -61,14 +68,20 @@ class Bench:
         self._asking: _Waiting | None = None
         """Whose rules are being asked just now."""
         self._engine: EngineLoop[object] = EngineLoop(lambda _: None, lambda: None, self._deliver)
+        stories = Stories(1)
         self._judging = Judging(
             self.config,
             self._accounts,
-            Stories(1),
+            stories,
             Attacher(None, None, None, None),
             self._take,
-            lambda: None,
+            self._settled,
         )
+        self._conversing = Conversing(self.config, self._judging, self._accounts, stories)
+        self._of_conversations: dict[str, Evaluation] = {}
+        """The newest of each, by evaluation id."""
+        self._all_ended: Future[None] | None = None
+        self._clock = 0.0
 
     def score(self, run: Run) -> Future[tuple[Evaluation, ...]]:
         """Hand in a run; its evaluations come in the order of the rules.
@@ -97,6 +110,18 @@ class Bench:
                 yield from _ended(running, done)
         while running:
             yield from _ended(running, done)
+
+    def end_conversations(self) -> tuple[Evaluation, ...]:
+        """Have the conversations judged that have not ended yet; returns the newest evaluations of all."""
+        left = any(rule.scope == "conversation" for rule in self.config.rules)
+        while left:
+            ended: Future[None] = Future()
+            self._all_ended = ended
+            self._engine.call(self._end_conversations)
+            ended.result()
+            self.flush()
+            left = self._conversing.waiting > 0
+        return tuple(self._of_conversations.values())
 
     def stats(self) -> Stats:
         """The books at this moment."""
@@ -147,9 +172,24 @@ class Bench:
         waiting.left += len(targets)
         self._waiting.update({run.trace_id + target: waiting for target in targets - waiting.there})
         self._settle(waiting)
+        self._clock = max(self._clock, (run.end_time or run.start_time) / 1e9)
+        self._conversing.judge_due(self._clock)
+        self._conversing.take([run], self._clock)
+
+    def _end_conversations(self) -> None:
+        self._conversing.judge_due(float("inf"), _FLUSH_EVERY)
+        self._settled()
+
+    def _settled(self) -> None:
+        if self._all_ended is not None and not self._accounts.pending:
+            self._all_ended.set_result(None)
+            self._all_ended = None
 
     def _take(self, scored: ScoredRun) -> None:
         self._fan_out.put(scored)
+        if scored.run.turns:
+            self._keep_newest(scored.evaluations)
+            return
         target = scored.run.root_span_id
         waiting = self._waiting.pop(scored.run.trace_id + target, None) or self._asking
         if waiting is not None:
@@ -157,6 +197,12 @@ class Bench:
             waiting.there.add(target)
             waiting.evaluations += scored.evaluations
             self._settle(waiting)
+
+    def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:
+        for evaluation in evaluations:
+            known = self._of_conversations.get(evaluation.evaluation_id)
+            if known is None or known.revision < evaluation.revision:
+                self._of_conversations[evaluation.evaluation_id] = evaluation
 
     def _settle(self, waiting: _Waiting) -> None:
         """Answer once every judged span is there."""

@@ -98,6 +98,10 @@ async def run_evals_async(
     config = build_config(rules, destinations)
     if not config.rules:
         raise ConfigError("scorers", "there are none, and no gates")
+    for index, rule in enumerate(config.rules):
+        if rule.scope == "conversation":
+            problem = "items are no conversations; `otel-evals score` judges those of stored traces"
+            raise ConfigError(f"scorers[{index}].scope", problem)
     if concurrency < 1:
         raise ConfigError("concurrency", f"must be at least 1, not {concurrency}")
     plan = _Plan(

@@ -43,11 +43,17 @@ def tally(rules: Iterable[Rule], evaluations: Sequence[Evaluation]) -> tuple[Sco
     by_scorer: dict[str, list[Evaluation]] = {}
     scales: dict[str, tuple[Direction, float | None]] = {}
     for rule in rules:
-        by_scorer.setdefault(rule.scorer.id, [])
-        scales[rule.scorer.id] = rule.scorer.direction, getattr(rule.scorer, "scale", None)
+        name = _name(rule.scorer.id, rule.scope == "conversation")
+        by_scorer.setdefault(name, [])
+        scales[name] = rule.scorer.direction, getattr(rule.scorer, "scale", None)
     for evaluation in evaluations:
-        by_scorer[evaluation.scorer_id].append(evaluation)
+        by_scorer[_name(evaluation.scorer_id, evaluation.conversation_id is not None)].append(evaluation)
     return tuple(_tally(name, *scales[name], found) for name, found in by_scorer.items())
+
+
+def _name(scorer_id: str, conversation: bool) -> str:
+    """A scorer's runs and its conversations are told apart."""
+    return f"{scorer_id}@conversation" if conversation else scorer_id
 
 
 def _tally(

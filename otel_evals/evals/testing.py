@@ -121,6 +121,7 @@ class Scoring:
         with Bench(config) as bench:
             futures = [bench.score(replace(r, ground_truth=ground_truth, trace_flags=1)) for r in chosen]
             found = tuple(evaluation for future in futures for evaluation in future.result())
+            found += bench.end_conversations()
         scored = Scored(config.rules[0].scorer.id, found)
         for value in scored.values:
             self._noted(scored.scorer_id, value)

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import SpanContext
 from traffic import agent_run
 from typer.testing import CliRunner
 
@@ -115,3 +117,58 @@ def test_scores_that_a_destination_refuses_are_told(spans: Path) -> None:
     config = build_config([grounded_in_tools()], [Closed()])
     _, _, deliveries = score_files([str(spans)], config)
     assert deliveries["closed"].failed == 3
+
+
+TALK = """
+rules:
+  - {scorer: used_no_tools, scope: conversation, idle: 60}
+  - used_no_tools
+"""
+
+
+def test_conversations_end_by_the_spans_own_time_or_with_the_file(tmp_path: Path) -> None:
+    """A pause longer than `idle` has a conversation judged before it goes on; the table counts it once."""
+    seconds = 10**9
+    spans = [
+        turn("c1", 0),
+        turn("c2", 10 * seconds),
+        turn("c1", 30 * seconds),  # goes on in time
+        turn("c2", 95 * seconds),  # goes on too late
+        turn(None, 96 * seconds),
+    ]
+    (tmp_path / "spans").write_bytes(encode_spans(spans).SerializeToString())
+    (tmp_path / "c.yaml").write_text(TALK)
+    done = command(
+        tmp_path / "spans", "--config", tmp_path / "c.yaml", "--json", "--jsonl", tmp_path / "scores.jsonl"
+    )
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert [(each["scorer_id"], each["scored"]) for each in report["scorers"]] == [
+        ("used_no_tools@conversation", 2),
+        ("used_no_tools", 5),
+    ]
+    rule = report["rules"]["used_no_tools@conversation"]
+    assert (rule["scored"], rule["not_sampled"]) == (3, {"no_conversation_id": 1})
+    records = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    judged = [
+        (record["conversation_id"], len(record["turns"]), evaluation["revision"])
+        for record in records
+        for evaluation in record["evaluations"]
+        if evaluation["conversation_id"]
+    ]
+    assert judged == [("c2", 1, 1), ("c1", 2, 1), ("c2", 2, 2)]
+
+
+def turn(conversation: str | None, start: int) -> ReadableSpan:
+    """An agent's span, a second long."""
+    attributes = {"gen_ai.operation.name": "invoke_agent"}
+    if conversation is not None:
+        attributes["gen_ai.conversation.id"] = conversation
+    ids = RandomIdGenerator()
+    return ReadableSpan(
+        "invoke_agent",
+        context=SpanContext(ids.generate_trace_id(), ids.generate_span_id(), is_remote=False),
+        attributes=attributes,
+        start_time=10**18 + start,
+        end_time=10**18 + start + 10**9,
+    )

@@ -17,6 +17,9 @@ from otel_evals.assembly.conversation import as_conversation
 from otel_evals.config import Config, load_config
 from otel_evals.conversations import Conversation, Conversations
 from otel_evals.errors import ConfigError
+from otel_evals.evals import run_evals
+from otel_evals.evals.bench import Bench
+from otel_evals.evals.tally import tally
 from otel_evals.judging import evaluation_id, rule_names
 from otel_evals.model import Availability, Document, Operation, OperationKind, SpanRecord, Usage
 from otel_evals.sampling.algebra import Chance
@@ -333,6 +336,26 @@ def test_cascades_need_the_same_idle() -> None:
     Config(rules=(after, Rule(polite, scope="conversation", idle=60)))
     with pytest.raises(ConfigError, match="no rule of scope 'conversation, idle 60 s' scores"):
         Config(rules=(after, Rule(polite, scope="conversation")))
+
+
+def test_a_data_set_has_no_conversations() -> None:
+    with pytest.raises(ConfigError, match=r"scorers\[0\].scope: items are no conversations"):
+        run_evals([{"input": "x"}], lambda _: "y", [Rule(polite, scope="conversation")])
+
+
+def test_a_bench_tells_the_newest_of_each_conversation() -> None:
+    """As `otel-evals score` and the pytest fixture use it."""
+    with Bench(Config(rules=(Rule(polite, scope="conversation", idle=15), Rule(brief)))) as bench:
+        runs = [turn(0), turn(1), turn(2, "d"), turn(5), turn(6, "")]
+        found = [bench.score(run).result() for run in runs]
+        ended = bench.end_conversations()
+        assert bench.stats().check() == []
+    assert [[e.scorer_id for e in each] for each in found] == [["brief"]] * 5
+    assert [(e.conversation_id, e.revision) for e in ended] == [("c", 2), ("d", 1)]
+    assert [(t.scorer_id, t.scored) for t in tally(bench.config.rules, ended)] == [
+        ("polite@conversation", 2),
+        ("brief", 0),
+    ]
 
 
 def test_any_trace_may_belong_to_a_conversation_that_is_picked() -> None:
