@@ -50,6 +50,7 @@ _OUTPUTS = {
     "computer_call_output",
 }
 _PLAIN = frozenset(("role", "parts", "name", "finish_reason"))
+_TOOL_KINDS = ("tool_result", "tool_call")
 _CONTENT = ("parts", "content", "contents", "blocks")
 _CALL_KEYS = frozenset(("tool_calls", "toolCalls", "function_call", "additional_kwargs"))
 
@@ -66,38 +67,38 @@ def role_of(name: Any, default: str = "user") -> str:
 
 def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
     """All messages a value holds, oldest first; texts without a role get the one given."""
-    value = parse(value)
+    if type(value) is str:
+        value = parse(value)
+    if type(value) is list and all(map(_is_plain, value)):
+        return tuple([_plain(item, role) for item in value[:_MAX_MESSAGES]])
     found: list[Message] = []
-    if type(value) is list:  # OpenTelemetry's own form, by far the most frequent
-        for item in value:
-            if type(item) is not dict or not item.keys() <= _PLAIN or type(item.get("parts")) is not list:
-                break
-            found.append(_plain(item, role))
-        else:
-            return tuple(found[:_MAX_MESSAGES])
-        found.clear()
     _collect(value, role, found, 0)
     return tuple(found)
 
 
+def _is_plain(item: Any) -> bool:
+    """Whether a message has OpenTelemetry's own form, by far the most frequent."""
+    return type(item) is dict and type(item.get("parts")) is list and _PLAIN.issuperset(item)
+
+
 def _plain(item: dict[str, Any], default: str) -> Message:
     """A message of OpenTelemetry's form."""
-    role, name = item.get("role"), item.get("name")
+    role = item.get("role")
     if role not in _WORDS:
         role = role_of(role, default)
-    parts: list[Part] = []
-    bare = role == "tool"
-    for given in item["parts"]:
-        text = given.get("content") if type(given) is dict and given.get("type") == "text" else None
+    parts = tuple([_plain_part(part) for part in item["parts"] if part is not None])
+    if role == "tool" and parts and not any([part.kind in _TOOL_KINDS for part in parts]):
+        parts = (_as_result(parts, item["parts"], item.get("id"), item),)
+    name = item.get("name")
+    return Message(role=role, parts=parts, name=name if name and type(name) is str else None)
+
+
+def _plain_part(part: Any) -> Part:
+    if type(part) is dict and part.get("type") == "text":
+        text = part.get("content")
         if type(text) is str:
-            parts.append(Part(kind="text", text=text))
-        elif given is not None:
-            part = read_part(given)
-            parts.append(part)
-            bare = bare and part.kind not in ("tool_result", "tool_call")
-    if bare and parts:
-        parts = [_as_result(tuple(parts), item["parts"], item.get("id"), item)]
-    return Message(role=role, parts=tuple(parts), name=name if type(name) is str and name else None)
+            return Part(kind="text", text=text)
+    return read_part(part)
 
 
 def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
@@ -236,7 +237,7 @@ def read_message(item: dict[str, Any], default: str) -> Message | None:
         parts = read_parts(item["text"])
     if not _CALL_KEYS.isdisjoint(item):
         parts = (*parts, *_tool_calls(item))
-    if role == "tool" and not any(part.kind in ("tool_result", "tool_call") for part in parts):
+    if role == "tool" and not any(part.kind in _TOOL_KINDS for part in parts):
         call_id = item.get("tool_call_id") or item.get("toolCallId") or item.get("id")
         if not parts and content is None and call_id is None and "name" not in item:
             return Message(role=role)
@@ -269,7 +270,7 @@ def _tool_calls(item: dict[str, Any]) -> list[Part]:
     )
     if not found:
         kwargs = item.get("additional_kwargs")
-        source = kwargs if isinstance(kwargs, dict) and "content" in item else {}
+        source = kwargs if isinstance(kwargs, dict) and ("content" in item or "blocks" in item) else {}
         nested = source.get("tool_calls")
         found = (
             [tool_call(c) for c in nested if isinstance(c, dict)] if isinstance(nested, (list, tuple)) else []

@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
 from otel_evals_instrumentation.names import Index, Names
-from otel_evals_instrumentation.values import is_masked, unflatten
+from otel_evals_instrumentation.values import MASKS, is_masked, unflatten
 
 __all__ = ["Reading"]
 
@@ -91,7 +91,7 @@ class Reading:
         if hits is None:
             return None
         for _, _, value in hits:
-            if type(value) is str and value and not is_masked(value):
+            if type(value) is str and value and not (value[0] in MASKS and is_masked(value)):
                 return value
         return None
 

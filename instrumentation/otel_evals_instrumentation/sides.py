@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from otel_evals.model import Availability, Message, Part
@@ -14,6 +15,9 @@ from otel_evals_instrumentation.reading import Reading
 from otel_evals_instrumentation.values import is_masked, parse, parse_or_mend
 
 __all__ = ["read_sides"]
+
+_LONGEST_KNOWN = 50_000
+"""Characters of definitions that are worth remembering."""
 
 
 def read_sides(reading: Reading) -> None:
@@ -27,16 +31,25 @@ def read_sides(reading: Reading) -> None:
     _read_system(reading, inputs)
     reading.fields["input_messages"] = inputs
     reading.fields["output_messages"] = outputs
-    begins = reading.number("new_messages_from")
-    if begins is not None:
-        reading.fields["new_messages_from"] = begins
+    if "new_messages_from" in reading.found_at:
+        reading.fields["new_messages_from"] = reading.number("new_messages_from")
     for _, _, value in reading.found_at.get("definitions", ()):
-        definitions = parse(value)
-        if isinstance(definitions, (list, tuple)):
-            reading.fields["tool_definitions"] = tuple(
-                d for d in map(parse, definitions) if isinstance(d, dict)
-            )
+        known = type(value) is str and len(value) <= _LONGEST_KNOWN
+        definitions = _known_definitions(value) if known else _definitions(value)
+        if definitions is not None:
+            reading.fields["tool_definitions"] = definitions
             break
+
+
+def _definitions(value: Any) -> tuple[Mapping[str, Any], ...] | None:
+    definitions = parse(value)
+    if not isinstance(definitions, (list, tuple)):
+        return None
+    return tuple(d for d in map(parse, definitions) if isinstance(d, dict))
+
+
+_known_definitions = lru_cache(maxsize=64)(_definitions)
+"""An application's model calls offer the same tools time and again."""
 
 
 def _side(reading: Reading, side: str, role: str) -> tuple[Message, ...]:

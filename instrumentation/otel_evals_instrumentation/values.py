@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 __all__ = [
+    "MASKS",
     "MAX_DEPTH",
     "MAX_TEXT",
     "first",
@@ -38,7 +39,9 @@ _MASKED = re.compile(
     re.IGNORECASE,
 )
 _REPR = re.compile(r"\[?<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x")
-_MASKS = frozenset("_[<(*rR \t\n")
+MASKS = frozenset("_[<(*rR \t\n")
+"""What a mask begins with."""
+
 _decode = json.JSONDecoder().decode
 _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # there, if not in the stubs
 
@@ -125,7 +128,7 @@ def literal(value: Any) -> Any:
 
 def is_masked(value: Any) -> bool:
     """Whether a value is an instrumentation's way of saying that it left the content out."""
-    if type(value) is not str or len(value) > 200 or value[:1] not in _MASKS or value.startswith("[{"):
+    if type(value) is not str or len(value) > 200 or value[:1] not in MASKS or value.startswith("[{"):
         return False
     return _MASKED.fullmatch(value) is not None
 
