@@ -118,6 +118,9 @@ def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dic
     for reason, count in stats.ignored.items():
         if reason not in _NOT_A_LOSS:
             lost[f"runs ({reason})"] = count
+    for name, count in stats.conversations.items():
+        if name.startswith("lost."):
+            lost[f"conversations ({name.removeprefix('lost.')})"] = count
     for name, rule in stats.rules.items():
         for reason, count in rule.dropped.items():
             lost[f"evaluations by {name} ({reason})"] = count

@@ -122,19 +122,17 @@ class PhoenixDestination:
             )
 
     def _of_span(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
-        identifier = f"{evaluation.scorer_id}@{evaluation.scorer_version}"
         return {
             "span_id": evaluation.span_id,
-            "identifier": identifier,
+            "identifier": _identifier(evaluation),
             **self._annotation(evaluation, score),
         }
 
     def _of_trace(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
         # A trace may hold several runs: each keeps its own annotation, and Phoenix shows their mean.
-        identifier = f"{evaluation.scorer_id}@{evaluation.scorer_version}/{evaluation.span_id}"
         return {
             "trace_id": evaluation.trace_id,
-            "identifier": identifier,
+            "identifier": f"{_identifier(evaluation)}/{evaluation.span_id}",
             **self._annotation(evaluation, score),
         }
 
@@ -153,6 +151,12 @@ class PhoenixDestination:
         }
 
 
+def _identifier(evaluation: Evaluation) -> str:
+    """A run's score and that of the conversation it ends stand on the same span."""
+    whole = "/conversation" if evaluation.conversation_id is not None else ""
+    return f"{evaluation.scorer_id}@{evaluation.scorer_version}{whole}"
+
+
 def _metadata(evaluation: Evaluation, score: Score) -> dict[str, Any]:
     models = {step.model for step in score.steps if step.model}
     facts = {
@@ -160,6 +164,7 @@ def _metadata(evaluation: Evaluation, score: Score) -> dict[str, Any]:
         "scorer_version": evaluation.scorer_version,
         "direction": evaluation.direction.value,
         "revision": evaluation.revision,
+        "conversation_id": evaluation.conversation_id,
         "sampling_probability": evaluation.sampled.probability,
         "sampling_rule": evaluation.sampled.rule,
         "judge_model": ", ".join(sorted(models)) or None,

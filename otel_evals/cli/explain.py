@@ -56,12 +56,13 @@ def explain_offline(
         config: the rules; without them only what is in the files is told.
         trace_state: the trace's tracestate, which the files do not hold.
     """
-    records = [r for path in files for r in read_jsonl(path) if r.get("trace_id") == trace_id]
+    records = [r for path in files for r in read_jsonl(path) if _tells_of(r, trace_id)]
     recorded = _newest(e for record in records for e in record.get("evaluations", ()))
     decisions = [_recorded(evaluation) for evaluation in recorded.values()]
     notes = [f"Found in {_files(files)}: {len(recorded)} evaluations."] if files else []
     if config is not None:
-        again = [_again(record, config, recorded, trace_state, notes) for record in records]
+        runs = [record for record in records if not record.get("turns")]
+        again = [_again(record, config, recorded, trace_state, notes) for record in runs]
         decisions += [decision for part in again for decision in part]
         if not records:
             ceiling = config.ceiling
@@ -70,10 +71,16 @@ def explain_offline(
         trace_id=trace_id,
         verdict=verdict_of(decisions, {}, 0),
         randomness=share(randomness(int(trace_id, 16), trace_state)),
-        runs=len({record.get("span_id") for record in records}),
+        runs=len({record.get("span_id") for record in records if not record.get("turns")}),
         decisions=tuple(decisions),
         notes=tuple(notes),
     )
+
+
+def _tells_of(record: Mapping[str, Any], trace_id: str) -> bool:
+    """Whether a record is about a run of this trace, or a conversation that it is part of."""
+    turns = (turn["trace_id"] for turn in record.get("turns", ()))
+    return record.get("trace_id") == trace_id or trace_id in turns
 
 
 def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -88,8 +95,9 @@ def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def _recorded(evaluation: Mapping[str, Any]) -> Decision:
     probability = evaluation["sampling"]["probability"]
+    conversation = evaluation.get("conversation_id")
     return Decision(
-        rule=evaluation["scorer"],
+        rule=evaluation["scorer"] if conversation is None else f"{evaluation['scorer']}@conversation",
         span_id=evaluation["span_id"],
         sampler=evaluation["sampling"]["rule"],
         status=evaluation["status"],
@@ -99,6 +107,7 @@ def _recorded(evaluation: Mapping[str, Any]) -> Decision:
         value=evaluation["value"],
         attempts=evaluation["attempts"],
         duration=evaluation["duration"] or 0.0,
+        conversation_id=conversation,
     )
 
 
@@ -111,7 +120,7 @@ def _again(
 ) -> Iterator[Decision]:
     """The decisions of the rules that left no evaluation of this run, worked out again."""
     run = replace(_run(record), trace_state=trace_state)
-    mine = [e for e in recorded.values() if e["span_id"] == run.root_span_id]
+    mine = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
     head = recorded_probability(Chance(1.0), trace_state) or 1.0
     earlier = {
         e["scorer"]: Earlier(Chance((e["sampling"]["probability"] or 0.0) / head), _outcome(e)) for e in mine

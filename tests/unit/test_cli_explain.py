@@ -95,6 +95,25 @@ def test_without_a_configuration_only_the_records_speak(scored: tuple[Path, Path
     assert f"Found in {records}: 0 evaluations." in " ".join(output.split())
 
 
+def test_every_run_of_a_conversation_is_told_what_came_of_it(tmp_path: Path) -> None:
+    """From the one record of the conversation, whichever of its traces is asked for."""
+    rule = "rules: [{scorer: used_no_tools, scope: conversation}]"
+    (path := tmp_path / "c.yaml").write_text(rule)
+    records = tmp_path / "scores.jsonl"
+    with Live(*load_config(path).rules, destinations=[JsonlDestination(records)]) as live:
+        traces = [
+            live.run(during=lambda span: span.set_attribute("gen_ai.conversation.id", "c1")) for _ in range(2)
+        ]
+    for trace in traces:
+        answer = json.loads(explain(f"{trace:x}", "--scores", records, "--config", path, "--json"))
+        (decision,) = answer["decisions"]
+        assert (decision["rule"], decision["conversation_id"]) == ("used_no_tools@conversation", "c1")
+        assert (answer["verdict"], answer["runs"]) == ("scored", 0)
+    assert "used_no_tools@conversation, conversation c1: sampled by" in explain(
+        f"{traces[0]:x}", "--scores", records
+    )
+
+
 def test_wrong_calls_are_refused_with_the_reason(tmp_path: Path) -> None:
     assert "--scores, --config, or both" in explain("abc", code=2)
     assert "cannot be read" in explain("abc", "--config", tmp_path / "none.yaml", code=2)

@@ -125,6 +125,20 @@ def test_the_scores_of_whole_runs_annotate_their_trace_too(server: Server) -> No
     assert {key: trace[key] for key in same} == {key: server.annotations[0][key] for key in same}
 
 
+def test_a_conversations_score_stands_beside_that_of_its_last_run(server: Server) -> None:
+    """On the same span and trace, by the same scorer: neither overwrites the other."""
+    run = scored_run(outcomes={"tone": Score(value=0.5)})
+    (evaluation,) = run.evaluations
+    whole = replace(run, evaluations=(replace(evaluation, conversation_id="c1"),))
+    send(PhoenixDestination(endpoint=server.url), run, whole)
+    assert [a["identifier"] for a in server.annotations] == ["tone@1f3a", "tone@1f3a/conversation"]
+    assert [a["identifier"] for a in server.posted("/v1/trace_annotations")] == [
+        f"tone@1f3a/{SPAN}",
+        f"tone@1f3a/conversation/{SPAN}",
+    ]
+    assert server.annotations[1]["metadata"]["conversation_id"] == "c1"
+
+
 def test_traces_can_be_left_alone(server: Server) -> None:
     send(PhoenixDestination(endpoint=server.url, traces=False), scored_run())
     assert [path for path, _, _ in server.requests] == ["/v1/span_annotations"]
