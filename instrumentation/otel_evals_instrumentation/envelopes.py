@@ -36,6 +36,7 @@ _QUESTIONS = (
     "user_message",
     "query_str",
     "query_bundle",
+    "str_or_query_bundle",
     "embedding",
     "text",
     "content",

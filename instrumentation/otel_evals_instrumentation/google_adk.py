@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.convention import Convention, Names
+from otel_evals_instrumentation.convention import Convention, Names, Reading
 
 __all__ = ["google_adk"]
 
@@ -26,7 +26,16 @@ def google_adk() -> Dialect:
             user_id=("user.id", _OWN + "user_id"),
         ),
         kind_of=_kind,
+        refine=_refine,
     )
+
+
+def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
+    """The first versions name the agent in the span's name only: `agent_run [weather]`."""
+    name = reading.span.name
+    if kind is OperationKind.AGENT and "agent_name" not in reading.fields and name.endswith("]"):
+        reading.fields["agent_name"] = name[name.find("[") + 1 : -1]
+    return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
@@ -37,7 +46,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.OTHER
     if name == "call_llm":
         return OperationKind.INFERENCE
-    if name.startswith("execute_tool"):
+    if name.startswith("execute_tool") or _OWN + "tool_call_args" in attributes:
         return OperationKind.TOOL
     if "gen_ai.operation.name" not in attributes:
         if name.startswith(("agent_run", "invoke_agent")):

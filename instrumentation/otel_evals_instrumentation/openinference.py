@@ -89,6 +89,8 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.OTHER
     if span.name.startswith("handoff to ") and "tool.name" not in span.attributes:
         return OperationKind.OTHER  # the model's call of the handoff stands in its messages
+    if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
+        return OperationKind.OTHER  # how DSPy's agents say that they are done
     kind = span.attributes.get("openinference.span.kind")
     return _KINDS.get(kind.upper(), OperationKind.OTHER) if isinstance(kind, str) else None
 
@@ -104,6 +106,7 @@ _TABLE = Convention(
             "llm.prompts",
             "embedding.embeddings.*",
             "input.value",
+            "crew_inputs",
         ),
         output=("llm.output_messages.*", "gen_ai.output.messages", "output.value"),
         tool_name=("tool.name", "tool_call.function.name"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation import llamaindex
 from otel_evals_instrumentation.convention import Convention, Names, Reading
 from otel_evals_instrumentation.messages import read_messages
 
@@ -63,7 +64,7 @@ def openllmetry() -> Dialect:
             output=("gen_ai.output.messages", "gen_ai.completion.*", "traceloop.entity.output"),
             answer=("crewai.crew.result",),
             tool_name=("gen_ai.tool.name", "traceloop.entity.name"),
-            arguments=("gen_ai.tool.call.arguments", "traceloop.entity.input"),
+            arguments=("gen_ai.tool.call.arguments", "tool.arguments", "traceloop.entity.input"),
             result=("gen_ai.tool.call.result", "traceloop.entity.output"),
             documents=("traceloop.entity.output",),
             query=("traceloop.entity.input",),
@@ -82,7 +83,9 @@ def openllmetry() -> Dialect:
 
 
 def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
-    """CrewAI's conversation stands in the repr of its tasks' outputs only."""
+    """CrewAI's conversation stands in the repr of its tasks' outputs; LlamaIndex' steps are JSON twice."""
+    if reading.span.scope_name == llamaindex.SCOPE:
+        llamaindex.read_step(reading)
     tasks = reading.attributes.get("crewai.crew.tasks_output")
     if isinstance(tasks, str):
         answer = reading.fields.get("output_messages", ())
@@ -93,6 +96,8 @@ def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
+    if span.scope_name == llamaindex.SCOPE:
+        return llamaindex.kind_of_step(span)
     if "gen_ai.operation.name" in span.attributes and span.name != "crewai.workflow":
         return None
     if span.name == "crewai.workflow" or "crewai.task.description" in span.attributes:

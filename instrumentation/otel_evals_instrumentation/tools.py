@@ -12,6 +12,9 @@ from otel_evals_instrumentation.values import is_masked, parse, parse_or_mend
 
 __all__ = ["read_retrieval", "read_tool"]
 
+_METHODS = (".__call__", ".__acall__", ".run", ".arun", ".call", ".acall", ".invoke", ".ainvoke", ".tool")
+"""What stands after a tool's name where the span is named after the method that ran it."""
+
 
 def read_tool(reading: Reading) -> None:
     """Read a tool's span: name, id, arguments, result, status."""
@@ -79,8 +82,11 @@ def _query(text: str | None) -> str | None:
 
 
 def _name_in(span_name: str) -> str:
-    """The tool's name in span names such as `execute_tool get_weather`."""
-    return span_name.rpartition(" ")[2] or span_name or "tool"
+    """The tool's name in span names such as `execute_tool lookup`, `tool_call [lookup]` and `lookup.run`."""
+    name = span_name.rpartition(" ")[2].strip("[]")
+    while name.endswith(_METHODS):
+        name = name.rpartition(".")[0]
+    return name or span_name or "tool"
 
 
 def _value(reading: Reading, field: str, noted_as: str) -> Any:

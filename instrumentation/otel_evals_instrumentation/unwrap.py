@@ -27,6 +27,8 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     if "input_str" in keys or ("inputs" in keys and keys <= _CALLBACKS):
         inner = parsed.get("inputs")
         return arguments_of(parsed.get("input_str") if inner is None else inner, depth + 1)
+    if "calling" in keys and "tool_string" in keys:  # CrewAI: `tool_name='lookup' arguments={...}`
+        return literal(str(parsed["calling"]).partition(" arguments=")[2])
     if keys <= _CALL_ENVELOPE and ("kwargs" in keys or "args" in keys):
         kwargs, args = parsed.get("kwargs"), parsed.get("args")
         if kwargs or not args:
@@ -48,6 +50,8 @@ def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
         return result_of(parsed["output"], depth + 1)
     if "outputs" in keys and keys <= {"outputs", "kwargs", "tags", "metadata"}:
         return result_of(parsed["outputs"], depth + 1)
+    if "tool_output" in keys and "tool_name" in keys:  # LlamaIndex' event
+        return result_of(parsed["tool_output"], depth + 1)
     if parsed.get("lc") == 1 and isinstance(parsed.get("kwargs"), dict):
         return result_of({"type": "tool", **parsed["kwargs"]}, depth + 1)
     if parsed.get("type") == "tool" and isinstance(parsed.get("data"), dict):

@@ -1,0 +1,224 @@
+"""Older, newer and rarer forms of conventions: each recovered from a few made-up spans."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from otel_evals.assembly import find_runs
+from otel_evals.dialect import load_dialects
+from otel_evals.model import Run, SpanEvent, SpanRecord
+
+DIALECTS = load_dialects()
+J = json.dumps
+ASKED, SAID = "Is the bridge open?", "It is closed today."
+
+
+class Spans:
+    """The spans of one trace; each is given its name, its attributes and the number of the one above."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self.spans: list[SpanRecord] = []
+
+    def add(self, name: str, attributes: dict[str, Any], above: int | None = 0, **more: Any) -> Spans:
+        number = len(self.spans)
+        parent = None if number == 0 or above is None else f"{above + 1:016x}"
+        self.spans.append(
+            SpanRecord(
+                trace_id="b" * 32,
+                span_id=f"{number + 1:016x}",
+                parent_span_id=parent,
+                name=name,
+                start_time=number * 10,
+                end_time=1_000 - number if number == 0 else number * 10 + 5,
+                attributes=attributes,
+                scope_name=more.pop("scope", self.scope),
+                **more,
+            )
+        )
+        return self
+
+    @property
+    def run(self) -> Run:
+        """The only run of the trace."""
+        (run,) = find_runs(self.spans, DIALECTS)
+        return run
+
+
+def raised(text: str) -> dict[str, Any]:
+    """A span that ended in an exception."""
+    event = SpanEvent(name="exception", attributes={"exception.type": "KeyError", "exception.message": text})
+    return {"status": "ERROR", "events": (event,)}
+
+
+def the_call(run: Run) -> tuple[str, Any, Any, str]:
+    """The run's only tool call."""
+    (call,) = run.tool_calls
+    return call.name, call.arguments, call.result, call.status
+
+
+def test_adk_first_versions_name_tool_and_agent_in_the_span() -> None:
+    """`tool_call [x]` is a tool whose error stands in its exception, `agent_run [x]` an agent."""
+    own = "gcp.vertex.agent."
+    request = {"contents": [{"role": "user", "parts": [{"text": ASKED}]}], "config": {}}
+    asks = {"function_call": {"id": "f1", "name": "bridge_state", "args": {"bridge": "north"}}}
+    spans = (
+        Spans("gcp.vertex.agent")
+        .add("invocation", {})
+        .add("agent_run [ferryman]", {})
+        .add(
+            "call_llm",
+            {
+                "gen_ai.system": own[:-1],
+                "gen_ai.request.model": "m",
+                own + "llm_request": J(request),
+                own + "llm_response": J({"content": {"role": "model", "parts": [asks]}}),
+            },
+            1,
+        )
+        .add(
+            "tool_call [bridge_state]", {own + "tool_call_args": '{"bridge": "north"}'}, 2, **raised("north")
+        )
+    )
+    run = spans.run
+    assert run.agent_name == "ferryman"
+    assert the_call(run) == ("bridge_state", {"bridge": "north"}, None, "error")
+    assert run.tool_calls[0].error == "north"
+    assert [m.text for m in run.input_messages] == [ASKED]
+
+
+def test_dspy_names_tools_after_their_call_and_finishes_with_a_tool_that_is_none() -> None:
+    """`x.__call__` is the tool x; `finish.__call__` is nobody's."""
+    kind = "openinference.span.kind"
+    spans = (
+        Spans("openinference.instrumentation.dspy")
+        .add(
+            "ReAct.forward",
+            {kind: "CHAIN", "input.value": J({"input_args": {"question": ASKED}}), "output.value": SAID},
+        )
+        .add(
+            "bridge_state.__call__",
+            {kind: "TOOL", "input.value": J({"kwargs": {"bridge": "north"}}), "output.value": "closed"},
+        )
+        .add("finish.__call__", {kind: "TOOL", "input.value": J({"kwargs": {}}), "output.value": "done"})
+    )
+    assert the_call(spans.run) == ("bridge_state", {"bridge": "north"}, "closed", "ok")
+
+
+def test_crewai_first_versions_tell_the_inputs_apart_and_the_arguments_in_a_repr() -> None:
+    """`crew_inputs` is what was asked; the call is written down as pydantic's text."""
+    kind = "openinference.span.kind"
+    calling = "tool_name='bridge_state' arguments={'bridge': 'north', 'lane': 2}"
+    spans = (
+        Spans("openinference.instrumentation.crewai")
+        .add(
+            "Crew.kickoff",
+            {kind: "CHAIN", "crew_inputs": J({"question": ASKED}), "output.value": J({"raw": SAID})},
+        )
+        .add("Task._execute_core", {kind: "AGENT", "graph.node.id": "ferryman"})
+        .add(
+            "ToolUsage._use",
+            {
+                kind: "TOOL",
+                "tool.name": "bridge_state",
+                "input.value": J({"tool_string": "Action: bridge_state", "tool": "T()", "calling": calling}),
+                "output.value": "closed",
+            },
+            1,
+        )
+    )
+    run = spans.run
+    assert the_call(run) == ("bridge_state", {"bridge": "north", "lane": 2}, "closed", "ok")
+    assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
+
+
+def step(given: Any = None, gave: Any = None, kind: str = "task", twice: bool = False) -> dict[str, Any]:
+    """What Traceloop writes on a step of LlamaIndex; older versions turn models into JSON twice."""
+    told = {"traceloop.span.kind": kind, "traceloop.entity.name": "Step.task"}
+    if given is not None:
+        told["traceloop.entity.input"] = J(given)
+    if gave is not None:
+        told["traceloop.entity.output"] = J(J(gave)) if twice else J(gave)
+    return told
+
+
+def said(text: str, role: str = "assistant") -> dict[str, Any]:
+    """LlamaIndex' own message."""
+    return {"role": role, "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": text}]}
+
+
+LLAMA = "opentelemetry.instrumentation.llamaindex"
+
+
+def test_llamaindex_steps_of_traceloop_tell_their_kind_by_what_came_of_them() -> None:
+    """A step with a tool's output is a tool, one with a model's raw reply a model call."""
+    calls = {
+        "tool_calls": [{"id": "k1", "function": {"name": "bridge_state", "arguments": '{"bridge": "north"}'}}]
+    }
+    asks = {"role": "assistant", "additional_kwargs": calls, "blocks": []}
+    tool_output = {
+        "content": "closed",
+        "tool_name": "bridge_state",
+        "raw_input": {"args": [], "kwargs": {"bridge": "north"}},
+        "raw_output": {"open": False},
+        "is_error": False,
+    }
+    event = {
+        "tool_name": "bridge_state",
+        "tool_kwargs": {"bridge": "north"},
+        "tool_id": "k1",
+        "tool_output": tool_output,
+    }
+    for twice in (False, True):
+        history = [J(said(ASKED, "user"))] if twice else [said(ASKED, "user")]
+        spans = (
+            Spans(LLAMA)
+            .add("Agent.workflow", step(kind="workflow"))
+            .add(
+                "Model.task", step({"messages": history}, {"message": asks, "raw": {"id": "r"}}, twice=twice)
+            )
+            .add("call_tool.task", step(None, event, twice=twice))
+            .add("Tool.task", step({"kwargs": {"bridge": "north"}}, tool_output, twice=twice), 2)
+            .add("Parser.task", step({"output": "Thought: done. Answer: ..."}, {"thought": "done"}))
+            .add(
+                "end.task",
+                step(None, {"result": {"response": said(SAID), "tool_calls": [{"tool_id": "k1"}]}}),
+            )
+        )
+        run = spans.run
+        assert the_call(run) == ("bridge_state", {"bridge": "north"}, {"open": False}, "ok")
+        assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
+
+
+def test_llamaindex_failed_tools_and_retrievers_of_traceloop() -> None:
+    """A failure is told by the event above the tool; nodes are documents, and the query is the question."""
+    failed = {"content": "Error: north", "tool_name": "bridge_state", "raw_output": "north", "is_error": True}
+    event = {
+        "tool_name": "bridge_state",
+        "tool_kwargs": {"bridge": "n"},
+        "tool_id": "k",
+        "tool_output": failed,
+    }
+    node = J({"node": {"id_": "n1", "metadata": {}, "text": "Closed on Sundays."}, "score": 0.5})
+    spans = (
+        Spans(LLAMA)
+        .add("Engine.workflow", step({"str_or_query_bundle": ASKED}, {"response": SAID}, "workflow"))
+        .add("Retriever.task", step({"str_or_query_bundle": {"query_str": ASKED}}, [node]))
+        .add("call_tool.task", step(None, event))
+        .add("Tool.task", step({"kwargs": {"bridge": "n"}}), 2)
+    )
+    run = spans.run
+    assert the_call(run) == ("bridge_state", {"bridge": "n"}, "north", "error")
+    assert [(d.content, d.score) for d in run.documents] == [("Closed on Sundays.", 0.5)]
+    assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
+
+
+def test_llamaindex_bare_completion_of_traceloop_is_a_run() -> None:
+    """A completion without a workflow around it is a model call, though its span says workflow."""
+    run = (
+        Spans(LLAMA)
+        .add("Model.workflow", step({"prompt": ASKED}, {"text": SAID, "raw": {"id": "r"}}, "workflow"))
+        .run
+    )
+    assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
