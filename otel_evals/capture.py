@@ -11,12 +11,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import SpanContext, StatusCode, format_span_id, format_trace_id
+from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    format_span_id,
+    format_trace_id,
+)
 
 from otel_evals import semconv
 from otel_evals.dialect import Dialects
@@ -29,6 +37,10 @@ __all__ = ["CaptureLogRecords", "CaptureSpans", "EndedSpan", "Intake", "LogOfSpa
 _logger = logging.getLogger(__name__)
 _MAX_OPEN = 50_000
 _UNSEEN: Any = object()
+_TRACE_ID: Final = 0
+_SPAN_ID: Final = 1
+_TRACE_STATE: Final = 4
+"""Places in a `SpanContext`, which is a tuple: its properties cost a call each."""
 _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
     StatusCode.UNSET: "UNSET",
     StatusCode.OK: "OK",
@@ -108,7 +120,7 @@ class CaptureSpans(SpanProcessor):
         try:
             context = span.context
             parent = span.parent
-            above = _UNSEEN if parent is None else self._open.get(parent.span_id, _UNSEEN)
+            above = _UNSEEN if parent is None else self._open.get(parent[_SPAN_ID], _UNSEEN)
             if above is _UNSEEN:
                 if self._loses(context):
                     return
@@ -117,7 +129,7 @@ class CaptureSpans(SpanProcessor):
                 ours = above is None
             if ours:
                 span.set_attribute(semconv.MARK, True)
-            self._open[context.span_id] = None if ours else span
+            self._open[context[_SPAN_ID]] = None if ours else span
             if len(self._open) > _MAX_OPEN:
                 self._forget_oldest()
         except Exception:
@@ -127,13 +139,13 @@ class CaptureSpans(SpanProcessor):
         """Hand over a span that a dialect claims."""
         try:
             context: Any = span.context
-            span_id = context.span_id
+            span_id = context[_SPAN_ID]
             opened = self._open.pop(span_id, _UNSEEN)
             if opened is None or (opened is _UNSEEN and self._loses(context)) or not self._claims(span):
                 return
             owner = self._owner(span)
             if self._expect is not None and (owner == 0 or self._nested_targets):
-                self._expect(context.trace_id, span_id)
+                self._expect(context[_TRACE_ID], span_id)
             self._intake.put(EndedSpan(span, owner))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
@@ -164,23 +176,25 @@ class CaptureSpans(SpanProcessor):
         floor = self._floor
         if floor == 0:
             return False
-        if context.trace_state:
-            header = context.trace_state.to_header()
-            return randomness(context.trace_id, header) < threshold(self._ceiling, header)
-        return randomness(context.trace_id) < floor
+        state = context[_TRACE_STATE]
+        if state is not DEFAULT_TRACE_STATE and state:
+            header = state.to_header()
+            return randomness(context[_TRACE_ID], header) < threshold(self._ceiling, header)
+        return randomness(context[_TRACE_ID]) < floor
 
     def _claims(self, span: ReadableSpan) -> bool:
         scope = span.instrumentation_scope
-        return self._dialects.claims(scope.name if scope else "", span.attributes or {})
+        told = self._dialects.claims_scope(scope.name if scope else "")
+        return self._dialects.claims_attributes(span.attributes) if told is None else told
 
     def _owner(self, span: ReadableSpan) -> int:
         parent = span.parent
         while parent is not None:
-            above = self._open.get(parent.span_id)
+            above = self._open.get(parent[_SPAN_ID])
             if above is None:
                 return 0
             if self._claims(above):
-                return parent.span_id
+                return parent[_SPAN_ID]
             parent = above.parent
         return 0
 
@@ -235,29 +249,42 @@ def to_record(span: ReadableSpan) -> SpanRecord:
     context: Any = span.context
     scope = span.instrumentation_scope
     parent = span.parent
-    status = span.status
+    status, kind, state = span.status, span.kind, context[_TRACE_STATE]
     return SpanRecord(
-        trace_id=format_trace_id(context.trace_id),
-        span_id=format_span_id(context.span_id),
-        parent_span_id=format_span_id(parent.span_id) if parent else None,
+        trace_id=format_trace_id(context[_TRACE_ID]),
+        span_id=format_span_id(context[_SPAN_ID]),
+        parent_span_id=format_span_id(parent[_SPAN_ID]) if parent else None,
         name=span.name,
-        kind=span.kind.name,
+        kind="INTERNAL" if kind is SpanKind.INTERNAL else kind.name,
         start_time=span.start_time or 0,
         end_time=span.end_time,
         attributes=_plain(span.attributes),
         events=tuple(
-            SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in span.events
+            [SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in span.events]
         ),
-        status=_STATUS[status.status_code],
+        status="UNSET" if status.status_code is StatusCode.UNSET else _STATUS[status.status_code],
         status_message=status.description or "",
         scope_name=(scope.name if scope else "") or "",
         scope_version=(scope.version if scope else "") or "",
-        resource=_plain(span.resource.attributes),
+        resource=_resource(span.resource),
         trace_flags=int(context.trace_flags),
-        trace_state=context.trace_state.to_header() if context.trace_state else "",
+        trace_state=state.to_header() if state is not DEFAULT_TRACE_STATE and state else "",
         parent_is_remote=parent is not None and parent.is_remote,
         dropped_attributes=span.dropped_attributes,
     )
+
+
+_last_resource: tuple[Resource | None, dict[str, Any]] = (None, {})
+"""A process's spans share one resource, so one copy of its attributes serves them all."""
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    global _last_resource
+    known, attributes = _last_resource
+    if resource is not known:
+        attributes = _plain(resource.attributes)
+        _last_resource = (resource, attributes)
+    return attributes
 
 
 def _plain(attributes: Any) -> dict[str, Any]:

@@ -110,6 +110,7 @@ class Dialects:
         self._by_marker = dict(reversed(by_marker))
         self._ranks = {marker: rank for rank, marker in enumerate(dict.fromkeys(m for m, _ in by_marker))}
         self._markers = frozenset(self._ranks)
+        self._claimed: dict[str, bool | None] = {}
 
     def __iter__(self) -> Any:
         return iter(self._dialects)
@@ -122,16 +123,23 @@ class Dialects:
         markers = self._markers.intersection(attributes)
         return self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
 
-    def claims(self, scope_name: str, attributes: Mapping[str, Any]) -> bool:
-        """Whether any dialect reads such a span. Cheap: this runs on the application's threads."""
-        dialect = self._by_scope.get(scope_name, _BY_MARKER)
-        if dialect is not _BY_MARKER:
-            return dialect is not None
-        if scope_name not in self._by_scope:
-            return self._of_scope(scope_name) is not _BY_MARKER or self.claims(scope_name, attributes)
+    def claims_scope(self, scope_name: str) -> bool | None:
+        """Whether the spans of a scope are read; None where their attributes decide.
+
+        Cheap, as `claims_attributes` is: both run on the application's threads.
+        """
+        try:
+            return self._claimed[scope_name]
+        except KeyError:
+            dialect = self._of_scope(scope_name)
+            told = self._claimed[scope_name] = None if dialect is _BY_MARKER else dialect is not None
+            return told
+
+    def claims_attributes(self, attributes: Mapping[str, Any] | None) -> bool:
+        """Whether any dialect reads spans with such attributes, in a scope that does not tell."""
         # One copy made in C, then one pass in C: most spans of unknown scopes end here.
-        keys = attributes.copy() if hasattr(attributes, "copy") else attributes
-        return not self._markers.isdisjoint(keys)
+        keys: Any = attributes or ()
+        return not self._markers.isdisjoint(keys.copy() if hasattr(keys, "copy") else keys)
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span with its dialect; None when nobody claims it or it says nothing about an agent."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, SpanContext
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 
 __all__ = ["is_marked", "mark"]
 
 _KEY = context_api.create_key(semconv.MARK)
+_MARKED = TraceState([(semconv.MARK_IN_TRACE_STATE, "1")])
 
 
 def mark(context: Context | None = None) -> Context:
@@ -26,11 +27,12 @@ def mark(context: Context | None = None) -> Context:
 
 def is_marked(context: Context | None, parent: SpanContext | None = None) -> bool:
     """Whether a span that starts in this context, below this parent, is ours or caused by us elsewhere."""
-    if parent is not None and parent.trace_state and semconv.MARK_IN_TRACE_STATE in parent.trace_state:
+    if parent is not None and semconv.MARK_IN_TRACE_STATE in parent.trace_state:
         return True
-    if context_api.get_value(_KEY, context):
-        return True
-    return baggage.get_baggage(semconv.MARK, context) is not None
+    current = context_api.get_current() if context is None else context
+    if not current:
+        return False
+    return _KEY in current or baggage.get_baggage(semconv.MARK, current) is not None
 
 
 def _with_marked_state(context: Context) -> Context:
@@ -42,6 +44,6 @@ def _with_marked_state(context: Context) -> Context:
     own = span.get_span_context()
     if span.is_recording() or not own.is_valid or semconv.MARK_IN_TRACE_STATE in own.trace_state:
         return context
-    state = own.trace_state.add(semconv.MARK_IN_TRACE_STATE, "1")
+    state = own.trace_state.add(semconv.MARK_IN_TRACE_STATE, "1") if own.trace_state else _MARKED
     marked = SpanContext(own.trace_id, own.span_id, own.is_remote, own.trace_flags, state)
     return trace.set_span_in_context(NonRecordingSpan(marked), context)
