@@ -32,7 +32,7 @@ from otel_evals.capture import CaptureLogRecords, CaptureSpans, EndedSpan, LogOf
 from otel_evals.config import Config
 from otel_evals.conversing import Conversing
 from otel_evals.dialect import Dialects, load_dialects
-from otel_evals.engine import Accounts, EngineLoop, Health, LossLog, Stats, Stories
+from otel_evals.engine import Accounts, EngineLoop, Health, LossLog, Stats, Stories, gather_seconds
 from otel_evals.explanation import Explanation
 from otel_evals.export import DestinationStats, FanOut
 from otel_evals.inspection import Inspector
@@ -86,7 +86,12 @@ class Pipeline:
             self._metrics(meter) if config.metrics else None,
             self._verdicts if config.span_attributes else None,
         )
-        self._engine: EngineLoop[EndedSpan | LogOfSpan] = EngineLoop(self._handle, self._tick, self._deliver)
+        self._engine: EngineLoop[EndedSpan | LogOfSpan] = EngineLoop(
+            self._handle,
+            self._tick,
+            self._deliver,
+            gather=gather_seconds(durable=config.store is not None),
+        )
         self.spans = CaptureSpans(
             self._engine,
             self._dialects,
@@ -333,6 +338,8 @@ class Pipeline:
                 await asyncio.wait_for(self._settled.wait(), left)
             except TimeoutError:
                 break
+        if self._spool is not None:
+            await self._spool.all_sent(deadline - time.monotonic())
         delivered = await self._fan_out.force_flush(max(0.0, deadline - time.monotonic()))
         if self._spool is not None:
             delivered = await self._spool.flush(deadline - time.monotonic()) and delivered

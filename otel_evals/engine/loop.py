@@ -19,15 +19,21 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Generic, TypeVar
 
-__all__ = ["EngineLoop"]
+__all__ = ["EngineLoop", "gather_seconds"]
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _GATHER_SECONDS = 0.02
+_DURABLE_GATHER_SECONDS = 0.002
 _CHUNK = 256
 _IDLE_SECONDS = 5.0
+
+
+def gather_seconds(*, durable: bool) -> float:
+    """Seconds to gather what is captured before it is handled; short where a store is to have it soon."""
+    return _DURABLE_GATHER_SECONDS if durable else _GATHER_SECONDS
 
 
 class EngineLoop(Generic[_Item]):
@@ -39,6 +45,7 @@ class EngineLoop(Generic[_Item]):
             seconds, or None.
         background: a coroutine that runs beside, such as the delivery to destinations.
         capacity: how many items may wait; `put` refuses more.
+        gather: seconds between the first item that comes and its being handled, with all that came since.
     """
 
     def __init__(
@@ -48,11 +55,13 @@ class EngineLoop(Generic[_Item]):
         background: Callable[[], Coroutine[Any, Any, None]],
         *,
         capacity: int = 50_000,
+        gather: float = _GATHER_SECONDS,
     ) -> None:
         self._handle = handle
         self._tick = tick
         self._background = background
         self._capacity = capacity
+        self._gather = gather
         self._starting = threading.Lock()
         self._reset()
 
@@ -189,7 +198,7 @@ class EngineLoop(Generic[_Item]):
     def _wake(self) -> None:
         if not self._gathering:
             self._gathering = True
-            asyncio.get_running_loop().call_later(_GATHER_SECONDS, self._pump)
+            asyncio.get_running_loop().call_later(self._gather, self._pump)
 
     def _pump(self) -> None:
         self._gathering = False

@@ -25,7 +25,6 @@ __all__ = ["Link"]
 
 _logger = logging.getLogger(__name__)
 _HOST = "otel_evals.hosted.host"
-_GATHER_SECONDS = 0.02
 _CHUNK = 256
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
@@ -49,6 +48,7 @@ class Link:
         packed: the configuration, packed.
         report: takes what the process reports, on the receiving thread.
         died: told of each death and of how many items the process that died had been sent.
+        gather: seconds between the first item that comes and its being sent, with all that came since.
         capacity: how many items may wait; more are refused.
     """
 
@@ -58,11 +58,13 @@ class Link:
         report: Callable[[Report], None],
         died: Callable[[WorkerDiedError, int], None],
         *,
+        gather: float,
         capacity: int = 50_000,
     ) -> None:
         self._packed = packed
         self._report = report
         self._died = died
+        self._gather = gather
         self._capacity = capacity
         self._starting = threading.Lock()
         self._numbers = itertools.count()
@@ -207,7 +209,7 @@ class Link:
         while True:
             self._wake.wait()
             if not (self._asked or over):
-                time.sleep(_GATHER_SECONDS)
+                time.sleep(self._gather)
             self._wake.clear()
             if over:
                 raise over[0]

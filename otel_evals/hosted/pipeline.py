@@ -25,7 +25,7 @@ from otel_evals.attachment import Attacher, Metrics, ScoringSpanExporter, Verdic
 from otel_evals.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.config import Config
 from otel_evals.dialect import load_dialects
-from otel_evals.engine import Health, RuleStats, Stats
+from otel_evals.engine import Health, RuleStats, Stats, gather_seconds
 from otel_evals.errors import ConfigError
 from otel_evals.explanation import Explanation, explain_unseen
 from otel_evals.export import DestinationStats
@@ -70,7 +70,12 @@ class HostedPipeline(Pipeline):
         self._closed = False
         self._exporters: list[ScoringSpanExporter] = []
         self._verdicts = Verdicts()
-        self._link = Link(_packed(config), self._receive, self._note_death)
+        self._link = Link(
+            _packed(config),
+            self._receive,
+            self._note_death,
+            gather=gather_seconds(durable=config.store is not None),
+        )
         self._past = self._new_books().stats
         self._books = self._new_books()
         self._past_destinations: Mapping[str, DestinationStats] = {}

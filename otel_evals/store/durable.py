@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from otel_evals.assembly.live import Closed
 from otel_evals.config import Config
@@ -69,7 +70,7 @@ class Durable:
         self._writer = Writer(str(config.store), limits_of(config), post, self._room, self._found, self._told)
         self._live: dict[str, list[Entry]] = {}
         self._latecomers = Latecomers(self._join)
-        self._resuming: set[asyncio.Future[None]] = set()
+        self._asking: set[asyncio.Future[None]] = set()
         self._leaving = False
         self.scoring: Scoring
         """Judging; set once both exist."""
@@ -131,7 +132,10 @@ class Durable:
 
     def deliver(self, entry: Entry, target: str, scored: ScoredRun) -> None:
         """All jobs of a judged span have ended: deliver what came of them."""
-        self._send(entry, target, scored, entry.lacking.get(target))
+        if entry.status.crashes and target not in entry.lacking:
+            self._ask(self._deliver_to_lacking(entry, target, scored))
+        else:
+            self._send(entry, target, scored, entry.lacking.get(target))
 
     def delivered(self, name: str, batch: Sequence[ScoredRun], end: str) -> None:
         """What became of scored runs at a destination."""
@@ -159,6 +163,11 @@ class Durable:
         """In a forked child: what was held is the parent's."""
         self._writer.leave_to_parent()
 
+    async def all_sent(self, seconds: float) -> None:
+        """Wait until destinations have said what they have already, and got the rest."""
+        if self._asking:
+            await asyncio.wait(self._asking, timeout=max(0.0, seconds))
+
     async def flush(self, seconds: float) -> bool:
         """Have everything written; whether that was done in time."""
         return await self._ask_writer(self._writer.flush, seconds)
@@ -166,7 +175,7 @@ class Durable:
     async def prepare_to_leave(self, seconds: float) -> None:
         """Learn what is safely in the file; what is not by then ends as it would without it."""
         self._leaving = True
-        for task in self._resuming:
+        for task in self._asking:
             task.cancel()
         await self.flush(seconds)
         for entry in [entry for entries in self._live.values() for entry in entries]:
@@ -235,6 +244,11 @@ class Durable:
     def _send(self, entry: Entry, target: str, scored: ScoredRun, places: Sequence[str] | None) -> None:
         self._flights.start(scored, places, lambda missed: self._landed(entry, target, scored, missed))
 
+    async def _deliver_to_lacking(self, entry: Entry, target: str, scored: ScoredRun) -> None:
+        """A process ended on it before anyone knew which evaluations there would be: now it is known."""
+        ids = [evaluation.evaluation_id for evaluation in scored.evaluations]
+        self._send(entry, target, scored, await self._lacking(ids, entry.status.revision))
+
     def _landed(self, entry: Entry, target: str, scored: ScoredRun, missed: list[str]) -> None:
         if missed and entry.kept:
             entry.owed.append(Owed(target, tuple(missed), tuple(stored(e) for e in scored.evaluations)))
@@ -253,9 +267,7 @@ class Durable:
             if entry.status.tasks is None:
                 self._judge_noted(entry)
             elif entry.status.crashes:
-                task = asyncio.ensure_future(self._resume_crashed(entry))
-                self._resuming.add(task)
-                task.add_done_callback(self._resuming.discard)
+                self._ask(self._resume_crashed(entry))
             else:
                 self._resume(entry)
 
@@ -264,6 +276,16 @@ class Durable:
         if not self._leaving:
             self._noted[entry.spans[0].span_id] = entry
             self._judge(Closed(entry.spans, entry.links))
+
+    def _ask(self, questions: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(questions)
+        self._asking.add(task)
+        task.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Future[None]) -> None:
+        self._asking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("destinations could not be asked what they have", exc_info=error)
 
     async def _resume_crashed(self, entry: Entry) -> None:
         """Its process may have ended between delivering and saying so: ask the destinations first."""

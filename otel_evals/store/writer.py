@@ -26,6 +26,8 @@ __all__ = ["Writer"]
 
 _logger = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.05
+_REST = 4.0
+"""Rests so many times as long as a commit took: no more than a fifth of the time goes into them."""
 _POLL_SECONDS = 1.0
 _CLAIM = 256
 _BACKLOG = 20_000
@@ -88,7 +90,7 @@ class Writer:
         self._paused = False
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._claim_at = 0.0
+        self._claim_at = self._rest_until = 0.0
 
     def stats(self) -> Mapping[str, int]:
         """`written`, `taken_over`, `lease_lost`, and what was lost: `not_written.*`, `evicted.*`."""
@@ -114,6 +116,8 @@ class Writer:
             self._post(partial(self._tell, [entry]))
             return
         self._changed.append(entry)
+        if entry.row is None and not self._hurry.is_set():
+            self._hurry.set()
         if not self._work.is_set():
             self._work.set()
         if self._thread is None:
@@ -160,7 +164,7 @@ class Writer:
         while True:
             self._work.wait(0.0 if self._closing else self._idle_for())
             if not self._closing:
-                self._hurry.wait(_GATHER_SECONDS)
+                self._gather()
             closing, waiting = self._closing, _popped(self._waiting)
             self._work.clear()
             self._hurry.clear()
@@ -175,6 +179,11 @@ class Writer:
             if closing:
                 _call_all(_popped(self._waiting))
                 return
+
+    def _gather(self) -> None:
+        """What is new is written at once where nothing was written just before; what changes can wait."""
+        self._hurry.wait(_GATHER_SECONDS)
+        time.sleep(max(0.0, self._rest_until - time.monotonic()))
 
     def _idle_for(self) -> float:
         """Seconds until there is something to do without being asked."""
@@ -193,7 +202,10 @@ class Writer:
         if not (batch.changed or batch.asked or closing or may_claim or self._file.upkeep_due()):
             return
         try:
+            began = time.monotonic()
             self._write(spool, batch, may_claim=may_claim, closing=closing)
+            ended = time.monotonic()
+            self._rest_until = ended + min(_GATHER_SECONDS, _REST * (ended - began))
         except (sqlite3.Error, OSError) as error:
             self._failed(batch, error)
         else:

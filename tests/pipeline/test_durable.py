@@ -141,6 +141,23 @@ otel_evals.force_flush()
     assert left(tmp_path) == {"done": 20}
 
 
+def test_a_process_killed_before_the_rules_decision_is_written_doubles_nothing(tmp_path: Path) -> None:
+    """Scored and delivered while the file has but the spans: the next process asks the destination, too."""
+    ending = f"""
+write = pipeline._spool._writer.save
+pipeline._spool._writer.save = lambda entry: entry.row is None and write(entry)  # what the kill would cut off
+issue(20)
+wait(lambda s: s.rules['slow'].scored == 20 and s.store.get('written', 0) == 20)
+otel_evals.force_flush()
+{KILL}"""
+    run(tmp_path, ending, code=-signal.SIGKILL, GRACE="0.5")
+    assert len(delivered(tmp_path)) == 40
+    assert left(tmp_path) == {"open": 20}
+    run(tmp_path, "wait(lambda s: s.rules['slow'].scored == 20 == s.store['taken_over']); report()")
+    assert set(delivered(tmp_path).values()) == {1}
+    assert left(tmp_path) == {"done": 20}
+
+
 def test_a_run_whose_grace_is_not_over_survives_kill_9(tmp_path: Path) -> None:
     """Its spans are in the store as soon as its root has ended; the next process asks the rules about it."""
     ending = f"issue(10)\nwait(lambda s: s.store.get('written', 0) == 10)\n{KILL}"

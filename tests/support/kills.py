@@ -1,0 +1,106 @@
+"""Kills a process with a store again and again, right after a run has ended, and counts what that cost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from otel_evals.export.jsonl import read_jsonl
+
+__all__ = ["Damage", "kill_often"]
+
+_PROGRAM = """
+import asyncio, os, signal, sqlite3, sys, time
+import otel_evals
+from opentelemetry.sdk.trace import TracerProvider
+from otel_evals import Rule
+from otel_evals.scorer import scorer
+from traffic import agent_run
+
+@scorer(version="1")
+async def slow(run) -> float:
+    await asyncio.sleep(0.1)
+    return 1.0
+
+store, scores, issued, runs, pause = sys.argv[1:]
+provider = TracerProvider()
+otel_evals.configure(
+    rules=[Rule(slow, concurrency=60)], destinations=[{"jsonl": {"path": scores}}],
+    tracer_provider=provider, store=store, store_lease=0.6,
+)
+tracer, file = provider.get_tracer("app"), open(issued, "a", buffering=1)
+time.sleep(0.2)
+for _ in range(int(runs)):
+    time.sleep(0.02)
+    trace_id = agent_run(tracer)
+    file.write(f"{trace_id:032x} {time.monotonic()}\\n")
+if int(runs):
+    time.sleep(float(pause))
+    file.write(f"killed {time.monotonic()}\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+connection, end = sqlite3.connect(store), time.monotonic() + 30
+while connection.execute("SELECT count(*) FROM run WHERE state = 'open'").fetchone()[0]:
+    assert time.monotonic() < end
+    time.sleep(0.1)
+otel_evals.shutdown()
+"""
+
+
+@dataclass(slots=True)
+class Damage:
+    """What the kills cost, once another process has taken up what was left."""
+
+    issued: int = 0
+    """Runs whose call had returned."""
+    lost: list[int] = field(default_factory=list)
+    """By kill: runs that were neither scored nor are in the store."""
+    oldest: float = 0.0
+    """How many seconds before its kill the oldest of them had ended."""
+    doubled: int = 0
+    """Evaluations that the destination got twice."""
+
+
+def kill_often(folder: Path, kills: int, pause: float = 0.0) -> Damage:
+    """One process after another on one store, each killed after 5 to 20 runs; one more takes up the rest.
+
+    Args:
+        folder: for the files.
+        kills: how many processes are killed.
+        pause: seconds between the end of the last run and the kill.
+    """
+    rng, damage = random.Random(kills), Damage()
+    for number in range(kills):
+        _process(folder, f"issued{number}", rng.randint(5, 20), pause, -signal.SIGKILL)
+    _process(folder, "none", 0, 0.0, 0)
+    found = Counter(
+        (line["trace_id"], evaluation["evaluation_id"])
+        for line in read_jsonl(folder / "scores.jsonl")
+        for evaluation in line["evaluations"]
+    )
+    damage.doubled = sum(count > 1 for count in found.values())
+    connection = sqlite3.connect(folder / "runs.db")
+    known = {trace_id for (trace_id,) in connection.execute("SELECT trace_id FROM run")}
+    connection.close()
+    known |= {trace_id for trace_id, _ in found}
+    for number in range(kills):
+        *rows, kill = [line.split() for line in (folder / f"issued{number}").read_text().splitlines()]
+        gone = [float(kill[1]) - float(ended) for trace_id, ended in rows if trace_id not in known]
+        damage.issued += len(rows)
+        damage.lost.append(len(gone))
+        damage.oldest = max([damage.oldest, *gone])
+    return damage
+
+
+def _process(folder: Path, issued: str, runs: int, pause: float, code: int) -> None:
+    paths = (str(folder / "runs.db"), str(folder / "scores.jsonl"), str(folder / issued))
+    command = [sys.executable, "-c", _PROGRAM, *paths, str(runs), str(pause)]
+    support = str(Path(__file__).parent)
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": support}, timeout=60, check=False)
+    assert done.returncode == code, done.returncode
