@@ -6,7 +6,7 @@ Called on any thread; changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from otel_evals.assembly.live import Assembler
@@ -31,6 +31,7 @@ class Inspector:
         config: rules and limits.
         engine: what waits, and whether the thread turns.
         accounts: the books.
+        stats: these and the store's, at the moment of the call.
         assembler: spans that wait for their root.
         stories: what is remembered of each trace.
         fan_out: destinations.
@@ -41,6 +42,7 @@ class Inspector:
         config: Config,
         engine: EngineLoop[Any],
         accounts: Accounts,
+        stats: Callable[[], Stats],
         assembler: Assembler,
         stories: Stories,
         fan_out: FanOut,
@@ -48,6 +50,7 @@ class Inspector:
         self._config = config
         self._engine = engine
         self._accounts = accounts
+        self._stats = stats
         self._assembler = assembler
         self._stories = stories
         self._fan_out = fan_out
@@ -95,7 +98,7 @@ class Inspector:
 
     def losses(self) -> Mapping[str, int]:
         """All losses so far, by what and why."""
-        return losses_of(self._accounts.snapshot(self._engine.refused), self._fan_out.stats())
+        return losses_of(self._stats(), self._fan_out.stats())
 
     async def _drain(self) -> None:
         self._engine.drain()
@@ -113,7 +116,7 @@ class Inspector:
 
 
 def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dict[str, int]:
-    """What the books and the destinations say was lost."""
+    """What the books, the store and the destinations say was lost."""
     lost = {f"spans or log records ({reason})": count for reason, count in stats.losses.items()}
     for reason, count in stats.ignored.items():
         if reason not in _NOT_A_LOSS:
@@ -124,6 +127,9 @@ def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dic
     for name, rule in stats.rules.items():
         for reason, count in rule.dropped.items():
             lost[f"evaluations by {name} ({reason})"] = count
+    for reason, count in stats.store.items():
+        if reason.startswith("evicted."):
+            lost[f"runs in the store ({reason})"] = count
     for name, destination in destinations.items():
         for reason, count in destination.losses.items():
             lost[f"scored runs for {name} ({reason})"] = count

@@ -206,7 +206,7 @@ class Pipeline:
         ended = self._spool.note if self._spool is not None else None
         self._assembler = Assembler(limits, self._ignore, self._take_late, ended)
         self._inspector = Inspector(
-            config, self._engine, self._accounts, self._assembler, self._stories, self._fan_out
+            config, self._engine, self._accounts, self.stats, self._assembler, self._stories, self._fan_out
         )
         self._turns = UnfinishedTurns()
         self._loss_log = LossLog(self._inspector.losses)

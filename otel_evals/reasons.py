@@ -44,6 +44,9 @@ REASONS: Mapping[str, str] = {
     "BudgetExceededError": "a judge call could have cost more than the budget has left",
     "JudgeUnavailableError": "the judge could not be reached, however often it was tried",
     "JudgeReplyError": "the judge answered, but not in the form asked for",
+    # Runs that the store gave up.
+    "evicted.age": "nobody scored them for longer than `store_max_age`",
+    "evicted.size": "the store was full (`store_max_bytes`), and they were the oldest that nobody scored",
     # Scored runs on their way to a destination.
     "exported": "the destination accepted them",
     "refused": "the destination refused them for good",

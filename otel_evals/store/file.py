@@ -138,5 +138,3 @@ class StoreFile:
         lost = spool.evict(max_bytes=max_bytes, max_age=limits.max_age, keep=limits.keep)
         for reason, count in lost.items():
             self._counts[f"evicted.{reason}"] += count
-        if lost:
-            _logger.warning("the store %s lost spooled runs: %s", self._path, dict(lost))

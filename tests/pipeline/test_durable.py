@@ -433,7 +433,9 @@ def test_scoring_goes_on_without_a_store_that_cannot_be_used(
     assert sum("scoring goes on without it" in r.message for r in caplog.records) == 1
 
 
-def test_a_full_store_makes_room_at_the_cost_of_the_oldest_and_counts_them(tmp_path: Path) -> None:
+def test_a_full_store_makes_room_at_the_cost_of_the_oldest_and_counts_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Runs that nobody scores now are evicted from the oldest on; the file stays within its bound."""
     rule = Rule(flaky(JudgeUnavailableError("503"), 10_000), attempts=1)
     with Live(rule, store=tmp_path / "runs.db", store_max_bytes=2**20, span_attributes=False) as live:
@@ -446,6 +448,26 @@ def test_a_full_store_makes_room_at_the_cost_of_the_oldest_and_counts_them(tmp_p
         assert stats.check() == []
         assert (tmp_path / "runs.db").stat().st_size < 2 * 2**20
         assert stats.rules["flaky"].spooled + sum(stats.rules["flaky"].failed.values()) == 40
+        count = stats.store["evicted.size"]
+        assert live.pipeline.health().losses == {"runs in the store (evicted.size)": count}
+    assert f"in all: {count} runs in the store (evicted.size)" in caplog.text
+
+
+def test_what_waits_too_long_in_the_store_is_counted_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that its judge never took is a loss like any other, and told like any other."""
+    monkeypatch.setattr("otel_evals.store.file._UPKEEP_SECONDS", 0.05)
+    rule = Rule(flaky(JudgeUnavailableError("503"), 10_000), attempts=1)
+    with Live(rule, store=tmp_path / "runs.db", store_max_age=0.3) as live:
+        for _ in range(3):
+            live.run()
+        wait(live, lambda s: s.rules["flaky"].spooled == 3)
+        assert live.pipeline.health().losses == {}
+        wait(live, lambda s: s.store.get("evicted.age") == 3)
+        assert live.pipeline.health().losses == {"runs in the store (evicted.age)": 3}
+    assert "in all: 3 runs in the store (evicted.age)" in caplog.text
+    assert left(tmp_path) == {}
 
 
 def test_a_late_span_scores_the_run_again_under_the_same_id(tmp_path: Path) -> None:
