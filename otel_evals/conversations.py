@@ -6,8 +6,9 @@ Lives on one thread. Bounded by count and bytes: the conversations that went on 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from otel_evals import semconv
 from otel_evals.assembly.conversation import conversation_key
@@ -36,6 +37,8 @@ class Conversation:
     """How often the rules of a unit were asked about it."""
     entries: dict[str, Entry] = field(default_factory=dict)
     """What each rule did with it, by the rule's name."""
+    kept: dict[tuple[str, str], Any] = field(default_factory=dict)
+    """Where there is a store: what it has of each run."""
 
 
 class Conversations:
@@ -48,6 +51,7 @@ class Conversations:
         most_bytes: how many bytes of attributes their runs may hold.
         lose: called with a conversation that makes room before the rules of a unit were asked, the unit, and
             the reason.
+        forgotten: called with each conversation that is not remembered any longer.
     """
 
     def __init__(
@@ -58,12 +62,14 @@ class Conversations:
         most: int,
         most_bytes: int,
         lose: Callable[[Conversation, str, str], None],
+        forgotten: Callable[[Conversation], None] = lambda conversation: None,
     ) -> None:
         self._idle = idle
         self._keep = keep
         self._most = most
         self._most_bytes = most_bytes
         self._lose = lose
+        self._forgotten = forgotten
         self._all: OrderedDict[_Key, Conversation] = OrderedDict()
         self._waiting: dict[str, OrderedDict[_Key, Conversation]] = {unit: OrderedDict() for unit in idle}
         self._revisions: OrderedDict[_Key, dict[str, int]] = OrderedDict()
@@ -123,8 +129,39 @@ class Conversations:
     def _forget(self, now: float) -> None:
         while self._all:
             key, conversation = next(iter(self._all.items()))
-            if conversation.last + self._keep > now or any(key in each for each in self._waiting.values()):
+            if conversation.last + self._keep > now or self.waits(key):
                 return
+            self._drop(key)
+
+    def restore(self, run: Run, now: float, asked: Mapping[str, int], waits: Collection[str]) -> Conversation:
+        """Take a run of a process that has ended.
+
+        Args:
+            run: the run.
+            now: on the caller's clock.
+            asked: how often the rules of each unit had been asked about its conversation.
+            waits: units that were to be asked about it.
+        """
+        key = conversation_key(run)
+        waited = self.waits(key)
+        conversation = self.add(run, now, ruled_out=False)
+        for unit, waiting in self._waiting.items():
+            known, told = conversation.revisions.get(unit, 0), asked.get(unit, 0)
+            conversation.revisions[unit] = max(known, told)
+            # Of two runs, the one that was written later knows better.
+            if not ((known >= told and unit in waited) or (told >= known and unit in waits)):
+                waiting.pop(key)
+        return conversation
+
+    def waits(self, key: tuple[str, str]) -> tuple[str, ...]:
+        """The units that are to be asked about a conversation when it falls idle."""
+        return tuple(unit for unit, each in self._waiting.items() if key in each)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for key in list(self._all):
+            for each in self._waiting.values():
+                each.pop(key, None)
             self._drop(key)
 
     def make_room(self) -> None:
@@ -132,8 +169,7 @@ class Conversations:
         while len(self._all) > self._most or self._bytes > self._most_bytes:
             many = self._bytes <= self._most_bytes
             key = next(iter(self._all))
-            units = [unit for unit, each in self._waiting.items() if key in each]
-            lost = [(self._take(key, unit), unit) for unit in units]
+            lost = [(self._take(key, unit), unit) for unit in self.waits(key)]
             self._drop(key)
             for conversation, unit in lost:
                 self._lose(
@@ -144,6 +180,7 @@ class Conversations:
         """Forget a conversation, but not how often it was judged."""
         conversation = self._all.pop(key)
         self._bytes -= conversation.size
+        self._forgotten(conversation)
         self._revisions[key] = conversation.revisions
         if len(self._revisions) > _REMEMBERED:
             self._revisions.popitem(last=False)

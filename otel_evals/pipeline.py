@@ -220,7 +220,8 @@ class Pipeline:
             self._settled.set,
             self._spool,
         )
-        self._conversing = Conversing(config, self._judging, self._accounts, self._stories)
+        turns = None if self._spool is None else self._spool.turns
+        self._conversing = Conversing(config, self._judging, self._accounts, self._stories, turns)
         if self._spool is not None:
             self._spool.scoring = self._judging
 
@@ -347,7 +348,7 @@ class Pipeline:
 
     async def _finish(self, deadline: float) -> None:
         self._judging.abort("shutdown")
-        self._conversing.judge_all()
+        self._conversing.end()
         if self._spool is not None:
             await self._spool.prepare_to_leave((deadline - time.monotonic()) / 2)
         self._assembler.evict_all()

@@ -26,6 +26,7 @@ from otel_evals.store.flights import Flights
 from otel_evals.store.latecomers import Late, Latecomers, home_of, welcome
 from otel_evals.store.outcomes import restored, stored
 from otel_evals.store.replay import Scoring, expected_ids, judged_runs, pick_up
+from otel_evals.store.turns import Turns
 from otel_evals.store.writer import Writer
 
 __all__ = ["Durable"]
@@ -70,6 +71,8 @@ class Durable:
         self._writer = Writer(str(config.store), limits_of(config), post, self._room, self._found, self._told)
         self._live: dict[str, list[Entry]] = {}
         self._latecomers = Latecomers(self._join)
+        self.turns = Turns(self._writer.save, read)
+        """Runs that wait with their conversation."""
         self._asking: set[asyncio.Future[None]] = set()
         self._leaving = False
         self.scoring: Scoring
@@ -264,12 +267,18 @@ class Durable:
 
     def _found(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            if entry.status.tasks is None:
+            if entry.status.turn is not None:
+                self._take_back(entry)
+            elif entry.status.tasks is None:
                 self._judge_noted(entry)
             elif entry.status.crashes:
                 self._ask(self._resume_crashed(entry))
             else:
                 self._resume(entry)
+
+    def _take_back(self, entry: Entry) -> None:
+        if not self._leaving:
+            self.turns.take_back(entry)
 
     def _judge_noted(self, entry: Entry) -> None:
         """Its process ended within the grace: the rules were not asked yet."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from otel_evals.model import SpanRecord
 
-__all__ = ["Entry", "Owed", "Status", "Task"]
+__all__ = ["Entry", "Owed", "Status", "Task", "Turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,16 @@ class Task:
     probability: float | None
     words: str
     """The sampler, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was known of a conversation when a run of it was written last."""
+
+    asked: Mapping[str, int]
+    """How often each rule was asked about it, by the rule's name."""
+    waits: tuple[str, ...]
+    """Names of the rules that are to be asked when it falls idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +68,13 @@ class Status:
     left: tuple[int, ...] | None = None
     """Those that are still to be made, by position in `tasks`; None for all."""
     owed: tuple[Owed, ...] = ()
+    turn: Turn | None = None
+    """For a run that is kept for its conversation, and for nothing else."""
 
     def dump(self) -> str | None:
         """Tasks and what is left of them, as JSON."""
+        if self.turn is not None:
+            return json.dumps({"turn": [dict(self.turn.asked), self.turn.waits]}, separators=(",", ":"))
         if self.tasks is None:
             return None
         tasks = [[t.rule, t.target, t.probability, t.words] for t in self.tasks]
@@ -112,13 +126,16 @@ def load_status(jobs: str | None, **columns: Any) -> Status:
         return Status(**columns)
     try:
         read = json.loads(jobs)
+        if "turn" in read:
+            asked, waits = read["turn"]
+            return Status(turn=Turn({str(k): int(v) for k, v in asked.items()}, tuple(waits)), **columns)
         return Status(
             tasks=tuple(Task(*each) for each in read["tasks"]),
             left=None if read["left"] is None else tuple(read["left"]),
             owed=tuple(Owed(target, tuple(places), tuple(e)) for target, places, e in read["owed"]),
             **columns,
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"tasks cannot be read: {error!r}") from error
 
 

@@ -92,6 +92,9 @@ def _each(trace_ids: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 def _rules(jobs: str | None) -> tuple[str, ...]:
     try:
-        return tuple(dict.fromkeys(str(task[0]) for task in json.loads(jobs)["tasks"])) if jobs else ()
+        read = json.loads(jobs or '{"tasks": []}')
+        if "turn" in read:
+            return tuple(map(str, read["turn"][1]))
+        return tuple(dict.fromkeys(str(task[0]) for task in read["tasks"]))
     except (ValueError, KeyError, TypeError, IndexError):
         return ()

@@ -246,6 +246,25 @@ def test_a_forgotten_conversation_goes_on_with_the_next_revision() -> None:
     assert gathered.due(40.0) == [("c", 1, "a", 2)]
 
 
+def test_what_another_process_left_goes_on_whichever_of_its_runs_comes_first() -> None:
+    """Two turns judged once, the second written after that, and a third that waits for the next time."""
+    left = [(turn(0), {"a": 0}, {"a"}), (turn(1), {"a": 1}, set[str]()), (turn(2), {"a": 1}, {"a"})]
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        gathered = Gathered()
+        for index in order:
+            run, asked, waits = left[index]
+            gathered.all.restore(run, 0.0, asked, waits)
+        assert gathered.due(10.0) == [("c", 3, "a", 2)], order
+    for order in ((0, 1), (1, 0)):
+        gathered = Gathered()
+        for index in order:
+            run, asked, waits = left[index]
+            gathered.all.restore(run, 0.0, asked, waits)
+        assert gathered.due(10.0) == [], order
+        gathered.add(turn(5), 20.0)
+        assert gathered.due(30.0) == [("c", 3, "a", 2)]
+
+
 def test_beyond_the_bounds_judged_ones_go_silently_and_waiting_ones_with_a_reason() -> None:
     gathered = Gathered(most=2)
     gathered.add(turn(0, "old"), 0.0)
