@@ -69,36 +69,41 @@ def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
     """All messages a value holds, oldest first; texts without a role get the one given."""
     if type(value) is str:
         value = parse(value)
-    if type(value) is list and all(map(_is_plain, value)):
-        return tuple([_plain(item, role) for item in value[:_MAX_MESSAGES]])
+    if type(value) is list:
+        plain = _plain(value, role)
+        if plain is not None:
+            return plain
     found: list[Message] = []
     _collect(value, role, found, 0)
     return tuple(found)
 
 
-def _is_plain(item: Any) -> bool:
-    """Whether a message has OpenTelemetry's own form, by far the most frequent."""
-    return type(item) is dict and type(item.get("parts")) is list and _PLAIN.issuperset(item)
+def _plain(items: list[Any], default: str) -> tuple[Message, ...] | None:
+    """Messages of OpenTelemetry's own form, by far the most frequent; None where one has another."""
+    found: list[Message] = []
+    for item in items[:_MAX_MESSAGES]:
+        given = item.get("parts") if type(item) is dict else None
+        if type(given) is not list or not _PLAIN.issuperset(item):
+            return None
+        role, name = item.get("role"), item.get("name")
+        if role not in _WORDS:
+            role = role_of(role, default)
+        parts = _plain_parts(given)
+        if role == "tool" and parts and not any(part.kind in _TOOL_KINDS for part in parts):
+            parts = (_as_result(parts, given, item.get("id"), item),)
+        found.append(Message(role=role, parts=parts, name=name if name and type(name) is str else None))
+    return tuple(found)
 
 
-def _plain(item: dict[str, Any], default: str) -> Message:
-    """A message of OpenTelemetry's form."""
-    role = item.get("role")
-    if role not in _WORDS:
-        role = role_of(role, default)
-    parts = tuple([_plain_part(part) for part in item["parts"] if part is not None])
-    if role == "tool" and parts and not any([part.kind in _TOOL_KINDS for part in parts]):
-        parts = (_as_result(parts, item["parts"], item.get("id"), item),)
-    name = item.get("name")
-    return Message(role=role, parts=parts, name=name if name and type(name) is str else None)
-
-
-def _plain_part(part: Any) -> Part:
-    if type(part) is dict and part.get("type") == "text":
-        text = part.get("content")
+def _plain_parts(given: list[Any]) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for part in given:
+        text = part.get("content") if type(part) is dict and part.get("type") == "text" else None
         if type(text) is str:
-            return Part(kind="text", text=text)
-    return read_part(part)
+            parts.append(Part(kind="text", text=text))
+        elif part is not None:
+            parts.append(read_part(part))
+    return tuple(parts)
 
 
 def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:

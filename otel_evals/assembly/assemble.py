@@ -110,6 +110,8 @@ def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> 
     A model call does not sum up what happens in a tool or an agent below it.
     """
     telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
+    if len(telling) < 2:
+        return telling[0].usage or _NO_USAGE if telling else _NO_USAGE
     kinds = {o.span_id: o.kind for o in operations}
     covered: set[str] = set()
     for operation in telling:
@@ -153,8 +155,10 @@ def _provenance(
     tellers: dict[str, Operation] = {}
     for operation in operations:
         for name, state in operation.availability.items():
-            states.setdefault(name, set()).add(state)
-            tellers.setdefault(name, operation)
+            if name in states:
+                states[name].add(state)
+            else:
+                states[name], tellers[name] = {state}, operation
     for name, there, teller in (
         ("input", question is not None, question.operation if question else None),
         ("output", answer is not None, answer.operation if answer else None),

@@ -12,6 +12,9 @@ from otel_evals.model import Message, Operation, OperationKind, Part, ToolCall
 
 __all__ = ["join_tool_calls"]
 
+_TELLERS = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
+_TOOL_KINDS = ("tool_call", "tool_result")
+
 
 @dataclass(slots=True, eq=False)
 class _Told:
@@ -128,15 +131,17 @@ class _Tellings:
 
     def follow(self, messages: Sequence[Message], time: int) -> None:
         """Walk a conversation: calls first, their results after."""
-        answers = {p.tool_call_id for m in messages for p in m.parts if p.kind == "tool_result"}
+        parts = [p for m in messages for p in m.parts if p.kind in _TOOL_KINDS]
+        if not parts:
+            return
+        answers = {p.tool_call_id for p in parts if p.kind == "tool_result"}
         seen: dict[int, _Told] = {}
-        for message in messages:
-            for part in message.parts:
-                if part.kind == "tool_call" and part.name:
-                    told = self._call(part, time, seen, answers)
-                    seen[id(told)] = told
-                elif part.kind == "tool_result":
-                    self._answer(part, time, seen)
+        for part in parts:
+            if part.kind == "tool_result":
+                self._answer(part, time, seen)
+            elif part.name:
+                told = self._call(part, time, seen, answers)
+                seen[id(told)] = told
 
     def _call(self, part: Part, time: int, seen: Mapping[int, _Told], answers: set[str | None]) -> _Told:
         """The call that a part tells: one with its id, else the first alike that this walk has not met."""
@@ -181,11 +186,9 @@ def _may_be(told: _Told, part: Part, answers: set[str | None]) -> bool:
 def _from_messages(operations: Sequence[Operation]) -> list[_Told]:
     tellings = _Tellings()
     for operation in operations:
-        if operation.kind in (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW):
-            given, said = (
-                operation.input_messages[turn_start(operation) :],
-                this_turn(operation.output_messages),
-            )
+        if operation.kind in _TELLERS:
+            given = operation.input_messages[turn_start(operation) :]
+            said = this_turn(operation.output_messages)
             tellings.follow((*given, *said), operation.span.end_time or operation.span.start_time)
     return tellings.calls
 
