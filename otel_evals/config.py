@@ -176,7 +176,7 @@ class Config:
     max_conversations: PositiveInt = 10_000
     """How many conversations are remembered at once, for rules of scope `conversation`."""
     max_conversation_bytes: PositiveInt = 256 * 1024 * 1024
-    """How many bytes of attributes the runs of these conversations may hold together."""
+    """How much memory, in bytes, the runs of these conversations may take, roughly."""
     conversation_keep: Annotated[float, Field(ge=0)] = 3_600.0
     """Seconds after its last run that a judged conversation is kept, to be judged whole if it goes on."""
     queue_size: PositiveInt = 2048

@@ -18,6 +18,9 @@ from otel_evals.model import Run
 __all__ = ["Conversation", "Conversations"]
 
 _REMEMBERED = 20_000
+# Measured with runs of three operations and 2 KB messages.
+_BYTES_PER_RUN = 500
+_BYTES_PER_OPERATION = 3_000
 _Key = tuple[str, str]
 
 
@@ -48,7 +51,7 @@ class Conversations:
         idle: seconds without a run after which the rules of a unit are asked, by unit.
         keep: seconds without a run after which a conversation is forgotten, once all rules were asked.
         most: how many conversations are remembered.
-        most_bytes: how many bytes of attributes their runs may hold.
+        most_bytes: how much memory their runs may take, roughly.
         lose: called with a conversation that makes room before the rules of a unit were asked, the unit, and
             the reason.
         forgotten: called with each conversation that is not remembered any longer.
@@ -200,12 +203,16 @@ def _ids_of(run: Run) -> Run:
 
 
 def _size(run: Run) -> int:
-    """Rough bytes of a run: the texts of its spans and their log records, and a fixed share for the rest."""
-    size = 500
+    """Rough bytes of a run: the texts of its spans and log records, as they came and as they were read."""
+    texts, operations = 0, 0
     for operation in run.operations:
+        operations += 1
         span = operation.span
-        size += 500 + sum(len(value) for value in span.attributes.values() if type(value) is str)
+        texts += _texts(span.attributes)
         for event in (*span.events, *span.logs):
-            size += 200 + sum(len(value) for value in event.attributes.values() if type(value) is str)
-            size += len(str(event.body)) if event.body is not None else 0
-    return size
+            texts += 200 + _texts(event.attributes) + (0 if event.body is None else len(str(event.body)))
+    return _BYTES_PER_RUN + _BYTES_PER_OPERATION * operations + 2 * texts
+
+
+def _texts(attributes: Mapping[str, Any]) -> int:
+    return sum(len(value) for value in attributes.values() if type(value) is str)

@@ -276,7 +276,7 @@ def test_beyond_the_bounds_judged_ones_go_silently_and_waiting_ones_with_a_reaso
 
 
 def test_bytes_are_bounded_and_come_back() -> None:
-    gathered = Gathered(most_bytes=3_000)
+    gathered = Gathered(most_bytes=8_000)
     for number in range(4):
         gathered.add(turn(number, f"c{number}"), float(number))
     assert gathered.lost == [
@@ -298,7 +298,7 @@ def test_of_a_conversation_that_is_ruled_out_next_to_nothing_is_kept() -> None:
     assert gathered.due(99.0) == [("c", 1, "a", 1)]
 
 
-@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1_500, 20_000))
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(3_000, 60_000))
 def test_every_conversation_is_due_or_lost_each_time_it_goes_on(
     seed: int, most: int, most_bytes: int
 ) -> None:
