@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from opentelemetry import trace
 from opentelemetry._logs import Logger
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, Tracer
 
 from otel_evals import semconv
@@ -23,6 +24,8 @@ __all__ = ["Attacher", "Opened"]
 class Opened:
     """An evaluation that has begun."""
 
+    judged: Context
+    """The judged span is current in it."""
     span: Span | None
     context: contextvars.Context
     """What the scorer runs in: below the evaluation span, and marked, so that nothing in it is scored."""
@@ -52,12 +55,12 @@ class Attacher:
 
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span."""
-        context = records.judged_context(run, span_id)
+        judged = context = records.judged_context(run, span_id)
         span = None
         if self._tracer is not None:
             span = records.start_span(self._tracer, run, span_id, scorer_id, start_time)
             context = trace.set_span_in_context(span, context)
-        return Opened(span, records.attached(mark(context)))
+        return Opened(judged, span, records.attached(mark(context)))
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Attach an outcome; `opened` is None when its scorer never ran."""
@@ -66,7 +69,8 @@ class Attacher:
         if self._tracer is not None and opened is not None and opened.span is not None:
             records.end_span(self._tracer, opened.span, evaluation)
         if self._logger is not None and evaluation.status in ("scored", "failed"):
-            records.emit_event(self._logger, run, evaluation)
+            judged = opened.judged if opened else records.judged_context(run, evaluation.span_id)
+            records.emit_event(self._logger, run, evaluation, judged)
         if self._verdicts is not None and not run.turns:  # no span is held until its conversation ends
             attributes = records.span_attributes(evaluation)
             self._verdicts.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)

@@ -72,7 +72,7 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
     return attributes
 
 
-def emit_event(logger: Logger, run: Run, evaluation: Evaluation) -> None:
+def emit_event(logger: Logger, run: Run, evaluation: Evaluation, judged: Context) -> None:
     """Emit the evaluation event of a score or a failure in the judged span's context."""
     attributes = {**_result(evaluation), **_conversation(run)}
     response_id = _response_id(run, evaluation.span_id)
@@ -83,7 +83,7 @@ def emit_event(logger: Logger, run: Run, evaluation: Evaluation) -> None:
         LogRecord(
             timestamp=evaluation.time,
             observed_timestamp=evaluation.time,
-            context=judged_context(run, evaluation.span_id),
+            context=judged,
             severity_number=SeverityNumber.WARN if failed else SeverityNumber.INFO,
             event_name=semconv.GEN_AI_EVALUATION_RESULT,
             attributes=attributes,
