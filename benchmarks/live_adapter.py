@@ -1,7 +1,8 @@
 """Plugs otel-evals into the live-scorer benchmark harness; see its README for the scenarios.
 
 Differs from a bare traced application only in the span processor and what it leads to. With
-OTEL_EVALS_BENCH_ISOLATION=process the engine has a process of its own.
+OTEL_EVALS_BENCH_ISOLATION=process the engine has a process of its own; with OTEL_EVALS_BENCH_SIGTERM=1
+scoring is configured with `handle_sigterm`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from adapters.base import Adapter, make_logger_provider, make_tracer_provider
 from workload import otel_call
 
 import otel_evals
 from otel_evals import Rule, sampling
-from otel_evals.config import build_config
+from otel_evals.config import Config, build_config
 from otel_evals.export import Destination
 from otel_evals.export.memory import InMemoryDestination
 from otel_evals.hosted import HostedPipeline
 from otel_evals.model import Run
 from otel_evals.pipeline import Pipeline
+from otel_evals.process import install
 from otel_evals.scorer import scorer as make_scorer
 
 
@@ -100,10 +103,15 @@ class OtelEvals(Adapter):
                 evaluation_spans=False,
                 isolation=os.environ.get("OTEL_EVALS_BENCH_ISOLATION", "thread"),
             )
-            kind = HostedPipeline if config.isolation == "process" else Pipeline
-            self.pipelines[rate] = kind(config, tracer_provider=self.p, logger_provider=self.lp)
+            self.pipelines[rate] = self.build(config)
         self.current = self.pipelines[rate]
         self.processors._span_processors = (*self.plain, self.current.spans)
+
+    def build(self, config: Config) -> Pipeline:
+        if os.environ.get("OTEL_EVALS_BENCH_SIGTERM"):
+            return install(replace(config, handle_sigterm=True), self.p, self.lp)
+        kind = HostedPipeline if config.isolation == "process" else Pipeline
+        return kind(config, tracer_provider=self.p, logger_provider=self.lp)
 
     def call(self, user: str) -> str:
         return otel_call(self.t, user)
