@@ -22,6 +22,8 @@ __all__ = ["SPANS", "Host", "main"]
 SPANS = b"S"
 """First byte of a frame of captured items; any other frame is a pickled call."""
 _BOOKS_SECONDS = 0.1
+_AFTER_ALL = ("force_flush", "shutdown")
+"""Calls whose answer comes after everything that happened before it; the others are answered at once."""
 
 
 def main() -> None:
@@ -72,12 +74,13 @@ class Host:
                 threading.Thread(target=self._call, args=pickle.loads(frame[1:]), daemon=True).start()
 
     def _call(self, number: int, name: str, arguments: tuple[Any, ...]) -> None:
-        """Answer a call of the parent's, after everything that happened before the answer."""
+        """Answer a call of the parent's."""
         try:
             result: Any = getattr(self._pipeline, name)(*arguments)
         except Exception as error:
             result = error
-        self._flush()
+        if name in _AFTER_ALL:
+            self._flush()
         self._inside.send(pickle.dumps((number, result)))
 
     def _flush(self) -> None:

@@ -43,6 +43,7 @@ __all__ = ["HostedPipeline"]
 
 _logger = logging.getLogger(__name__)
 _ANSWER_SECONDS = 2.0
+_FORGOTTEN = "The engine's process died {} time(s); what it knew of earlier traces ended with it."
 
 
 class HostedPipeline(Pipeline):
@@ -131,26 +132,33 @@ class HostedPipeline(Pipeline):
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
         """What happened to a trace; see `otel_evals.explain`."""
         trace = trace_id_of(trace_id)
-        answer = self._asked("explain", trace, trace_state)
-        if isinstance(answer, Explanation):
-            return answer
-        doubt = "The engine's process does not answer." if self._link.started else "Nothing was captured yet."
-        return explain_unseen(trace, self.config.ceiling, trace_state, (doubt,))
+        answer = self._asked("explain", trace, trace_state) if not self._closed else None
+        if not isinstance(answer, Explanation):
+            return explain_unseen(trace, self.config.ceiling, trace_state, (self._silence(),))
+        if answer.verdict == "unseen" and self.deaths:
+            return replace(answer, notes=(*answer.notes, _FORGOTTEN.format(self.deaths)))
+        return answer
 
     def health(self, stalled_after: float = 10.0) -> Health:
         """Whether scoring goes on; see `otel_evals.health`. While the engine's process starts, it does."""
         link, losses = self._link, losses_of(self.stats(), self.destination_stats())
-        answer = self._asked("health", stalled_after)
+        answer = self._asked("health", stalled_after) if link.ready else None
         if isinstance(answer, Health):
             return replace(answer, losses=losses)
-        if not link.started or (not link.ready and not link.deaths):
-            status: Literal["healthy", "idle"] = "healthy" if link.started else "idle"
+        if self._closed or not link.started or (not link.ready and not link.deaths):
+            status: Literal["healthy", "idle"] = "healthy" if link.started and not self._closed else "idle"
             return Health(status=status, waiting=link.waiting, losses=losses)
         problem = f"the engine's process does not answer; it died {link.deaths} times"
         return Health(status="stalled", problem=problem, waiting=link.waiting, losses=losses)
 
     def _asked(self, name: str, *arguments: Any) -> Any:
-        return self._link.ask(name, *arguments, timeout=_ANSWER_SECONDS) if self._link.ready else None
+        return self._link.ask(name, *arguments, timeout=_ANSWER_SECONDS) if self._link.started else None
+
+    def _silence(self) -> str:
+        """Why the engine's process said nothing."""
+        if self._closed:
+            return "Scoring was shut down; what the engine's process knew ended with it."
+        return "The engine's process does not answer." if self._link.started else "Nothing was captured yet."
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Score everything captured so far and deliver it; whether that was done in time.
