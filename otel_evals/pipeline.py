@@ -301,11 +301,11 @@ class Pipeline:
 
     def _judge_whole(self, runs: list[Run], closed: Closed) -> None:
         """Judge runs; let go of every span that is neither judged nor part of a turn that goes on."""
+        self._conversing.take(runs, time.monotonic())  # first, so that the store is never without them
         kept = self._judging.judge(runs, closed) | self._turns.held
         for span in closed.spans:
             if span.span_id not in kept:
                 self._attacher.release(span.trace_id, span.span_id)
-        self._conversing.take(runs, time.monotonic())
 
     def _read(self, closed: Closed) -> list[Run]:
         trace_id = closed.spans[0].trace_id

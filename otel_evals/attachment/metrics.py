@@ -84,6 +84,12 @@ class Metrics:
             description="Items that wait to be scored.",
         )
         meter.create_observable_gauge(
+            semconv.METRIC_CONVERSATIONS_WAITING,
+            [lambda _: [Observation(self._stats().conversations.get("waiting", 0))]],
+            unit="{conversation}",
+            description="Conversations that have not been idle for long enough to be judged.",
+        )
+        meter.create_observable_gauge(
             semconv.METRIC_SPANS_HELD,
             [lambda _: [Observation(held())]],
             unit="{span}",

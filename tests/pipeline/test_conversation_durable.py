@@ -30,7 +30,7 @@ async def turns(run) -> float:
 
 provider = TracerProvider()
 pipeline = otel_evals.configure(
-    rules=[Rule(turns, scope="conversation", idle=float(os.environ.get("IDLE", "0.3")))],
+    rules=[Rule(turns, scope="conversation", idle=float(os.environ.get("IDLE", "0.6")))],
     destinations=[{"jsonl": {"path": scores}}], tracer_provider=provider,
     store=store, store_lease=0.6, grace=0.05, shutdown_timeout=5,
 )
@@ -85,35 +85,35 @@ def rows(tmp_path: Path) -> int:
         connection.close()
 
 
-WRITTEN = "wait(lambda s: s.store.get('written', 0) >= {})\n"
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def test_conversations_that_wait_are_judged_whole_after_kill_9(tmp_path: Path) -> None:
     """By the next process, together with what it sees of them itself, and once."""
     talk = "for name in ('c1', 'c2', 'c1'): say(name)\n"
-    # Each run is written when its root has ended and again for its conversation.
-    run(tmp_path, talk + WRITTEN.format(6) + KILL, code=-signal.SIGKILL, IDLE="300")
+    run(tmp_path, f"{talk}otel_evals.force_flush()\n{KILL}", code=-signal.SIGKILL, IDLE="300")
     assert rows(tmp_path) == 3
-    run(tmp_path, "wait(lambda s: s.conversations == {'waiting': 2}); say('c2'); scored(2)", IDLE="1.5")
+    ending = "wait(lambda s: s.conversations == {'waiting': 2}); say('c2'); otel_evals.shutdown()\n"
+    run(tmp_path, f"{ending}assert pipeline.stats().check() == []", IDLE="200")
     assert sorted(judged(tmp_path)) == [("c1", 2, 1), ("c2", 2, 1)]
     assert rows(tmp_path) == 0
 
 
 def test_a_conversation_judged_before_kill_9_is_not_judged_again_until_it_goes_on(tmp_path: Path) -> None:
     """Then whole, with the next revision."""
-    run(tmp_path, "say('c1'); say('c1'); scored(1); time.sleep(0.3)\n" + KILL, code=-signal.SIGKILL)
-    taken = WRITTEN.format(2)
+    run(tmp_path, f"say('c1'); say('c1'); scored(1)\n{KILL}", code=-signal.SIGKILL)
+    taken = "wait(lambda s: s.store.get('taken_over', 0) == 2)\n"
     run(
-        tmp_path, taken + "time.sleep(0.8); assert not otel_evals.stats().conversations\nsay('c1'); scored(1)"
+        tmp_path, taken + "time.sleep(1.2); assert not otel_evals.stats().conversations\nsay('c1'); scored(1)"
     )
     assert judged(tmp_path) == [("c1", 2, 1), ("c1", 3, 2)]
 
 
 def test_a_conversation_being_scored_at_kill_9_is_scored_once(tmp_path: Path) -> None:
     talk = "say('c1'); say('c1'); wait(lambda s: s.rules['turns@conversation'].pending == 1)\n"
-    run(tmp_path, talk + "time.sleep(0.4)\n" + KILL, code=-signal.SIGKILL, TAKES="30")
-    run(tmp_path, "scored(1); time.sleep(0.8); scored(1)")
+    written = "wait(lambda s: s.store.get('written', 0) == 5); time.sleep(0.2)\n"
+    run(tmp_path, talk + written + KILL, code=-signal.SIGKILL, TAKES="30")
+    run(tmp_path, "scored(1); time.sleep(1.2); scored(1)")
     assert judged(tmp_path) == [("c1", 2, 1)]
 
 

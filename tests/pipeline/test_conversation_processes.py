@@ -43,7 +43,7 @@ def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
 
 
 def test_a_scorer_in_its_own_process_sees_the_turns() -> None:
-    rule = Rule(elsewhere, scope="conversation", idle=0.1, isolation="process")
+    rule = Rule(elsewhere, scope="conversation", idle=0.5, isolation="process")
     with Live(rule) as live:
         for number in range(3):
             say(live.tracer, "c1", f"q{number}")
@@ -78,7 +78,7 @@ class Hosted:
 
 
 def test_an_engine_in_its_own_process_judges_conversations_too() -> None:
-    with Hosted(Rule(elsewhere, scope="conversation", idle=0.3)) as hosted:
+    with Hosted(Rule(elsewhere, scope="conversation", idle=1.0)) as hosted:
         traces = [say(hosted.tracer, "c1", f"q{number}") for number in range(2)]
         until(lambda: hosted.pipeline.stats().conversations == {"waiting": 1})
         assert hosted.pipeline.explain(traces[0]).decisions[0].status == "gathered"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from traffic import Live, agent_run
 
 from otel_evals import Evaluation, NotScored, Rule, Run, Score, sampling
@@ -20,7 +23,7 @@ from otel_evals.pipeline import Pipeline
 from otel_evals.sampling.identity import conversation_number
 from otel_evals.scorer import Scorer, scorer
 
-IDLE = 0.2
+IDLE = 0.5
 
 
 @scorer(inline=True, version="1")
@@ -212,6 +215,24 @@ def test_explain_tells_until_when_a_run_waits_and_what_came_of_its_conversation(
         say(live, "c1")
         until(lambda: live.pipeline.explain(traces[0]).verdict == "pending")
         assert "0.2 when it last was" in str(live.pipeline.explain(traces[0]))
+
+
+def test_a_gauge_tells_how_many_wait() -> None:
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
+    with Live(Rule(asked)) as live:  # for its tracer
+        config = build_config([of_conversations(idle=300)], grace=0.02)
+        pipeline = Pipeline(config, tracer_provider=live.provider, meter_provider=meters)
+        live.provider.add_span_processor(pipeline.spans)
+        say(live, "c1")
+        say(live, "c2")
+        until(lambda: pipeline.stats().eligible == 2)
+        data = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
+        pipeline.shutdown()
+    metrics = data["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+    (waiting,) = [m for m in metrics if m["name"] == "otel_evals.conversations.waiting"]
+    assert [point["value"] for point in waiting["data"]["data_points"]] == [2]
+    meters.shutdown()
 
 
 def test_at_shutdown_conversations_that_wait_are_scored_beyond_what_the_queue_holds() -> None:

@@ -67,6 +67,7 @@ assert_type(slow, FunctionScorer)
 pipeline = otel_evals.configure(
     rules=[
         Rule(Length()),
+        Rule(is_short, scope="conversation", idle=60),
         Rule(mentions_price, when=lambda run: run.agent_name == "support"),
         Rule(grounded_in_tools(), sample=sampling.always()),
         Rule(tool_call_accuracy(expected_tool=expected)),
