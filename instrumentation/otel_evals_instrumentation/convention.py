@@ -6,13 +6,14 @@ what is missing and why, is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
 from otel_evals_instrumentation.names import GEN_AI, Index, Names, index_of
 from otel_evals_instrumentation.reading import Reading
-from otel_evals_instrumentation.sides import read_sides
+from otel_evals_instrumentation.sides import open_state, read_sides
 from otel_evals_instrumentation.tools import read_retrieval, read_tool
 from otel_evals_instrumentation.values import first_text, parse
 
@@ -83,6 +84,8 @@ class Convention:
             read_retrieval(reading)
         elif kind is not OperationKind.OTHER:
             read_sides(reading)
+            if kind is OperationKind.WORKFLOW:
+                open_state(reading)
         if self.refine is not None:
             kind = self.refine(reading, kind)
         return Operation(
@@ -104,16 +107,26 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             attributes.get("gen_ai.tool.name") == "(merged tools)"
         ):  # ADK repeats parallel calls in a span of no tool
             return OperationKind.OTHER
+        known = _OPERATIONS.get(operation)
+        if known is not None:
+            return known
         wrapper = OperationKind.WORKFLOW if operation.startswith("invoke_") else OperationKind.OTHER
-        return _OPERATIONS.get(operation, wrapper)
-    if "gen_ai.tool.name" in attributes:
+        return _request_kind(attributes) or wrapper
+    if "gen_ai.tool.name" in attributes or ("tool_name" in attributes and "tool_args" in attributes):
         return OperationKind.TOOL
-    kind = attributes.get("llm.request.type")
-    if isinstance(kind, str):
-        return OperationKind.EMBEDDING if kind == "embedding" else OperationKind.INFERENCE
+    kind = _request_kind(attributes)
+    if kind is not None:
+        return kind
     if "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes:
         return OperationKind.INFERENCE
     return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
+
+
+def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
+    kind = attributes.get("llm.request.type")
+    if not isinstance(kind, str):
+        return None
+    return OperationKind.EMBEDDING if kind == "embedding" else OperationKind.INFERENCE
 
 
 def _read_identity(reading: Reading, kind: OperationKind) -> None:

@@ -63,5 +63,5 @@ def inside(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
         yield item["kwargs"], role
     if role == "user" and isinstance(item.get("args"), (list, tuple)) and len(item["args"]) == 1:
         yield item["args"], role
-    if len(item) == 1:  # a pipeline's component, a function's only argument
+    if len(item) == 1 or role == "user":  # a pipeline's components, a function's only argument
         yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))

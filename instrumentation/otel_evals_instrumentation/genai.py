@@ -24,5 +24,6 @@ def genai() -> Dialect:
             "gen_ai.output.messages",
             "gen_ai.prompt",
             "gen_ai.completion",
+            "tool_args",
         ),
     )

@@ -13,6 +13,9 @@ from otel_evals_instrumentation.values import literal, parse
 
 __all__ = ["litellm"]
 
+_BARE = "SpanAttributes."
+"""Older versions wrote down the names of their constants in place of the attributes' names."""
+
 
 def litellm() -> Dialect:
     """The dialect of LiteLLM's callback."""
@@ -21,6 +24,18 @@ def litellm() -> Dialect:
         scopes=("litellm",),
         markers=("litellm.call_id", "litellm.provider.model"),
         names=Names(
+            input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", _BARE + "LLM_PROMPTS.*"),
+            output=(
+                "gen_ai.output.messages",
+                "gen_ai.completion",
+                "gen_ai.completion.*",
+                _BARE + "LLM_COMPLETIONS.*",
+            ),
+            request_model=("gen_ai.request.model", _BARE + "LLM_REQUEST_MODEL"),
+            response_model=("gen_ai.response.model", _BARE + "LLM_RESPONSE_MODEL"),
+            provider=("gen_ai.provider.name", "gen_ai.system", _BARE + "LLM_SYSTEM"),
+            input_tokens=("gen_ai.usage.input_tokens", _BARE + "LLM_USAGE_PROMPT_TOKENS"),
+            output_tokens=("gen_ai.usage.output_tokens", _BARE + "LLM_USAGE_COMPLETION_TOKENS"),
             conversation_id=(
                 "metadata.session_id",
                 "metadata.requester_metadata.session_id",
@@ -36,6 +51,8 @@ def litellm() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
+    if _BARE + "LLM_REQUEST_TYPE" in span.attributes or _BARE + "LLM_REQUEST_MODEL" in span.attributes:
+        return OperationKind.INFERENCE
     if _raw(span.attributes, "messages") is not None or _raw(span.attributes, "choices") is not None:
         return OperationKind.INFERENCE
     return None

@@ -12,8 +12,15 @@ from typing import Any
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation.envelopes import inside
-from otel_evals_instrumentation.parts import is_part, read_part, read_parts, tool_call
-from otel_evals_instrumentation.reprs import read_repr
+from otel_evals_instrumentation.parts import (
+    blocks_in,
+    is_definition,
+    is_part,
+    read_part,
+    read_parts,
+    tool_call,
+)
+from otel_evals_instrumentation.reprs import read_message_str, read_repr
 from otel_evals_instrumentation.values import MAX_DEPTH, is_repr, parse
 
 __all__ = ["read_message", "read_messages", "role_of"]
@@ -124,6 +131,8 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
     loose: list[Any] = []
     for item in items:
         item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
+        if is_definition(item):
+            continue
         if isinstance(item, dict) and (not is_part(item) or _stands_alone(item)):
             _flush(loose, role, found)
             _collect_one(item, role, found, depth + 1)
@@ -142,7 +151,7 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
 
 def _collect_repr(text: str, role: str, found: list[Message], depth: int) -> None:
     """An object's repr: the messages in it, if it can be read; nobody said the repr itself."""
-    value = read_repr(text)
+    value = read_message_str(text) or read_repr(text)
     if isinstance(value, (dict, list)):
         _collect(value, role, found, depth + 1)
 
@@ -178,6 +187,8 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
         return
     kind = item.get("type")
     kind = kind if isinstance(kind, str) else None
+    if (kind == "function" and is_definition(item)) or is_definition(item.get("content")):
+        return  # a tool on offer: nobody said anything
     if kind in _CALLS:
         found.append(Message(role="assistant", parts=(tool_call(item),)))
         return
@@ -237,7 +248,11 @@ def read_message(item: dict[str, Any], default: str) -> Message | None:
     kind = item.get("type")
     role = role_of(item.get("role"), _LANGCHAIN.get(kind, default) if isinstance(kind, str) else default)
     content = next((item[key] for key in _CONTENT if item.get(key) is not None), None)
+    if type(content) is str and content[:2] == "[{":
+        content = blocks_in(content)
     parts = read_parts(content)
+    if role == "user" and isinstance(item.get("tool_call_id"), str):  # Anthropic's users hand results back
+        role = "tool"
     if content is None and isinstance(item.get("text"), str):
         parts = read_parts(item["text"])
     if not _CALL_KEYS.isdisjoint(item):

@@ -74,9 +74,9 @@ GEN_AI = Names(
         "gen_ai.agent.system_prompt",
         "system_prompt",
     ),
-    tool_name=("gen_ai.tool.name",),
+    tool_name=("gen_ai.tool.name", "tool_name"),
     tool_id=("gen_ai.tool.call.id",),
-    arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.arguments", "gen_ai.tool.input"),
+    arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.arguments", "gen_ai.tool.input", "tool_args"),
     result=(
         "gen_ai.tool.call.result",
         "gen_ai.tool.result",

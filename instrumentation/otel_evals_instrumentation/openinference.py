@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from otel_evals.dialect import Dialect
-from otel_evals.model import Availability, Message, OperationKind, SpanRecord
+from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation.convention import Convention, Names, Reading
+from otel_evals_instrumentation.messages import read_messages
 from otel_evals_instrumentation.values import parse
 
 __all__ = ["openinference", "smolagents"]
@@ -32,12 +34,36 @@ def _complete(reading: Reading, kind: OperationKind) -> OperationKind:
     if "user_id" not in reading.fields and "metadata" in reading.attributes:
         _read_metadata(reading)
     source = reading.sources.get("input")
+    if kind is OperationKind.INFERENCE:
+        _fill_calls(reading)
     if kind is not OperationKind.INFERENCE and source is not None and source.key == "llm.input_messages.*":
         value = reading.attributes.get("input.value")
         if value is not None:
             reading.fields["input_messages"] = ()
             reading.note("input", "input.value", Availability.TRUNCATED)
     return kind
+
+
+def _fill_calls(reading: Reading) -> None:
+    """Parallel results overwrite each other where each message has room for one; calls may lose their ids.
+
+    The request and the reply that the span keeps whole tell them all.
+    """
+    inputs, outputs = reading.fields["input_messages"], reading.fields["output_messages"]
+    if len(list(_of_kind(inputs, "tool_call"))) > len(list(_of_kind(inputs, "tool_result"))):
+        given = read_messages(reading.attributes.get("input.value"), "user")
+        if len(list(_of_kind(given, "tool_result"))) > len(list(_of_kind(inputs, "tool_result"))):
+            system = inputs[:1] if inputs[0].role == "system" and given[0].role != "system" else ()
+            reading.fields["input_messages"] = (*system, *given)
+    if any(call.tool_call_id is None for call in _of_kind(outputs, "tool_call")):
+        said = read_messages(reading.attributes.get("output.value"), "assistant")
+        calls = [call.name for call in _of_kind(said, "tool_call") if call.tool_call_id]
+        if calls == [call.name for call in _of_kind(outputs, "tool_call")]:
+            reading.fields["output_messages"] = said
+
+
+def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
+    return (part for message in messages for part in message.parts if part.kind == kind)
 
 
 def _read_metadata(reading: Reading) -> None:
@@ -109,7 +135,7 @@ _TABLE = Convention(
             "crew_inputs",
         ),
         output=("llm.output_messages.*", "gen_ai.output.messages", "output.value"),
-        tool_name=("tool.name", "tool_call.function.name"),
+        tool_name=("tool.name", "tool_call.function.name", "tool_name"),
         tool_id=("tool.id", "tool_call.id"),
         arguments=("input.value", "tool_call.function.arguments"),
         result=("output.value",),

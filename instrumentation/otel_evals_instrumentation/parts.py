@@ -9,7 +9,16 @@ from typing import Any
 from otel_evals.model import Part
 from otel_evals_instrumentation.values import literal, parse
 
-__all__ = ["is_part", "read_part", "read_parts", "result_value", "text_of", "tool_call"]
+__all__ = [
+    "blocks_in",
+    "is_definition",
+    "is_part",
+    "read_part",
+    "read_parts",
+    "result_value",
+    "text_of",
+    "tool_call",
+]
 
 _TEXTS = {"text", "input_text", "output_text", "text_delta", "refusal", "summary_text"}
 _THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content", "thought"}
@@ -83,6 +92,14 @@ def is_part(item: dict[str, Any]) -> bool:
     return len(item) <= 4 and not _UNTYPED.isdisjoint(item)
 
 
+def is_definition(item: Any) -> bool:
+    """Whether a value describes a tool on offer, in OpenAI's form, instead of a call of it."""
+    if not isinstance(item, dict) or item.get("type") != "function":
+        return False
+    function = item.get("function")
+    return isinstance(function, dict) and "parameters" in function and "arguments" not in function
+
+
 def read_parts(content: Any) -> tuple[Part, ...]:
     """The parts of a message's content."""
     if content is None or content == "":
@@ -95,6 +112,14 @@ def read_parts(content: Any) -> tuple[Part, ...]:
     if isinstance(content, (list, tuple)):
         return tuple(read_part(item) for item in content if item is not None)
     return (Part(kind="text", text=text_of(content)),)
+
+
+def blocks_in(text: str) -> Any:
+    """The parts that a text spells out as JSON, where all of it are parts with a type; else the text."""
+    parsed = parse(text)
+    if isinstance(parsed, list) and all(isinstance(p, dict) and p.get("type") in _KNOWN for p in parsed):
+        return parsed
+    return text
 
 
 def read_part(item: Any) -> Part:
@@ -298,3 +323,4 @@ _BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(_RESULTS, _result),
     **dict.fromkeys(_MEDIA, _media),
 }
+_KNOWN = tuple(_BY_TYPE)

@@ -6,12 +6,15 @@ import ast
 import re
 from typing import Any
 
-__all__ = ["message_text", "read_repr"]
+__all__ = ["read_message_str", "read_repr"]
 
 _LONGEST = 100_000
 _STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _TOKENS = re.compile(_STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*>")
-_MESSAGE = re.compile(f"content=({_STRING})(?: |$)")
+_PIECES = re.compile(_STRING + r"|[\[\](){}]| (?=[a-z_]+=)")
+_SOURCE = re.compile(r"(?:id='[^']*' )?source=['\"]")
+_SPEAKERS = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
+"""LangChain's message classes, whose fields do not say who spoke."""
 
 
 def read_repr(text: str) -> Any:
@@ -28,15 +31,46 @@ def read_repr(text: str) -> Any:
         return None
 
 
-def message_text(text: str) -> str | None:
-    """The content of a LangChain message that was written down with `str()`; None if it is something else."""
-    match = _MESSAGE.match(text)
-    if match is None or "tool_call_id=" not in text:
+def read_message_str(text: str) -> dict[str, Any] | None:
+    """A LangChain message that was written down with `str()`, as the mapping it was; None for other texts.
+
+    Such a text does not say who spoke: results name their call, models' answers tell of tokens and calls, and
+    their ids begin with `run-`; what is left is the user's.
+    """
+    if _SOURCE.match(text):
+        return _with_source(text)
+    if not text.startswith("content=") or ("tool_call_id=" not in text and "response_metadata=" not in text):
         return None
-    try:
-        return str(ast.literal_eval(match[1]))
-    except (SyntaxError, ValueError):
+    fields = _fields(text)
+    if "content" not in fields:
         return None
+    if "tool_call_id" in fields:
+        speaker = "tool"
+    else:
+        told = fields.get("response_metadata") or fields.get("tool_calls") or fields.get("usage_metadata")
+        speaker = "ai" if told or str(fields.get("id")).startswith(("run-", "lc_run-")) else "human"
+    return {"type": speaker, **fields}
+
+
+def _with_source(text: str) -> dict[str, Any] | None:
+    """AutoGen's messages say who spoke: the user, or an agent by its name."""
+    fields = _fields(text)
+    if "content" not in fields:
+        return None
+    return {"role": "user" if fields.get("source") == "user" else "assistant", "content": fields["content"]}
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """The fields that a text such as `a=1 b='two' c=[]` tells; none if it cannot be read."""
+    depth = 0
+
+    def piece(token: re.Match[str]) -> str:
+        nonlocal depth
+        depth += (token[0] in "([{") - (token[0] in ")]}")
+        return ", " if token[0] == " " and depth == 0 else token[0]
+
+    fields = read_repr(f"message({_PIECES.sub(piece, text)})") if len(text) <= _LONGEST else None
+    return fields if isinstance(fields, dict) else {}
 
 
 def _plain(token: re.Match[str]) -> str:
@@ -50,8 +84,11 @@ def _value(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value):
             return value
-        case ast.Call(keywords=keywords, args=arguments):
+        case ast.Call(func=function, keywords=keywords, args=arguments):
             named = {k.arg: _value(k.value) for k in keywords if k.arg is not None}
+            if "content" in named and "type" not in named and isinstance(function, ast.Name):
+                speaker = _SPEAKERS.get(function.id.removesuffix("Chunk"))
+                named = {"type": speaker, **named} if speaker else named
             return named if named or not arguments else [_value(a) for a in arguments]
         case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements):
             return [_value(element) for element in elements]

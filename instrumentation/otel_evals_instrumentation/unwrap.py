@@ -7,12 +7,12 @@ from typing import Any
 
 from otel_evals.model import Document
 from otel_evals_instrumentation.parts import result_value
-from otel_evals_instrumentation.reprs import message_text
+from otel_evals_instrumentation.reprs import read_message_str
 from otel_evals_instrumentation.values import MAX_DEPTH, literal, parse
 
 __all__ = ["arguments_of", "documents_of", "result_of"]
 
-_CALL_ENVELOPE = {"args", "kwargs", "sanitize_inputs_outputs"}
+_CALL_ENVELOPE = {"args", "kwargs", "sanitize_inputs_outputs", "cancellation_token"}
 _CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}
 
 
@@ -29,6 +29,9 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
         return arguments_of(parsed.get("input_str") if inner is None else inner, depth + 1)
     if "calling" in keys and "tool_string" in keys:  # CrewAI: `tool_name='lookup' arguments={...}`
         return literal(str(parsed["calling"]).partition(" arguments=")[2])
+    if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: the arguments, written as text
+        inner = arguments_of(parsed["input"], depth + 1)
+        return inner if isinstance(inner, dict) else parsed
     if keys <= _CALL_ENVELOPE and ("kwargs" in keys or "args" in keys):
         kwargs, args = parsed.get("kwargs"), parsed.get("args")
         if kwargs or not args:
@@ -41,8 +44,8 @@ def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
     """A tool's result as the value it was, and whether it says that the tool failed."""
     parsed = parse(value)
     if isinstance(parsed, str):
-        content = message_text(parsed)
-        parsed = parsed if content is None else parse(content)
+        message = read_message_str(parsed)
+        parsed = parsed if message is None else message
     if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
     keys = parsed.keys()
@@ -67,7 +70,8 @@ def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
 
 def documents_of(value: Any, query: str | None = None, span_id: str | None = None) -> tuple[Document, ...]:
     """The documents that a retriever's output holds, whatever the library called their fields."""
-    return tuple(_document(item, query, span_id) for item in _items(parse(value), 0))
+    found = (_document(item, query, span_id) for item in _items(parse(value), 0))
+    return tuple(d for d in found if d.content is not None or d.id is not None or d.metadata)
 
 
 def _items(value: Any, depth: int) -> Iterator[Any]:

@@ -38,7 +38,12 @@ _MASKED = re.compile(
     r"|<not specified>|<not serializable>|\[FILTERED\])\s*",
     re.IGNORECASE,
 )
-_REPR = re.compile(r"\[?<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x")
+_REPR = re.compile(
+    r"\[?<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x"
+    r"|content=['\"\[].* (?:additional_kwargs=\{|tool_call_id=)"
+    r"|(?:id='[^']*' )?source=['\"].* content=['\"\[]",
+    re.DOTALL,
+)
 MASKS = frozenset("_[<(*rR \t\n")
 """What a mask begins with."""
 

@@ -176,6 +176,8 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
         parent = parents.get(span_id)
         if parent is not None and parent not in operations:
             parent = _beyond(span_id, parent, operations, parents)
+        if parent is not None and _came_after(operations[span_id], operations[parent]):
+            parent = above.get(parent)
         above[span_id] = None if parent == span_id else parent
         in_order = in_order and (parent is None or parent in above)
     if in_order:  # every span after the one above it: there can be no circle
@@ -189,6 +191,17 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
         if parent == span_id:
             above[span_id] = None
     return above
+
+
+def _came_after(operation: Operation, parent: Operation) -> bool:
+    """Whether an agent or model call was put below a model call that was over, left open in the context."""
+    return (
+        parent.kind is OperationKind.INFERENCE
+        and operation.kind in (*_INVOCATIONS, OperationKind.INFERENCE)
+        and parent.span.end_time is not None
+        and parent.span.end_time <= operation.span.start_time
+        and parent.span.scope_name == operation.span.scope_name
+    )
 
 
 def _beyond(
@@ -239,7 +252,13 @@ def _does_something(
     """A workflow in which nothing happens is somebody's function, not a run."""
     if root.kind is OperationKind.AGENT:
         return True
-    return any(o.kind in _WORK for o in _descendants(root, operations, below))
+    inside = (root, *_descendants(root, operations, below))
+    return any(o.kind in _WORK or _tells_conversation(o) for o in inside)
+
+
+def _tells_conversation(operation: Operation) -> bool:
+    """Whether an output is a conversation: only an agent's is, whatever its span says of its kind."""
+    return {"user", "assistant"} <= {message.role for message in operation.output_messages}
 
 
 def _holds_agent(

@@ -30,13 +30,19 @@ class _Told:
 
 
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
-    """The run's tool calls by time; `above` maps each span to its nearest operation above."""
-    told = _from_messages(operations)
+    """The run's tool calls by time; `above` maps each span to its nearest operation above.
+
+    Calls of what a dialect says is no tool, such as a framework's way to answer, are not among them.
+    """
+    none = {o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None}
+    tellings = _from_messages(operations)
+    told = [t for t in tellings.calls if t.name not in none]
     spans = _from_spans(operations, above)
     joined = [(time, _merge(call, _take(told, call))) for time, call in spans]
     joined.extend((t.time, _alone(t)) for t in told)
     joined.sort(key=lambda pair: pair[0])
-    return tuple(call for _, call in joined)
+    calls = [call for _, call in joined]
+    return tuple(_in_order(calls, tellings.unplaced) if tellings.unplaced else calls)
 
 
 # --- spans ---
@@ -126,6 +132,8 @@ class _Tellings:
 
     def __init__(self) -> None:
         self.calls: list[_Told] = []
+        self.unplaced: list[Part] = []
+        """Results of calls that nobody tells, without an id: as many as the conversation that has most."""
         self._by_id: dict[str, _Told] = {}
         self._alike: dict[str, list[_Told]] = {}
 
@@ -136,12 +144,16 @@ class _Tellings:
             return
         answers = {p.tool_call_id for p in parts if p.kind == "tool_result"}
         seen: dict[int, _Told] = {}
+        unplaced: list[Part] = []
         for part in parts:
             if part.kind == "tool_result":
-                self._answer(part, time, seen)
+                if not self._answer(part, time, seen) and part.tool_call_id is None:
+                    unplaced.append(part)
             elif part.name:
                 told = self._call(part, time, seen, answers)
                 seen[id(told)] = told
+        if len(unplaced) > len(self.unplaced):
+            self.unplaced = unplaced
 
     def _call(self, part: Part, time: int, seen: Mapping[int, _Told], answers: set[str | None]) -> _Told:
         """The call that a part tells: one with its id, else the first alike that this walk has not met."""
@@ -161,7 +173,8 @@ class _Tellings:
             self._by_id[call_id] = told
         return told
 
-    def _answer(self, part: Part, time: int, seen: Mapping[int, _Told]) -> None:
+    def _answer(self, part: Part, time: int, seen: Mapping[int, _Told]) -> bool:
+        """Give a result to its call; False if there is none that it could be of."""
         told = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
         if told is None:
             waiting = (
@@ -175,6 +188,7 @@ class _Tellings:
             self.calls.append(told)
         if told is not None and not told.answered:
             told.result, told.failed, told.answered = part.data, part.failed, part.data is not None
+        return told is not None
 
 
 def _may_be(told: _Told, part: Part, answers: set[str | None]) -> bool:
@@ -183,14 +197,14 @@ def _may_be(told: _Told, part: Part, answers: set[str | None]) -> bool:
     return ids_allow and bool(told.arguments == part.data)
 
 
-def _from_messages(operations: Sequence[Operation]) -> list[_Told]:
+def _from_messages(operations: Sequence[Operation]) -> _Tellings:
     tellings = _Tellings()
     for operation in operations:
         if operation.kind in _TELLERS:
             given = operation.input_messages[turn_start(operation) :]
             said = this_turn(operation.output_messages)
             tellings.follow((*given, *said), operation.span.end_time or operation.span.start_time)
-    return tellings.calls
+    return tellings
 
 
 # --- the two together ---
@@ -237,6 +251,18 @@ def _merge(call: ToolCall, told: _Told | None) -> ToolCall:
         source="both",
         duration=call.duration,
     )
+
+
+def _in_order(calls: list[ToolCall], results: Sequence[Part]) -> list[ToolCall]:
+    """Results that name no call belong to the calls that have none, in order, where there are as many."""
+    waiting = [c for c in calls if c.result is None and c.id is None]
+    if len(waiting) != len(results):
+        return calls
+    given = {
+        id(call): _merge(call, _Told(call.name, None, None, 0, part.data, part.failed))
+        for call, part in zip(waiting, results, strict=True)
+    }
+    return [given.get(id(call), call) for call in calls]
 
 
 def _alone(told: _Told) -> ToolCall:

@@ -222,3 +222,127 @@ def test_llamaindex_bare_completion_of_traceloop_is_a_run() -> None:
         .run
     )
     assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
+
+
+def test_autogen_messages_are_written_as_text_and_tools_name_themselves_plainly() -> None:
+    """What pydantic makes of a message is read back; `tool_name` and `tool_args` are a call, seen twice."""
+    kind = "openinference.span.kind"
+    asked = (
+        f"source='user' metadata={{}} at=datetime.datetime(2026, 1, 2) content={ASKED!r} type='TextMessage'"
+    )
+    for text in (asked, f"id='7-a' {asked}"):
+        spans = (
+            Spans("openinference.instrumentation.autogen_agentchat")
+            .add(
+                "ferryman.on_messages",
+                {kind: "AGENT", "input.value": J({"messages": [text], "token": "<T>"})},
+            )
+            .add(
+                "FunctionTool.run_json",
+                {
+                    kind: "TOOL",
+                    "tool_name": "bridge_state",
+                    "input.value": J({"args": {"bridge": "north"}, "cancellation_token": "<Token>"}),
+                },
+                **raised("north"),
+            )
+            .add(
+                "bridge_state",
+                {"tool_name": "bridge_state", "tool_args": '{"bridge": "north"}'},
+                1,
+                scope="base_tool",
+            )
+        )
+        run = spans.run
+        assert [m.text for m in run.input_messages] == [ASKED]
+        assert the_call(run) == ("bridge_state", {"bridge": "north"}, None, "error")
+
+
+def test_litellm_wrote_the_names_of_its_constants() -> None:
+    """`SpanAttributes.LLM_PROMPTS.0.content` is a prompt like any other."""
+    own = "SpanAttributes."
+    run = (
+        Spans("litellm")
+        .add(
+            "litellm_request",
+            {
+                own + "LLM_REQUEST_TYPE": "completion",
+                own + "LLM_REQUEST_MODEL": "m",
+                own + "LLM_USAGE_PROMPT_TOKENS": 5,
+                own + "LLM_USAGE_COMPLETION_TOKENS": 2,
+                own + "LLM_PROMPTS.0.role": "user",
+                own + "LLM_PROMPTS.0.content": ASKED,
+                own + "LLM_COMPLETIONS.0.role": "assistant",
+                own + "LLM_COMPLETIONS.0.content": SAID,
+            },
+        )
+        .run
+    )
+    assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
+    assert (run.models, run.usage.total_tokens) == (("m",), 7)
+
+
+def test_tools_on_offer_that_stand_among_the_messages_are_not_calls() -> None:
+    """Langfuse lists them as messages of tools."""
+    own = "langfuse.observation."
+    offer = {"type": "function", "function": {"name": "bridge_state", "parameters": {"type": "object"}}}
+    run = (
+        Spans("langfuse-sdk")
+        .add(
+            "chat",
+            {
+                own + "type": "generation",
+                own + "input": J(
+                    [{"role": "user", "content": ASKED}, {"role": "tool", "content": offer}, offer]
+                ),
+                own + "output": J({"role": "assistant", "content": SAID}),
+            },
+        )
+        .run
+    )
+    assert ([m.text for m in run.input_messages], run.output, run.tool_calls) == ([ASKED], SAID, ())
+
+
+def test_a_way_to_answer_that_is_no_tool_is_not_one_in_another_telling_either() -> None:
+    """What smolagents' own spans say is no tool, a model's span of another instrumentation calls one."""
+    kind = "openinference.span.kind"
+    out = "llm.output_messages.0.message."
+    spans = (
+        Spans("openinference.instrumentation.smolagents")
+        .add("Agent.run", {kind: "AGENT", "input.value": J({"task": ASKED}), "output.value": SAID})
+        .add(
+            "ChatCompletion",
+            {
+                kind: "LLM",
+                out + "role": "assistant",
+                out + "tool_calls.0.tool_call.function.name": "final_answer",
+                out + "tool_calls.0.tool_call.function.arguments": J({"answer": SAID}),
+            },
+            scope="openinference.instrumentation.openai",
+        )
+        .add(
+            "Final",
+            {kind: "TOOL", "tool.name": "final_answer", "input.value": J({"kwargs": {"answer": SAID}})},
+        )
+    )
+    assert (spans.run.output, spans.run.tool_calls) == (SAID, ())
+
+
+def test_a_pipeline_that_tells_a_conversation_is_a_run() -> None:
+    """An agent may be recorded as a mere component; what came out of it gives it away."""
+    kind = "openinference.span.kind"
+    talk = [
+        f"ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text={ASKED!r})])",
+        f"ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[TextContent(text={SAID!r})])",
+    ]
+    spans = (
+        Spans("openinference.instrumentation.haystack")
+        .add(
+            "Pipeline.run",
+            {kind: "CHAIN", "input.value": J({"data": {"filter": {}, "ask": {"query": ASKED}}})},
+        )
+        .add("Agent.run", {kind: "CHAIN", "output.value": J({"messages": talk, "step_count": 1})})
+    )
+    assert ([m.text for m in spans.run.input_messages], spans.run.output) == ([ASKED], SAID)
+    alone = Spans("app").add("helper", {kind: "CHAIN", "input.value": ASKED, "output.value": SAID})
+    assert find_runs(alone.spans, DIALECTS) == []
