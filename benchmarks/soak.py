@@ -2,9 +2,10 @@
 
     python benchmarks/soak.py --minutes 30 --rate 200
 
-One run in a hundred meets a scorer that raises, hangs or returns a great deal; the scoring process is killed
-every minute; the spool's file finds no room for a while; the wall clock steps back; the destination is down
-for a sixth of the time. Ends with exit code 1 if the books do not balance, memory grows or a span is missing.
+One run in a hundred (`--share 0.01`) meets a scorer that raises, hangs or returns a great deal; the scoring
+process is killed every minute; the spool's file finds no room for a while; the wall clock steps back; the
+destination is down for a sixth of the time. Ends with exit code 1 if the books do not balance, memory grows or
+a span is missing.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from otel_evals import Rule, Run, Score, ScoredRun, sampling, scorer
+from otel_evals import Rule, Run, Score, ScoredRun, Scorer, sampling, scorer
 from otel_evals.config import build_config
 from otel_evals.errors import DestinationError
 from otel_evals.pipeline import Pipeline
@@ -69,24 +72,28 @@ class Unreliable:
         pass
 
 
-def fault(run: Run, share: float = 0.01) -> str | None:
+def fault(run: Run, share: float) -> str | None:
     """Which fault a run meets, by its trace id."""
     rng = random.Random(run.trace_id)
     return rng.choice(FAULTS) if rng.random() < share else None
 
 
-@scorer(version="1")
-async def judge(run: Run) -> Score:
-    """Waits as for a model, and misbehaves now and then."""
-    await asyncio.sleep(0.02)
-    match fault(run):
-        case "raises":
-            raise RuntimeError("the judge broke")
-        case "hangs":
-            await asyncio.sleep(60)
-        case "much":
-            return Score(value=1.0, explanation="much " * 100_000)
-    return Score(value=1.0)
+def judge(share: float) -> Scorer:
+    """Waits as for a model, and misbehaves on a share of the runs."""
+
+    @scorer(version="1")
+    async def judge(run: Run) -> Score:
+        await asyncio.sleep(0.02)
+        match fault(run, share):
+            case "raises":
+                raise RuntimeError("the judge broke")
+            case "hangs":
+                await asyncio.sleep(60)
+            case "much":
+                return Score(value=1.0, explanation="much " * 100_000)
+        return Score(value=1.0)
+
+    return judge
 
 
 @scorer(version="1", id="counts_letters")
@@ -126,7 +133,7 @@ def slope(samples: list[tuple[float, float]]) -> float:
     return 600 * sum((x - mx) * (y - my) for x, y in tail) / spread if spread else 0.0
 
 
-def faults_over_time(done: threading.Event, seconds: float, place: Unreliable) -> None:
+def faults_over_time(done: threading.Event, seconds: float, place: Unreliable, killed: list[int]) -> None:
     """Kills, fills, turns back and switches off, each in its part of the time."""
     began = time.monotonic()
     last_kill = began
@@ -139,34 +146,36 @@ def faults_over_time(done: threading.Event, seconds: float, place: Unreliable) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if 0.6 < passed < 0.65 else -1, -1))
         if time.monotonic() - last_kill > min(60, seconds / 4):
             last_kill = time.monotonic()
-            kill_children()
+            killed += kill_children()
     time.time, time.time_ns = REAL_TIME, REAL_TIME_NS
     resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
 
 
-def kill_children() -> None:
-    """kill -9 for every process below this one."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
+def kill_children() -> list[int]:
+    """kill -9 for every process of ours below this one; returns their ids."""
+    ours = [c.pid for c in psutil.Process().children() if "otel_evals" in " ".join(c.cmdline())]
+    for child in ours:
+        os.kill(child, signal.SIGKILL)
+    return ours
 
 
-def soak(seconds: float, rate: float) -> dict[str, Any]:
+def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, Any]:
     """Run the traffic; returns what was found."""
-    place, exporter = Unreliable(), Counting()
-    store = Path(tempfile.mkdtemp()) / "spool.db"
+    place, exporter, killed = Unreliable(), Counting(), list[int]()
     rules = [
         Rule(grounded_in_tools()),
-        Rule(judge, sample=sampling.ratio(0.5), timeout=1.0, concurrency=64),
+        Rule(judge(share), sample=sampling.ratio(0.5), timeout=1.0, concurrency=64),
         Rule(counts_letters, sample=sampling.ratio(0.1), isolation="process"),
     ]
     provider = TracerProvider()
-    pipeline = Pipeline(build_config(rules, [place], store=store, hold=2.0), tracer_provider=provider)
+    pipeline = Pipeline(
+        build_config(rules, [place], store=folder / "spool.db", hold=2.0), tracer_provider=provider
+    )
     provider.add_span_processor(pipeline.spans)
     provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter), max_queue_size=20_000))
     tracer = provider.get_tracer("soak")
     done = threading.Event()
-    chaos = threading.Thread(target=faults_over_time, args=(done, seconds, place))
+    chaos = threading.Thread(target=faults_over_time, args=(done, seconds, place, killed))
     chaos.start()
     samples, began, issued = [], time.monotonic(), 0
     while (now := time.monotonic() - began) < seconds:
@@ -188,8 +197,10 @@ def soak(seconds: float, rate: float) -> dict[str, Any]:
         "flushed": flushed,
         "violations": pipeline.stats().check(),
         "seen": stats.seen,
-        "rules": {name: str(rule) for name, rule in pipeline.stats().rules.items()},
-        "destinations": {n: str(s) for n, s in pipeline.destination_stats().items()},
+        "rules": {name: asdict(rule) for name, rule in pipeline.stats().rules.items()},
+        "store": dict(pipeline.stats().store),
+        "killed": len(killed),
+        "destinations": {n: asdict(s) for n, s in pipeline.destination_stats().items()},
         "spans_missing": issued * SPANS_PER_RUN - exporter.spans,
         "memory_mb": round(samples[-1][1], 1),
         "memory_slope_mb_per_10min": round(slope(samples), 2),
@@ -203,9 +214,11 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--rate", type=float, default=200, help="runs per second")
+    parser.add_argument("--share", type=float, default=0.01, help="runs that meet a fault")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message).200s")
-    found = soak(options.minutes * 60, options.rate)
+    with tempfile.TemporaryDirectory() as folder:
+        found = soak(options.minutes * 60, options.rate, options.share, Path(folder))
     print(json.dumps(found, indent=1))
     grows = options.minutes >= 10 and found["memory_slope_mb_per_10min"] > 1
     return int(
