@@ -7,6 +7,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation import llamaindex
 from otel_evals_instrumentation.convention import Convention, Names, Reading
 from otel_evals_instrumentation.messages import read_messages
+from otel_evals_instrumentation.tasks import read_documents
 
 __all__ = ["openllmetry"]
 
@@ -63,7 +64,7 @@ def openllmetry() -> Dialect:
             ),
             output=("gen_ai.output.messages", "gen_ai.completion.*", "traceloop.entity.output"),
             answer=("crewai.crew.result",),
-            tool_name=("gen_ai.tool.name", "traceloop.entity.name"),
+            tool_name=("gen_ai.tool.name", "gen_ai.completion.tool.name", "traceloop.entity.name"),
             arguments=("gen_ai.tool.call.arguments", "tool.arguments", "traceloop.entity.input"),
             result=("gen_ai.tool.call.result", "traceloop.entity.output"),
             documents=("traceloop.entity.output",),
@@ -86,6 +87,8 @@ def _refine(reading: Reading, kind: OperationKind) -> OperationKind:
     """CrewAI's conversation stands in the repr of its tasks' outputs; LlamaIndex' steps are JSON twice."""
     if reading.span.scope_name == llamaindex.SCOPE:
         llamaindex.read_step(reading)
+    if kind is OperationKind.OTHER:
+        read_documents(reading)
     tasks = reading.attributes.get("crewai.crew.tasks_output")
     if isinstance(tasks, str):
         answer = reading.fields.get("output_messages", ())

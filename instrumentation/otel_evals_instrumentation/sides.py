@@ -14,7 +14,7 @@ from otel_evals_instrumentation.parts import read_parts, text_of
 from otel_evals_instrumentation.reading import Reading
 from otel_evals_instrumentation.values import is_masked, parse, parse_or_mend
 
-__all__ = ["read_sides"]
+__all__ = ["open_state", "read_sides"]
 
 _LONGEST_KNOWN = 50_000
 """Characters of definitions that are worth remembering."""
@@ -39,6 +39,15 @@ def read_sides(reading: Reading) -> None:
         if definitions is not None:
             reading.fields["tool_definitions"] = definitions
             break
+
+
+def open_state(reading: Reading) -> None:
+    """A workflow is given its state: where that stands in a user's message, take what was asked from it."""
+    messages = reading.fields["input_messages"]
+    if len(messages) == 1 and messages[0].role == "user" and (text := messages[0].text)[:1] == "{":
+        state = parse(text)
+        if isinstance(state, dict):
+            reading.fields["input_messages"] = read_messages(state) or messages
 
 
 def _definitions(value: Any) -> tuple[Mapping[str, Any], ...] | None:
@@ -101,8 +110,10 @@ def _cut_off(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
     """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict) and "event.name" in value[0]:
-        sides = event_messages((str(v.get("event.name")), v) for v in value if isinstance(v, dict))
-        return tuple(sides[0] if side == "input" else sides[1])
+        asked, said = event_messages((str(v.get("event.name")), v) for v in value if isinstance(v, dict))
+        if side == "input":
+            return tuple(asked)
+        return tuple(said) or tuple(asked[-1:] if asked and asked[-1].role == "assistant" else ())
     return read_messages(value, role)
 
 

@@ -129,12 +129,13 @@ def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> 
 
 
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
-    """Documents of retrievers and rerankers, each once."""
+    """Documents of retrievers and rerankers, each once; where they tell none, those that others took."""
     found: dict[tuple[str | None, str | None], Document] = {}
-    for operation in operations:
-        if operation.kind is OperationKind.RETRIEVAL:
-            for document in operation.documents:
-                found.setdefault((document.content, None if document.content else document.id), document)
+    told = [o for o in operations if o.documents]
+    retrieved = [o for o in told if o.kind is OperationKind.RETRIEVAL]
+    for operation in retrieved or told:
+        for document in operation.documents:
+            found.setdefault((document.content, None if document.content else document.id), document)
     return tuple(found.values())
 
 

@@ -1,0 +1,278 @@
+"""Forms that older versions of instrumentations write: each brings back the same conversation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from otel_evals.assembly import find_runs
+from otel_evals.dialect import load_dialects
+from otel_evals.model import OperationKind, Run, SpanRecord
+
+DIALECTS = load_dialects()
+QUESTION, ANSWER, RESULT = "Is the library open?", "It is open until six.", "open 9-18"
+ARGUMENTS = {"day": "monday"}
+J = json.dumps
+
+
+def span(number: int, attributes: dict[str, Any], *, parent: int | None = 1, **more: Any) -> SpanRecord:
+    """One span; the first stands above the others unless told otherwise."""
+    values: dict[str, Any] = {"start_time": number * 10, "end_time": 990 if number == 1 else number * 10 + 5}
+    return SpanRecord(
+        trace_id="b" * 32,
+        span_id=f"{number:016x}",
+        parent_span_id=None if number == 1 or parent is None else f"{parent:016x}",
+        attributes=attributes,
+        **{**values, **more},
+    )
+
+
+def run_of(*spans: SpanRecord) -> Run:
+    (run,) = find_runs(spans, DIALECTS)
+    return run
+
+
+def assert_whole(run: Run, *, call_id: str | None = "c1") -> None:
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+    (call,) = run.tool_calls
+    assert (call.name, call.arguments, call.result, call.id) == ("opening_hours", ARGUMENTS, RESULT, call_id)
+
+
+# --- OpenLLMetry ---
+
+
+def test_a_model_call_under_an_unknown_operation_is_known_by_its_request() -> None:
+    chat = {"gen_ai.operation.name": "some_request", "llm.request.type": "chat", "gen_ai.request.model": "m"}
+    run = run_of(
+        span(1, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}),
+        span(
+            2,
+            {
+                **chat,
+                "gen_ai.prompt.0.role": "user",
+                "gen_ai.prompt.0.content": QUESTION,
+                "gen_ai.completion.0.role": "assistant",
+                "gen_ai.completion.0.content": ANSWER,
+            },
+        ),
+    )
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+    assert run.operations[1].kind is OperationKind.INFERENCE
+
+
+def test_an_unknown_operation_without_a_request_stays_a_wrapper() -> None:
+    attributes = {"gen_ai.operation.name": "some_step", "gen_ai.request.model": "m"}
+    run = run_of(span(1, {"gen_ai.operation.name": "invoke_agent"}), span(2, attributes))
+    assert run.operations[1].kind is OperationKind.OTHER
+
+
+def test_parts_that_a_message_spells_out_as_json_are_read() -> None:
+    blocks = J([{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": "u"}}])
+    attributes = {
+        "llm.request.type": "chat",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": blocks,
+        "gen_ai.completion.0.content": ANSWER,
+    }
+    run = run_of(span(1, attributes))
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+    assert [part.kind for part in run.input_messages[0].parts] == ["text", "media"]
+
+
+@pytest.mark.parametrize("text", ['[{"type": "order", "text": "two"}]', '[{"a": 1}]', "[{not json", "[{}]"])
+def test_other_json_in_a_message_is_what_the_user_wrote(text: str) -> None:
+    attributes = {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": text}
+    assert run_of(span(1, attributes)).input == text
+
+
+def test_results_without_ids_go_in_order_to_spans_without_results() -> None:
+    chat = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": QUESTION,
+    }
+    tool = {"traceloop.span.kind": "tool", "gen_ai.completion.tool.name": "opening_hours"}
+    results = {
+        f"gen_ai.prompt.{at}.{key}": value
+        for at, text in ((2, "open 9-18"), (3, "closed"))
+        for key, value in (("role", "tool"), ("content", text))
+    }
+    spans = [
+        span(1, {"traceloop.span.kind": "agent", "gen_ai.agent.name": "a"}),
+        span(2, chat),
+        span(3, tool, name="opening_hours.tool"),
+        span(4, tool, name="opening_hours.tool"),
+        span(5, {**chat, **results, "gen_ai.completion.0.content": ANSWER}),
+    ]
+    run = run_of(*spans)
+    told = [(call.name, call.result) for call in run.tool_calls]
+    assert told == [("opening_hours", "open 9-18"), ("opening_hours", "closed")]
+    (fewer,) = find_runs([s for s in spans if s.span_id != f"{4:016x}"], DIALECTS)
+    assert [call.result for call in fewer.tool_calls] == [None], "two results of one call: whose is whose?"
+
+
+def test_documents_that_a_step_was_given_are_those_that_were_retrieved() -> None:
+    documents = [
+        {"lc": 1, "type": "constructor", "id": ["x", "Document"], "kwargs": {"page_content": text}}
+        for text in ("Open from nine.", "Closed on sunday.")
+    ]
+    task = {"traceloop.span.kind": "task", "traceloop.entity.input": J({"inputs": documents, "tags": []})}
+    workflow = {"traceloop.span.kind": "workflow", "traceloop.entity.input": J({"inputs": QUESTION})}
+    chat = {"llm.request.type": "chat", "gen_ai.completion.0.content": ANSWER}
+    run = run_of(span(1, workflow), span(2, task), span(3, chat))
+    assert [d.content for d in run.documents] == ["Open from nine.", "Closed on sunday."]
+    retriever = {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": J([{"content": "Own."}])}
+    run = run_of(span(1, workflow), span(2, task), span(3, chat), span(4, retriever))
+    assert [d.content for d in run.documents] == ["Own."], "a retriever knows best"
+
+
+def test_documents_that_say_nothing_at_all_are_none() -> None:
+    documents = J([{"id": None, "score": None}, {"id": "d1", "score": None}])
+    attributes = {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": documents}
+    assert [d.id for d in run_of(span(1, attributes)).documents] == ["d1"]
+
+
+@pytest.mark.parametrize("operation", ["chat", "invoke_agent"])
+def test_spans_that_began_after_the_model_call_above_are_not_below_it(operation: str) -> None:
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+    later = {"gen_ai.operation.name": operation, "gen_ai.output.messages": J(said)}
+    first = span(1, {**chat, "gen_ai.output.messages": J(said)}, end_time=15)
+    runs = find_runs([first, span(2, later)], DIALECTS)
+    assert [len(run.operations) for run in runs] == [1, 1]
+    runs = find_runs([span(1, chat), span(2, later)], DIALECTS)
+    assert [len(run.operations) for run in runs] == [2], "while it runs, it may hold others"
+
+
+# --- LangChain, written down with str() ---
+
+ASKED = f"content={QUESTION!r} additional_kwargs={{}} response_metadata={{}} id='5f'"
+CALLED = (
+    "content='' additional_kwargs={'refusal': None, 'note': 'it\\'s {open} (now)'} "
+    "response_metadata={'model_name': 'm', 'logprobs': None} id='run--1' "
+    "tool_calls=[{'name': 'opening_hours', 'args': {'day': 'monday'}, 'id': 'c1', 'type': 'tool_call'}]"
+)
+TOLD = f"content={RESULT!r} name='opening_hours' id='7a' tool_call_id='c1'"
+SAID = f"content={ANSWER!r} additional_kwargs={{}} response_metadata={{'model_name': 'm'}} id='run--2'"
+
+
+def test_messages_written_with_str_are_told_apart() -> None:
+    state = {"messages": [ASKED, CALLED, TOLD, SAID]}
+    attributes = {
+        "openinference.span.kind": "CHAIN",
+        "input.value": J({"messages": [ASKED]}),
+        "output.value": J(state),
+    }
+    tool = {
+        "openinference.span.kind": "TOOL",
+        "tool.name": "opening_hours",
+        "input.value": "{'day': 'monday'}",
+        "output.value": TOLD,
+    }
+    run = run_of(span(1, attributes), span(2, tool))
+    assert_whole(run)
+    assert [m.role for m in run.output_messages] == ["assistant", "tool", "assistant"]
+
+
+def test_a_failed_result_written_with_str_has_failed() -> None:
+    tool = {
+        "openinference.span.kind": "TOOL",
+        "tool.name": "opening_hours",
+        "output.value": "content='no such day' tool_call_id='c1' status='error'",
+    }
+    run = run_of(span(1, {"openinference.span.kind": "AGENT"}), span(2, tool))
+    assert (run.tool_calls[0].status, run.tool_calls[0].error) == ("error", "no such day")
+
+
+def test_message_classes_in_a_repr_say_who_spoke() -> None:
+    state = f"[HumanMessage(content={QUESTION!r}, id='1'), AIMessageChunk(content={ANSWER!r}, id='2')]"
+    attributes = {"openinference.span.kind": "AGENT", "input.value": state, "output.value": state}
+    run = run_of(span(1, attributes))
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+
+
+def test_a_text_that_only_begins_like_a_message_is_a_text() -> None:
+    text = "content='a' is how you pass it, and additional_kwargs={} too"
+    attributes = {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": text}
+    assert run_of(span(1, attributes)).input == text
+
+
+def test_arguments_that_langsmith_wrote_as_text_are_arguments() -> None:
+    tool = {"langsmith.span.kind": "tool", "gen_ai.tool.name": "opening_hours"}
+    chain = span(1, {"langsmith.span.kind": "chain"})
+    run = run_of(chain, span(2, {**tool, "gen_ai.prompt": J({"input": str(ARGUMENTS)})}))
+    assert run.tool_calls[0].arguments == ARGUMENTS
+    run = run_of(chain, span(2, {**tool, "gen_ai.prompt": J({"input": "monday"})}))
+    assert run.tool_calls[0].arguments == {"input": "monday"}
+
+
+# --- others ---
+
+
+def test_events_without_a_choice_end_in_the_answer() -> None:
+    events: list[dict[str, Any]] = [
+        {"event.name": "gen_ai.user.message", "role": "user", "content": QUESTION},
+        {"event.name": "gen_ai.assistant.message", "role": "assistant", "content": ANSWER},
+    ]
+    attributes = {"gen_ai.request.model": "m", "logfire.msg_template": "Responses API with {model!r}"}
+    run = run_of(span(1, {**attributes, "events": J(events)}, scope_name="logfire.openai"))
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+    run = run_of(span(1, {**attributes, "events": J(events[:1])}, scope_name="logfire.openai"))
+    assert (run.input, run.output) == (QUESTION, None)
+
+
+def test_a_workflow_whose_state_stands_in_a_message_was_asked_what_the_state_says() -> None:
+    def given(operation: str, text: str) -> SpanRecord:
+        message = {"role": "user", "parts": [{"type": "text", "content": text}]}
+        return span(1, {"gen_ai.operation.name": operation, "gen_ai.input.messages": J([message])})
+
+    chat = span(2, {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"})
+    state = J({"question": QUESTION})
+    assert run_of(given("invoke_workflow", state), chat).input == QUESTION
+    assert run_of(given("invoke_workflow", '{"colour": 3}'), chat).input == '{"colour": 3}'
+    assert run_of(given("invoke_agent", state), chat).input == state, "a user may send JSON to an agent"
+
+
+def test_openinference_calls_and_results_come_whole_from_request_and_reply() -> None:
+    calls = [
+        {"type": "tool_use", "id": f"c{n}", "name": "opening_hours", "input": {"day": n}} for n in (1, 2)
+    ]
+    results = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": f"open {n}"} for n in (1, 2)]
+    ask = {"role": "user", "content": QUESTION}
+    turn = [ask, {"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    told: dict[str, Any] = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": QUESTION,
+    }
+    spelled = {
+        f"message.tool_calls.{n}.tool_call.function.{key}": value
+        for n in (0, 1)
+        for key, value in (("name", "opening_hours"), ("arguments", J({"day": n + 1})))
+    }
+    llm = {"openinference.span.kind": "LLM"}
+    first = {
+        **llm,
+        **told,
+        **{f"llm.output_messages.0.{key}": value for key, value in spelled.items()},
+        "llm.output_messages.0.message.role": "assistant",
+        "input.value": J({"messages": [ask]}),
+        "output.value": J({"role": "assistant", "content": calls}),
+    }
+    second = {
+        **llm,
+        **told,
+        **{f"llm.input_messages.1.{key}": value for key, value in spelled.items()},
+        "llm.input_messages.1.message.role": "assistant",
+        "llm.input_messages.2.message.role": "user",
+        "llm.input_messages.2.message.tool_call_id": "c2",
+        "llm.input_messages.2.message.content": "open 2",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": ANSWER,
+        "input.value": J({"messages": turn}),
+    }
+    run = run_of(span(1, {"openinference.span.kind": "CHAIN"}), span(2, first), span(3, second))
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+    found = [(call.id, call.arguments, call.result) for call in run.tool_calls]
+    assert found == [("c1", {"day": 1}, "open 1"), ("c2", {"day": 2}, "open 2")]
