@@ -96,19 +96,6 @@ def bench_made_up() -> None:
     print(f"  json.loads alone   {microseconds(lambda: [json.loads(t) for t in texts]):8.1f} us")
 
 
-def bench_choice() -> None:
-    """What the application's thread pays to learn whether anybody reads a span."""
-    plain = {f"http.{n}": "value" for n in range(10)}
-    claimed = {**plain, "gen_ai.operation.name": "chat"}
-    for name, scope, attributes in (
-        ("unclaimed, unknown scope", "my.app", plain),
-        ("claimed by a marker", "my.app", claimed),
-        ("claimed by scope", "pydantic-ai", claimed),
-    ):
-        cost = microseconds(lambda a=attributes, s=scope: DIALECTS.choose(s, a))
-        print(f"  choose: {name:26} {cost:6.2f} us")
-
-
 def bench_captures(folder: Path) -> None:
     """Per dialect: microseconds per operation and per run over all captures it reads."""
     operations: dict[str, list[float]] = collections.defaultdict(list)
@@ -131,6 +118,5 @@ def bench_captures(folder: Path) -> None:
 if __name__ == "__main__":
     print(f"Python {platform.python_version()} on {platform.platform()}")
     bench_made_up()
-    bench_choice()
     if len(sys.argv) > 1:
         bench_captures(Path(sys.argv[1]))
