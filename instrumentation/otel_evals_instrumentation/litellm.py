@@ -60,9 +60,8 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 def _raw(attributes: Mapping[str, Any], name: str) -> str | None:
     """The key `llm.<provider>.<name>` of a raw request."""
-    return next(
-        (k for k in attributes if k.startswith("llm.") and k.endswith("." + name) and k.count(".") == 2), None
-    )
+    end = "." + name
+    return next((k for k in attributes if k[:4] == "llm." and k.endswith(end) and k.count(".") == 2), None)
 
 
 def _refine(reading: Reading, kind: OperationKind) -> OperationKind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from otel_evals_instrumentation.names import Index, Names
 from otel_evals_instrumentation.values import MASKS, is_masked, unflatten
 
 __all__ = ["Reading"]
+
+_INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
 
 _DETAILS = frozenset(
     ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
@@ -29,6 +32,7 @@ class Reading:
     """One span being read: what its attributes hold by field, and what was found so far."""
 
     __slots__ = (
+        "_lists",
         "attributes",
         "availability",
         "dialect",
@@ -60,6 +64,7 @@ class Reading:
                         found_at[field] = [(rank, key, value)]
         self.found_at = found_at
         """By field: the attributes that may hold it as (rank, name, value), most trusted first."""
+        self._lists: set[str] | None = None
         self.fields: dict[str, Any] = {}
         self.availability: dict[str, Availability] = {}
         self.sources: dict[str, Source] = {}
@@ -111,9 +116,16 @@ class Reading:
         """A field's attributes, as in `found_at`, with the lists that are spelled out in keys."""
         hits = list(self.found_at.get(field, ()))
         for rank, key in enumerate(getattr(self.names, field)):
-            if key.endswith(".*") and any(name.startswith(key[:-1]) for name in self.attributes):
+            if key.endswith(".*") and key[:-2] in self._spelled_out():
                 hits.append((rank, key, unflatten(self.attributes, key[:-2])))
         return sorted(hits, key=_rank)
+
+    def _spelled_out(self) -> set[str]:
+        """The lists that are spelled out in keys."""
+        if self._lists is None:
+            ends = [(key, _INDEX.search(key)) for key in self.attributes]
+            self._lists = {key[: end.start()] for key, end in ends if end is not None}
+        return self._lists
 
 
 def _rank(hit: tuple[int, str, Any]) -> int:
