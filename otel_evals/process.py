@@ -151,7 +151,10 @@ def health(stalled_after: float = 10.0) -> Health:
 
 
 def force_flush(timeout_millis: int = 30_000) -> bool:
-    """Score and deliver everything captured so far; whether that was done in time."""
+    """Score and deliver everything captured so far; whether that was done in time.
+
+    Conversations that are not idle for long enough still wait: they end with `shutdown`.
+    """
     done = _pipeline.force_flush(timeout_millis) if _pipeline is not None else True
     return (_made.force_flush(timeout_millis) if _made is not None else True) and done
 

@@ -19,7 +19,7 @@ from otel_evals.engine import Job
 from otel_evals.judging import rule_names
 from otel_evals.model import Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.store import fate
-from otel_evals.store.entry import Entry, Owed, Status, Task, merged
+from otel_evals.store.entry import Entry, Owed, Status, Task, Turn, merged
 from otel_evals.store.fate import may_succeed_later, send_back, settled
 from otel_evals.store.file import limits_of
 from otel_evals.store.flights import Flights
@@ -268,7 +268,7 @@ class Durable:
     def _found(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if entry.status.turn is not None:
-                self._take_back(entry)
+                self._take_back(entry, entry.status.turn)
             elif entry.status.tasks is None:
                 self._judge_noted(entry)
             elif entry.status.crashes:
@@ -276,9 +276,15 @@ class Durable:
             else:
                 self._resume(entry)
 
-    def _take_back(self, entry: Entry) -> None:
-        if not self._leaving:
-            self.turns.take_back(entry)
+    def _take_back(self, entry: Entry, turn: Turn) -> None:
+        """A run whose conversation waited in a process that has ended."""
+        if self._leaving:
+            return
+        if turn.asked.keys() & self._rules.keys():
+            self.turns.take_back(entry, turn)
+        else:
+            entry.status = fate.absent(entry.status)
+            self._writer.save(entry)
 
     def _judge_noted(self, entry: Entry) -> None:
         """Its process ended within the grace: the rules were not asked yet."""
@@ -327,7 +333,7 @@ class Durable:
         else:
             if absent:
                 entry.back += absent
-                entry.reason, entry.delay = "its rule is not configured here", 60.0
+                entry.reason, entry.delay = fate.ABSENT, fate.ABSENT_SECONDS
         self.over(entry)
 
     def _redeliver(self, entry: Entry, runs: Sequence[Run]) -> None:

@@ -8,10 +8,21 @@ from dataclasses import replace
 from otel_evals.model import Dropped, Outcome, ScorerFailure
 from otel_evals.store.entry import Entry, Status
 
-__all__ = ["UNAVAILABLE_SECONDS", "may_succeed_later", "send_back", "settled"]
+__all__ = [
+    "ABSENT",
+    "ABSENT_SECONDS",
+    "UNAVAILABLE_SECONDS",
+    "absent",
+    "may_succeed_later",
+    "send_back",
+    "settled",
+]
 
 UNAVAILABLE_SECONDS = 30.0
 """Wait for a judge or a destination that is down."""
+
+ABSENT = "its rule is not configured here"
+ABSENT_SECONDS = 60.0
 
 _RETRY_SECONDS = 5.0
 _UNAVAILABLE = "JudgeUnavailableError"
@@ -47,6 +58,11 @@ def send_back(entry: Entry, place: int, outcome: Outcome) -> None:
         entry.delay = max(entry.delay, wait)
     elif isinstance(outcome, Dropped):
         entry.reason = entry.reason or outcome.reason
+
+
+def absent(status: Status) -> Status:
+    """The status of a run that another process may know what to do with."""
+    return replace(status, free=True, due=time.time() + ABSENT_SECONDS, reason=ABSENT)
 
 
 def settled(entry: Entry) -> Status:

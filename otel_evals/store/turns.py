@@ -46,10 +46,8 @@ class Turns:
             entry.status = replace(entry.status, state="gone")
             self._save(entry)
 
-    def take_back(self, entry: Entry) -> None:
+    def take_back(self, entry: Entry, turn: Turn) -> None:
         """Hand over what another process kept; it is written anew by whoever takes it."""
-        turn = entry.status.turn
         for run in self._read(entry.spans, entry.links):
-            if turn is not None:
-                self.back(run, turn)
+            self.back(run, turn)
         self.forget([entry])

@@ -30,7 +30,8 @@ async def turns(run) -> float:
 
 provider = TracerProvider()
 pipeline = otel_evals.configure(
-    rules=[Rule(turns, scope="conversation", idle=float(os.environ.get("IDLE", "0.6")))],
+    rules=[Rule(turns, scope="conversation", idle=float(os.environ.get("IDLE", "0.6")))
+           if "SCOPE" not in os.environ else Rule(turns)],
     destinations=[{"jsonl": {"path": scores}}], tracer_provider=provider,
     store=store, store_lease=0.6, grace=0.05, shutdown_timeout=5,
 )
@@ -111,8 +112,7 @@ def test_a_conversation_judged_before_kill_9_is_not_judged_again_until_it_goes_o
 
 def test_a_conversation_being_scored_at_kill_9_is_scored_once(tmp_path: Path) -> None:
     talk = "say('c1'); say('c1'); wait(lambda s: s.rules['turns@conversation'].pending == 1)\n"
-    written = "wait(lambda s: s.store.get('written', 0) == 5); time.sleep(0.2)\n"
-    run(tmp_path, talk + written + KILL, code=-signal.SIGKILL, TAKES="30")
+    run(tmp_path, f"{talk}time.sleep(0.5)\n{KILL}", code=-signal.SIGKILL, TAKES="30")
     run(tmp_path, "scored(1); time.sleep(1.2); scored(1)")
     assert judged(tmp_path) == [("c1", 2, 1)]
 
@@ -125,6 +125,20 @@ def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_
     assert rows(tmp_path) == 1
     run(tmp_path, "scored(1)")
     assert judged(tmp_path) == [("c1", 2, 1)]
+
+
+def test_a_process_without_the_rule_leaves_conversations_to_one_that_has_it(tmp_path: Path) -> None:
+    run(tmp_path, f"say('c1'); otel_evals.force_flush()\n{KILL}", code=-signal.SIGKILL, IDLE="300")
+    other = "wait(lambda s: s.store.get('taken_over', 0) == 1); otel_evals.force_flush()"
+    run(tmp_path, other, SCOPE="run")
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    found = connection.execute("SELECT state, owner, reason FROM run").fetchall()
+    connection.execute("UPDATE run SET due = 0")
+    connection.commit()
+    connection.close()
+    assert found == [("open", None, "its rule is not configured here")]
+    run(tmp_path, "wait(lambda s: s.conversations == {'waiting': 1}); otel_evals.shutdown()", IDLE="300")
+    assert judged(tmp_path) == [("c1", 1, 1)]
 
 
 @pytest.mark.slow
