@@ -21,6 +21,7 @@ __all__ = ["Convention", "Names", "Reading", "kind_of"]
 
 _OPERATIONS = {
     "chat": OperationKind.INFERENCE,
+    "text": OperationKind.INFERENCE,
     "text_completion": OperationKind.INFERENCE,
     "completion": OperationKind.INFERENCE,
     "generate_content": OperationKind.INFERENCE,
@@ -107,7 +108,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             attributes.get("gen_ai.tool.name") == "(merged tools)"
         ):  # ADK repeats parallel calls in a span of no tool
             return OperationKind.OTHER
-        known = _OPERATIONS.get(operation)
+        known = _OPERATIONS.get(operation) or _OPERATIONS.get(operation.partition(".")[0])
         if known is not None:
             return known
         wrapper = OperationKind.WORKFLOW if operation.startswith("invoke_") else OperationKind.OTHER

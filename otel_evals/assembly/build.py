@@ -39,6 +39,9 @@ def find_runs(
     above = _nearest(operations, parents)
     below = _children(operations, above)
     roots, loose = _roots(operations, above, below)
+    if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
+        # No model asked for them: a framework calls its prompts functions.
+        roots, loose = _roots(operations, above, below, (*_INVOCATIONS, OperationKind.INFERENCE))
     runs = [_run(root, (root,), operations, above, below) for root in roots]
     if loose:
         answered = {o.response_id for run in runs for o in run.operations if o.response_id}
@@ -228,9 +231,15 @@ def _children(
 
 
 def _roots(
-    operations: Mapping[str, Operation], above: Mapping[str, str | None], below: Mapping[str, Sequence[str]]
+    operations: Mapping[str, Operation],
+    above: Mapping[str, str | None],
+    below: Mapping[str, Sequence[str]],
+    opens: Sequence[OperationKind] = _INVOCATIONS,
 ) -> tuple[list[Operation], list[Operation]]:
-    """The outermost agents and workflows, and the outermost of the other operations outside of them."""
+    """The outermost agents and workflows, and the outermost of the other operations outside of them.
+
+    A tool that holds one of the kinds in `opens` is no more than its wrapping.
+    """
     roots: list[Operation] = []
     loose: list[Operation] = []
     stack = [span_id for span_id in operations if above[span_id] is None]
@@ -239,7 +248,7 @@ def _roots(
         if operation.kind in _INVOCATIONS:
             if _does_something(operation, operations, below):
                 roots.append(operation)
-        elif operation.kind is OperationKind.OTHER or _holds_agent(operation, operations, below):
+        elif operation.kind is OperationKind.OTHER or _holds(operation, opens, operations, below):
             stack.extend(below.get(operation.span_id, ()))
         else:
             loose.append(operation)
@@ -261,12 +270,15 @@ def _tells_conversation(operation: Operation) -> bool:
     return {"user", "assistant"} <= {message.role for message in operation.output_messages}
 
 
-def _holds_agent(
-    top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
+def _holds(
+    top: Operation,
+    kinds: Sequence[OperationKind],
+    operations: Mapping[str, Operation],
+    below: Mapping[str, Sequence[str]],
 ) -> bool:
-    """A tool's server span may stand above the agent that the tool is."""
+    """Whether a tool's span stands above such operations: a server's above the agent that the tool is."""
     return top.kind is OperationKind.TOOL and any(
-        o.kind in _INVOCATIONS for o in _descendants(top, operations, below)
+        o.kind in kinds for o in _descendants(top, operations, below)
     )
 
 

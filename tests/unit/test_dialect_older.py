@@ -276,3 +276,39 @@ def test_openinference_calls_and_results_come_whole_from_request_and_reply() -> 
     assert (run.input, run.output) == (QUESTION, ANSWER)
     found = [(call.id, call.arguments, call.result) for call in run.tool_calls]
     assert found == [("c1", {"day": 1}, "open 1"), ("c2", {"day": 2}, "open 2")]
+
+
+@pytest.mark.parametrize("operation", ["chat.completions", "chat.streaming_completions", "text.completions"])
+def test_operations_with_a_dot_are_what_stands_before_it(operation: str) -> None:
+    prompt = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "summary"}
+    chat = {"gen_ai.operation.name": operation, "gen_ai.prompt": QUESTION, "gen_ai.completion": ANSWER}
+    run = run_of(span(1, {"gen_ai.operation.name": "invoke_agent"}), span(2, chat))
+    assert (run.input, run.output) == (QUESTION, ANSWER)
+    run = run_of(span(1, prompt), span(2, chat))
+    assert (run.input, run.output, run.tool_calls) == (QUESTION, ANSWER, ()), "a prompt, called a function"
+    run = run_of(span(1, prompt, kind="SERVER"), span(2, chat))
+    assert [call.name for call in run.tool_calls] == ["summary"], "somebody elsewhere called it"
+
+
+def test_a_tool_that_asks_a_model_beside_model_calls_is_a_tool() -> None:
+    ask = {"role": "user", "content": QUESTION}
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.prompt": J([ask])}
+    function = {"name": "opening_hours", "arguments": J(ARGUMENTS)}
+    call = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+    told = {"role": "tool", "tool_call_id": "c1", "content": RESULT}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "opening_hours"}
+    inner = {"gen_ai.operation.name": "chat", "gen_ai.prompt": "Read this.", "gen_ai.completion": "Read."}
+    last = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.prompt": J([ask, call, told]),
+        "gen_ai.completion": ANSWER,
+    }
+    run = run_of(
+        span(1, {"http.route": "/"}),
+        span(2, {**chat, "gen_ai.completion": J(call)}),
+        span(3, {**tool, "gen_ai.tool.call.id": "c1"}, end_time=60),
+        span(4, inner, parent=3),
+        span(7, last),
+    )
+    assert_whole(run)
+    assert [o.kind for o in run.of_kind(OperationKind.TOOL)] == [OperationKind.TOOL]
