@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
@@ -63,7 +64,8 @@ class Shop:
     """The database. Every lookup answers rows as dictionaries; sharing one between threads is safe."""
 
     def __init__(self, seed: int = 0, orders: int = 400) -> None:
-        # SQLite itself is built to serialise threads; Python's check is only in the way.
+        # SQLite serialises threads, but Python keeps compiled statements, which two must not use at once.
+        self._lock = threading.Lock()
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
         self._db.row_factory = sqlite3.Row
         self._db.executescript(SCHEMA)
@@ -71,16 +73,17 @@ class Shop:
 
     def one(self, sql: str, *values: object) -> dict[str, Any] | None:
         """The first row, or None."""
-        row = self._db.execute(sql, values).fetchone()
-        return None if row is None else dict(row)
+        return next(iter(self.all(sql, *values)), None)
 
     def all(self, sql: str, *values: object) -> list[dict[str, Any]]:
         """All rows."""
-        return [dict(row) for row in self._db.execute(sql, values)]
+        with self._lock:
+            return [dict(row) for row in self._db.execute(sql, values)]
 
     def change(self, sql: str, *values: object) -> None:
         """Write."""
-        self._db.execute(sql, values)
+        with self._lock:
+            self._db.execute(sql, values)
 
     def close(self) -> None:
         """Forget everything."""

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -56,6 +57,13 @@ def held(shop: Shop) -> Iterator[tuple[list[Truth], Spans]]:
 def test_the_same_seed_plans_the_same_conversations(shop: Shop, conversations: list[Conversation]) -> None:
     assert plan(shop, runs=400, seed=5) == conversations
     assert plan(shop, runs=400, seed=6) != conversations
+
+
+def test_tools_in_several_threads_share_the_shop(shop: Shop) -> None:
+    """The same statement, asked by many at once, answers each of them."""
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(lambda _: shop.one("SELECT * FROM stores WHERE city = ?", "Oslo"), range(800)))
+    assert rows == [shop.one("SELECT * FROM stores WHERE city = ?", "Oslo")] * 800
 
 
 def test_every_fault_is_planned_and_most_turns_are_sound(conversations: list[Conversation]) -> None:
