@@ -61,7 +61,15 @@ def inside(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
             yield item[key], role
     if role == "user" and isinstance(item.get("kwargs"), dict):
         yield item["kwargs"], role
-    if role == "user" and isinstance(item.get("args"), (list, tuple)) and len(item["args"]) == 1:
-        yield item["args"], role
+    if role == "user" and isinstance(item.get("args"), (list, tuple)):
+        arguments = item["args"]
+        if len(arguments) == 1:
+            yield arguments, role
+        yield from ((given, role) for given in arguments if _are_messages(given))
     if len(item) == 1 or role == "user":  # a pipeline's components, a function's only argument
         yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
+
+
+def _are_messages(given: Any) -> bool:
+    """Whether one of a function's arguments is a conversation."""
+    return isinstance(given, list) and bool(given) and all(isinstance(m, dict) and "role" in m for m in given)

@@ -146,6 +146,12 @@ def test_spans_that_began_after_the_model_call_above_are_not_below_it(operation:
     assert [len(run.operations) for run in runs] == [2], "while it runs, it may hold others"
 
 
+def test_a_conversation_among_a_functions_arguments_is_what_was_asked() -> None:
+    arguments = [{"name": "a", "tools": []}, "You help.", [{"role": "user", "content": QUESTION}], None]
+    agent = {"traceloop.span.kind": "agent", "traceloop.entity.input": J({"args": arguments, "kwargs": {}})}
+    assert run_of(span(1, {**agent, "gen_ai.agent.name": "a"})).input == QUESTION
+
+
 # --- LangChain, written down with str() ---
 
 ASKED = f"content={QUESTION!r} additional_kwargs={{}} response_metadata={{}} id='5f'"
