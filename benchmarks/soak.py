@@ -4,8 +4,8 @@
 
 One run in a hundred (`--share 0.01`) meets a scorer that raises, hangs or returns a great deal; the scoring
 process is killed every minute; the spool's file finds no room for a while; the wall clock steps back; the
-destination is down for a sixth of the time. Ends with exit code 1 if the books do not balance, memory grows or
-a span is missing.
+destination is down for a sixth of the time. Ends with exit code 1 if the books do not balance, memory grows
+or a span is missing.
 """
 
 from __future__ import annotations
