@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -48,11 +48,16 @@ class Verdicts:
     """
 
     def __init__(self) -> None:
-        self._verdicts: OrderedDict[_Key, _Verdict] = OrderedDict()
+        self._verdicts: dict[_Key, _Verdict] = {}
+        self._taking = threading.Lock()
         self._listeners: list[Callable[[_Key | None], None]] = []
         self._passing_until = 0
         self.open = True
         """False lets every span pass at once: we are leaving."""
+
+    def after_fork(self) -> None:
+        """In a forked child: whoever held the lock is not there."""
+        self._taking = threading.Lock()
 
     def listen(self, listener: Callable[[_Key | None], None]) -> None:
         """Have a function called with each span whose scores are all in; with None when many may pass."""
@@ -68,7 +73,7 @@ class Verdicts:
         if self._listeners and self.open:
             self._verdicts[trace_id, span_id] = _Verdict(len(self._listeners))
             if len(self._verdicts) > _MAX_VERDICTS:
-                self._verdicts.popitem(last=False)
+                self._forget_oldest()
 
     def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
         """Add attributes to a span."""
@@ -106,10 +111,16 @@ class Verdicts:
         may_pass = verdict.final or anyway or (span.end_time or 0) <= self._passing_until
         if self.open and not may_pass:
             return None
-        verdict.takers -= 1
+        with self._taking:
+            verdict.takers -= 1
         if verdict.takers <= 0:
             self._verdicts.pop(key, None)
         return verdict.attributes
+
+    def _forget_oldest(self) -> None:
+        """Some at a time; several threads may do so at once."""
+        for key in list(self._verdicts)[: _MAX_VERDICTS // 10]:
+            self._verdicts.pop(key, None)
 
     def _notify(self, key: _Key | None = None) -> None:
         for listener in self._listeners:
@@ -139,7 +150,7 @@ class ScoringSpanExporter(SpanExporter):
         self._verdicts = verdicts
         self._hold = hold
         self._limit = limit
-        self._held: OrderedDict[_Key, _Held] = OrderedDict()
+        self._held: dict[_Key, _Held] = {}
         self._decided: deque[_Key] = deque()
         self._all_decided = False
         self._next_sweep = 0.0
@@ -176,7 +187,8 @@ class ScoringSpanExporter(SpanExporter):
 
     def after_fork(self) -> None:
         """Held spans belong to the parent process, which will export them."""
-        self._held = OrderedDict()
+        self._held = {}
+        self._verdicts.after_fork()
         self._changed, self._exporting, self._thread = threading.Condition(), threading.RLock(), None
 
     def _pass_or_hold(self, span: ReadableSpan) -> ReadableSpan | None:

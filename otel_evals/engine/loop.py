@@ -116,7 +116,7 @@ class EngineLoop(Generic[_Item]):
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for it; None when it does not finish in time."""
-        loop = self._loop or self._started(wait=True)
+        loop = self._loop if self._loop and self.started else self._started(wait=True)
         try:
             if loop is None or self.here or not self.alive:
                 return None
@@ -172,13 +172,13 @@ class EngineLoop(Generic[_Item]):
         with self._starting:
             if self._thread is None:
                 me = weakref.ref(self)
-                self._thread = threading.Thread(target=_main, args=(me,), name="otel-evals", daemon=True)
+                thread = threading.Thread(target=_main, args=(me,), name="otel-evals", daemon=True)
                 try:
-                    self._thread.start()
+                    thread.start()
                 except RuntimeError:  # the interpreter is shutting down, or no thread can be had
                     _logger.warning("the scoring thread cannot be started; nothing will be scored")
-                    self._thread = None
                     return None
+                self._thread = thread
         if wait:
             self._ready.wait(5.0)
         return self._loop

@@ -82,14 +82,15 @@ class JsonlDestination:
         self._torn = False
 
     def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
-        """Read the part of the file that is new since the last look; what was read is remembered by id."""
+        """Read what is new since the last look and remember it by id; several threads may do so at once."""
         if self._path.exists():
             with open(self._path, "rb") as file:
-                file.seek(self._known_to)
+                read_to = file.seek(self._known_to)
                 for line in file:
                     if line.endswith(b"\n"):
-                        self._known_to += len(line)
+                        read_to += len(line)
                         self._known.update(_revisions(line))
+            self._known_to = read_to
         return all(self._known.get(each, 0) >= revision for each in evaluation_ids)
 
     def _open(self) -> BinaryIO:

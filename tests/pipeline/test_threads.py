@@ -1,0 +1,154 @@
+"""Many threads at once, with the interpreter switching between them as often as it can, or without a lock."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from runs import a_run
+from scored import evaluation
+from traffic import Live, agent_run
+
+from otel_evals import Rule, Run, sampling
+from otel_evals.attachment import Verdicts
+from otel_evals.export.jsonl import JsonlDestination
+from otel_evals.model import Score, ScoredRun
+from otel_evals.scorer import scorer
+
+THREADS, RUNS = 12, 25
+
+
+@pytest.fixture(autouse=True)
+def often() -> Iterator[None]:
+    """Switch threads after every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
+    """Call `work` with each number in a thread of its own, all at the same moment."""
+    gate = threading.Barrier(threads)
+
+    def enter(number: int) -> Any:
+        gate.wait(10)
+        return work(number)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(enter, range(threads)))
+
+
+@scorer(inline=True, version="1")
+def quick(run: Run) -> float:
+    return len(run.tool_calls) / 10
+
+
+@scorer(version="1")
+def threaded(run: Run) -> float:
+    return 1.0
+
+
+@pytest.mark.slow
+def test_every_run_of_many_threads_is_scored_once_and_leaves_once_for_each_exporter() -> None:
+    """Two exporters, one of them behind a batch processor, while others ask for whatever can be asked."""
+    rules = (Rule(quick), Rule(threaded, sample=sampling.ratio(0.5)))
+    second = InMemorySpanExporter()
+    with Live(*rules, hold=30.0, grace=0.05) as live:
+        batch = BatchSpanProcessor(live.pipeline.hold(second), max_queue_size=100_000)
+        live.provider.add_span_processor(batch)
+        wrong: list[object] = []
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.002):
+                wrong.extend(live.pipeline.stats().check())
+                wrong.extend([] if live.pipeline.health().ok else ["not healthy"])
+                live.pipeline.explain(traces[-1] if traces else 1)
+                live.pipeline.destination_stats()
+
+        traces: list[int] = []
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+
+        def work(number: int) -> None:
+            for turn in range(RUNS):
+                traces.append(agent_run(live.tracer, agent=f"agent{number}"))
+                if number == 0 and turn % 10 == 0:
+                    live.pipeline.force_flush(1_000)
+
+        at_once(work)
+        assert live.flush(60_000)
+        done.set()
+        watcher.join()
+        live.provider.force_flush()
+        stats = live.pipeline.stats()
+        assert wrong == []
+        assert stats.check() == []
+        assert stats.losses == {}
+        assert stats.seen == stats.eligible == stats.rules["quick"].scored == THREADS * RUNS
+        assert len(live.scored.evaluations) == stats.rules["quick"].scored + stats.rules["threaded"].scored
+        for exporter in (live.exported, second):
+            names = Counter(s.name.split()[0] for s in exporter.get_finished_spans())
+            assert names["invoke_agent"] == names["chat"] == names["execute_tool"] == THREADS * RUNS
+        assert all(live.pipeline.explain(trace).verdict == "scored" for trace in traces)
+
+
+def test_announced_spans_are_forgotten_once_every_exporter_has_them() -> None:
+    """However many threads take at once, nothing stays behind and nothing is mixed up."""
+    verdicts, takers = Verdicts(), 4
+    for _ in range(takers):
+        verdicts.listen(lambda key: None)
+
+    class Context:
+        def __init__(self, trace_id: int) -> None:
+            self.trace_id, self.span_id = trace_id, 1
+
+    class Span:
+        end_time = 1
+
+        def __init__(self, trace_id: int) -> None:
+            self.context = Context(trace_id)
+
+    spans: list[Any] = [Span(number) for number in range(400)]
+    for span in spans:
+        verdicts.expect(span.context.trace_id, 1)
+        verdicts.add(span.context.trace_id, 1, {"is": span.context.trace_id})
+        verdicts.finish(span.context.trace_id, 1)
+    taken = at_once(lambda _: [verdicts.take(span) for span in spans], takers)
+    assert all(t == [{"is": number} for number in range(400)] for t in taken)
+    assert all(verdicts.take(span) == {} for span in spans), "they are forgotten"
+
+
+def test_too_many_announced_spans_are_forgotten_oldest_first() -> None:
+    """Threads that announce spans nobody takes cannot fill the memory, nor disturb each other."""
+    verdicts = Verdicts()
+    verdicts.listen(lambda key: None)
+    at_once(lambda number: [verdicts.expect(number, turn) for turn in range(3_000)])
+    assert 8_000 <= len(verdicts._verdicts) <= 10_000
+
+
+def test_threads_that_ask_a_file_what_it_holds_do_not_make_it_forget(tmp_path: Path) -> None:
+    """A line that one of them skipped would be delivered a second time."""
+
+    def line(number: int) -> ScoredRun:
+        told = replace(evaluation("quick", Score(value=1.0)), evaluation_id=f"e{number}")
+        return ScoredRun(run=a_run(), evaluations=(told,))
+
+    writer = JsonlDestination(tmp_path / "scores.jsonl")
+    asyncio.run(writer.export([line(number) for number in range(500)]))
+    asker = JsonlDestination(tmp_path / "scores.jsonl")
+    ids = [f"e{number}" for number in range(500)]
+    assert all(at_once(lambda _: asyncio.run(asker.holds(ids, 1))))
+    asyncio.run(writer.export([line(500)]))
+    assert asyncio.run(asker.holds([*ids, "e500"], 1))
