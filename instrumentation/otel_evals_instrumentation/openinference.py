@@ -33,6 +33,8 @@ def _complete(reading: Reading, kind: OperationKind) -> OperationKind:
     """Reads the metadata; where chains spell out only one message of many, `input.value` is the truth."""
     if "user_id" not in reading.fields and "metadata" in reading.attributes:
         _read_metadata(reading)
+    if kind is OperationKind.INFERENCE and reading.span.scope_name.endswith("google_genai"):
+        _read_history(reading)
     source = reading.sources.get("input")
     if kind is OperationKind.INFERENCE:
         _fill_calls(reading)
@@ -64,6 +66,15 @@ def _fill_calls(reading: Reading) -> None:
 
 def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
     return (part for message in messages for part in message.parts if part.kind == kind)
+
+
+def _read_history(reading: Reading) -> None:
+    """Gemini's SDK calls tools by itself; what happened stands in the last response only."""
+    reply = parse(reading.attributes.get("output.value"))
+    history = reply.get("automatic_function_calling_history") if isinstance(reply, dict) else None
+    if history:
+        said = reading.fields.get("output_messages", ())
+        reading.fields["output_messages"] = (*read_messages(history), *said)
 
 
 def _read_metadata(reading: Reading) -> None:

@@ -32,6 +32,8 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: the arguments, written as text
         inner = arguments_of(parsed["input"], depth + 1)
         return inner if isinstance(inner, dict) else parsed
+    if keys == {"tool_name", "arguments"}:  # a request to an MCP server
+        return arguments_of(parsed["arguments"], depth + 1)
     if keys <= _CALL_ENVELOPE and ("kwargs" in keys or "args" in keys):
         kwargs, args = parsed.get("kwargs"), parsed.get("args")
         if kwargs or not args:

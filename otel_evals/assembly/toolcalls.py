@@ -85,6 +85,12 @@ def _same_call(
         )
         if client is not None:
             return client
+    if call.id is None and call.arguments is not None:
+        asker = next(
+            (i for i, (_, known) in calls.items() if _answers(operation, i, call, known, above, by_id)), None
+        )
+        if asker is not None:
+            return asker
     span_id = above.get(operation.span_id)
     while span_id is not None:
         outer = by_id.get(span_id)
@@ -102,6 +108,25 @@ def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCal
     one, other = client.span, server.span
     inside = one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
     return one.kind == "CLIENT" and inside and _same_name(known.name, call.name)
+
+
+def _answers(
+    operation: Operation,
+    asker: str,
+    call: ToolCall,
+    known: ToolCall,
+    above: Mapping[str, str | None],
+    by_id: Mapping[str, Operation],
+) -> bool:
+    """Whether a server in the same process does this call: during the other, in a span that is beside it."""
+    around = above.get(operation.span_id)
+    if around is None or known.id is not None or above.get(around) != above.get(asker):
+        return False
+    if around in by_id and by_id[around].kind is not OperationKind.OTHER:
+        return False
+    one, other = by_id[asker].span, operation.span
+    inside = one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
+    return inside and (known.name, known.arguments) == (call.name, call.arguments)
 
 
 def _fill(known: ToolCall, more: ToolCall) -> ToolCall:

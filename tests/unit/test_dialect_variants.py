@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from otel_evals.assembly import find_runs
@@ -346,3 +347,56 @@ def test_a_pipeline_that_tells_a_conversation_is_a_run() -> None:
     assert ([m.text for m in spans.run.input_messages], spans.run.output) == ([ASKED], SAID)
     alone = Spans("app").add("helper", {kind: "CHAIN", "input.value": ASKED, "output.value": SAID})
     assert find_runs(alone.spans, DIALECTS) == []
+
+
+def test_a_server_in_the_same_process_calls_nothing_again() -> None:
+    """Traceloop's MCP spans tell a request and its handling side by side; two equal requests stay two."""
+    entity = "traceloop.entity."
+    request = J({"tool_name": "bridge_state", "arguments": {"bridge": "north"}})
+    tool = {"traceloop.span.kind": "tool", entity + "name": "bridge_state", entity + "input": request}
+    spans = Spans("opentelemetry.instrumentation.mcp.instrumentation").add(
+        "day", {"traceloop.span.kind": "agent"}
+    )
+    for _ in range(2):
+        spans.add("bridge_state.tool", {**tool, entity + "output": J({"result": "closed"})})
+        spans.add("mcp.server", {"traceloop.span.kind": "server", entity + "name": "mcp.server"})
+        spans.add("bridge_state.tool", tool, above=len(spans.spans) - 1)
+    stretched = [
+        replace(s, end_time=s.end_time + 20)
+        if s.name.endswith(".tool") and s.parent_span_id == f"{1:016x}"
+        else s
+        for s in spans.spans
+        if s.end_time is not None
+    ]
+    (run,) = find_runs(stretched, DIALECTS)
+    told = [(c.name, c.arguments, c.result) for c in run.tool_calls]
+    assert told == [("bridge_state", {"bridge": "north"}, "closed")] * 2
+
+
+def test_gemini_calls_tools_by_itself_and_tells_it_in_its_response() -> None:
+    """The calls stand in the history that comes with the last response."""
+    call = {"functionCall": {"name": "bridge_state", "args": {"bridge": "north"}}}
+    result = {"function_response": {"name": "bridge_state", "response": {"result": "closed"}}}
+    history = [
+        {"role": "user", "parts": [{"text": ASKED}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [result]},
+    ]
+    reply = {"candidates": [{"content": {"role": "model", "parts": [{"text": SAID}]}}]}
+    run = (
+        Spans("openinference.instrumentation.google_genai")
+        .add(
+            "GenerateContent",
+            {
+                "openinference.span.kind": "LLM",
+                "llm.input_messages.0.message.role": "user",
+                "llm.input_messages.0.message.content": ASKED,
+                "llm.output_messages.0.message.role": "model",
+                "llm.output_messages.0.message.content": SAID,
+                "output.value": J({**reply, "automatic_function_calling_history": history}),
+            },
+        )
+        .run
+    )
+    assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
+    assert the_call(run)[:3] == ("bridge_state", {"bridge": "north"}, "closed")
