@@ -141,6 +141,12 @@ def test_a_process_without_the_rule_leaves_conversations_to_one_that_has_it(tmp_
     assert judged(tmp_path) == [("c1", 1, 1)]
 
 
+def test_conversations_that_wait_are_judged_when_the_program_ends(tmp_path: Path) -> None:
+    run(tmp_path, "say('c1'); say('c1')", IDLE="300")
+    assert judged(tmp_path) == [("c1", 2, 1)]
+    assert rows(tmp_path) == 0
+
+
 @pytest.mark.slow
 def test_evaluations_in_the_file_but_not_known_as_delivered_are_not_sent_twice(tmp_path: Path) -> None:
     """The destination has the conversation's score, the store does not know: the next process asks it."""

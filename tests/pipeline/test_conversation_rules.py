@@ -6,11 +6,13 @@ import json
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
@@ -18,7 +20,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from traffic import Live, agent_run
 
 from otel_evals import Evaluation, NotScored, Rule, Run, Score, sampling
+from otel_evals.cli.score import score_files
 from otel_evals.config import build_config
+from otel_evals.export.memory import InMemoryDestination
 from otel_evals.pipeline import Pipeline
 from otel_evals.sampling.identity import conversation_number
 from otel_evals.scorer import Scorer, scorer
@@ -100,6 +104,33 @@ def test_a_conversation_is_scored_when_idle_and_again_when_it_resumed() -> None:
     assert stats.conversations == {}
     assert stats.rules["asked"].scored == 4
     assert stats.rules["turns@conversation"].sampled == 3
+
+
+def test_stored_traces_tell_the_same_as_live_ones(tmp_path: Path) -> None:
+    """Ids, revisions and scores, for a conversation that paused for longer than `idle`."""
+    rule = of_conversations()
+    with Live(rule) as live:
+        say(live, "c1", "one", "1")
+        say(live, "c1", "two", "2")
+        ended(live, 1)
+        time.sleep(IDLE)
+        say(live, "c1", "three", "3")
+        ended(live, 2)
+        lived = whole(live)
+        spans = encode_spans(live.exported.get_finished_spans()).SerializeToString()
+    (tmp_path / "spans").write_bytes(spans)
+    stored = InMemoryDestination()
+    tallies, stats, _ = score_files([str(tmp_path / "spans")], build_config([rule], [stored]))
+    assert [told(e) for e in stored.evaluations] == [told(e) for e in lived]
+    assert [e.revision for e in lived] == [1, 2]
+    assert [(t.scorer_id, t.scored) for t in tallies] == [("turns@conversation", 1)]
+    assert stats.check() == []
+
+
+def told(evaluation: Evaluation) -> tuple[Any, ...]:
+    """What must not depend on when it was found out."""
+    names = ("evaluation_id", "revision", "trace_id", "span_id", "conversation_id", "sampled", "outcome")
+    return tuple(getattr(evaluation, name) for name in names)
 
 
 def test_what_is_attached_names_the_conversation_and_links_its_runs() -> None:
