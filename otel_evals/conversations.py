@@ -114,6 +114,7 @@ class Conversations:
 
     def due(self, now: float, limit: int) -> list[tuple[Conversation, str]]:
         """Conversations that have been idle for long enough, and for which unit of rules; at most `limit`."""
+        self._forget(now)
         found: list[tuple[Conversation, str]] = []
         for unit, waiting in self._waiting.items():
             while waiting and len(found) < limit:
@@ -121,7 +122,6 @@ class Conversations:
                 if conversation.last + self._idle[unit] > now:
                     break
                 found.append((self._take(key, unit), unit))
-        self._forget(now)
         return found
 
     def _take(self, key: _Key, unit: str) -> Conversation:

@@ -5,8 +5,9 @@ Lives on the engine's thread only, as judging does.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from otel_evals.assembly.conversation import as_conversation, conversation_key
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversing"]
 
+_logger = logging.getLogger(__name__)
 _PAUSE = 0.02
 """Seconds between two looks at conversations that are due while there is no room for their evaluations."""
 
@@ -80,7 +82,10 @@ class Conversing:
         if self._rules:
             for run in runs:
                 if run.trace_flags & 1:
-                    self._take(run, now)
+                    try:
+                        self._take(run, now)
+                    except Exception as error:
+                        self._fail(run, self._rules, error)
 
     def judge_due(self, now: float, most: int | None = None) -> bool:
         """Have conversations judged that have been idle for long enough, as many as may wait for scorers.
@@ -150,7 +155,11 @@ class Conversing:
             self._stories.gathered(run, entry)
 
     def _judge(self, conversation: Conversation, unit: str, lost: str | None = None) -> None:
-        run = as_conversation(conversation.runs.values())
+        try:
+            run = as_conversation(conversation.runs.values())
+        except Exception as error:
+            names = [name for name, rule in self._rules.items() if rule.unit == unit]
+            return self._fail(next(iter(conversation.runs.values())), names, error)
         if conversation.ruled_out:
             self._judging.rule_out(run, unit)
         else:
@@ -158,6 +167,14 @@ class Conversing:
         if self._turns is not None and conversation.kept:
             newest = next(reversed(conversation.kept.values()))
             self._turns.note(newest, self._known(run, conversation))
+        return None
+
+    def _fail(self, run: Run, names: Iterable[str], error: Exception) -> None:
+        """A run, or the conversation it belongs to, holds what nobody foresaw: it costs nothing else."""
+        _logger.error("a conversation could not be judged", exc_info=error)
+        for name in names:
+            self._accounts.skip(name, "unreadable")
+            self._stories.skipped(run, name, "unreadable", None)
 
     def _forget(self, conversation: Conversation) -> None:
         if self._turns is not None:

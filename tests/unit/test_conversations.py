@@ -21,7 +21,7 @@ from otel_evals.evals import run_evals
 from otel_evals.evals.bench import Bench
 from otel_evals.evals.tally import tally
 from otel_evals.judging import evaluation_id, rule_names
-from otel_evals.model import Availability, Document, Operation, OperationKind, SpanRecord, Usage
+from otel_evals.model import Availability, Document, Operation, OperationKind, SpanEvent, SpanRecord, Usage
 from otel_evals.sampling.algebra import Chance
 from otel_evals.sampling.identity import conversation_number, drawn_from, on_record
 from otel_evals.scorer import scorer
@@ -375,6 +375,26 @@ def test_a_bench_tells_the_newest_of_each_conversation() -> None:
         ("polite@conversation", 2),
         ("brief", 0),
     ]
+
+
+def test_what_cannot_be_taken_in_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """Log bodies of somebody's own making, and a state that nobody knows: counted, and logged."""
+
+    class Hostile:
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    span = replace(turn(0).operations[0].span, logs=(SpanEvent(name="x", body=Hostile()),))
+    hostile = turn(0, operations=(Operation(span=span, kind=OperationKind.AGENT, dialect="d"),))
+    unknown = turn(1, "d", tool_calls=(tool("a", 1),), availability={"tool_results": "perhaps"})
+    with Bench(Config(rules=(Rule(polite, scope="conversation"), Rule(brief)))) as bench:
+        for run in (hostile, unknown, turn(2, "e")):
+            assert [e.status for e in bench.score(run).result()] == ["scored"]
+        assert [e.conversation_id for e in bench.end_conversations()] == ["e"]
+        stats = bench.stats()
+    assert stats.check() == []
+    assert stats.rules["polite@conversation"].not_sampled == {"unreadable": 2}
+    assert caplog.text.count("a conversation could not be judged") == 2
 
 
 def test_any_trace_may_belong_to_a_conversation_that_is_picked() -> None:
