@@ -78,6 +78,8 @@ def importable(name: str) -> bool:
     module = sys.modules.get(name)
     if module is None or name in ("__main__", "__mp_main__"):
         return False
+    if name.partition(".")[0] in sys.stdlib_module_names:  # `collections.abc` is found by no finder
+        return True
     parent, _, _ = name.rpartition(".")
     if parent and not importable(parent):
         return False

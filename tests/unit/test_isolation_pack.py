@@ -92,6 +92,8 @@ def test_a_scorer_of_a_module_is_sent_by_name_and_one_of_a_function_by_value() -
     assert arrived is not short
     assert arrived.version == short.version
     assert importable("otel_evals.scorers")
+    assert importable("collections.abc")
+    assert importable("os.path")
     assert not importable("__main__")
     assert not importable("no.such.module")
     assert str(sent(sampling.ratio(0.1) & sampling.errors())) == "ratio(0.1) & errors()"
