@@ -31,7 +31,10 @@ class Answer:
 
 
 def turn_start(operation: Operation) -> int:
-    """Index in `input_messages` where this turn begins: at the last message in which a user says a word."""
+    """Index in `input_messages` where this turn begins: at the last message in which a user says a word.
+
+    Where no user has a message at all, as when one agent hands over to the next, everything is of this turn.
+    """
     messages = operation.input_messages
     told = operation.new_messages_from
     if told is not None and 0 <= told < len(messages):
@@ -39,7 +42,12 @@ def turn_start(operation: Operation) -> int:
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "user" and messages[index].text:
             return index
-    return len(messages)
+    return len(messages) if any(map(_is_users, messages)) else 0
+
+
+def _is_users(message: Message) -> bool:
+    """Whether a user's message is more than results handed back; its words may have been left out."""
+    return message.role == "user" and not any(part.kind == "tool_result" for part in message.parts)
 
 
 def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:

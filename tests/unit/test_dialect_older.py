@@ -146,6 +146,29 @@ def test_spans_that_began_after_the_model_call_above_are_not_below_it(operation:
     assert [len(run.operations) for run in runs] == [2], "while it runs, it may hold others"
 
 
+def test_a_conversation_handed_over_without_a_users_message_is_all_of_this_turn() -> None:
+    call = {"type": "tool_call", "id": "c1", "name": "opening_hours", "arguments": ARGUMENTS}
+    handed = [
+        {"role": "assistant", "parts": [{"type": "text", "content": "The user wants to know."}]},
+        {"role": "assistant", "parts": [call]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": RESULT}]},
+    ]
+    asked = [{"role": "user", "parts": [{"type": "text", "content": QUESTION}]}]
+    said = [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+    chat = {"gen_ai.operation.name": "chat"}
+
+    def run(later: list[dict[str, Any]]) -> Run:
+        messages = {"gen_ai.input.messages": J(later), "gen_ai.output.messages": J(said)}
+        agent = span(1, {"gen_ai.operation.name": "invoke_agent"})
+        return run_of(
+            agent, span(2, {**chat, "gen_ai.input.messages": J(asked)}), span(3, {**chat, **messages})
+        )
+
+    assert_whole(run(handed))
+    wordless = {"role": "user", "parts": [{"type": "text"}]}
+    assert run([wordless, *handed, wordless]).tool_calls == (), "words left out: nobody knows where turns end"
+
+
 def test_a_conversation_among_a_functions_arguments_is_what_was_asked() -> None:
     arguments = [{"name": "a", "tools": []}, "You help.", [{"role": "user", "content": QUESTION}], None]
     agent = {"traceloop.span.kind": "agent", "traceloop.entity.input": J({"args": arguments, "kwargs": {}})}
