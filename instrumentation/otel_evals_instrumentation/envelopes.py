@@ -65,11 +65,12 @@ def inside(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
         arguments = item["args"]
         if len(arguments) == 1:
             yield arguments, role
-        yield from ((given, role) for given in arguments if _are_messages(given))
+        yield from ((given, role) for given in arguments if _asks(given))
     if len(item) == 1 or role == "user":  # a pipeline's components, a function's only argument
         yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
 
 
-def _are_messages(given: Any) -> bool:
-    """Whether one of a function's arguments is a conversation."""
-    return isinstance(given, list) and bool(given) and all(isinstance(m, dict) and "role" in m for m in given)
+def _asks(given: Any) -> bool:
+    """Whether one of a function's arguments is a conversation that waits for an answer, and not a history."""
+    conversation = isinstance(given, list) and all(isinstance(m, dict) and "role" in m for m in given)
+    return conversation and bool(given) and given[-1]["role"] == "user"

@@ -173,6 +173,10 @@ def test_a_conversation_among_a_functions_arguments_is_what_was_asked() -> None:
     arguments = [{"name": "a", "tools": []}, "You help.", [{"role": "user", "content": QUESTION}], None]
     agent = {"traceloop.span.kind": "agent", "traceloop.entity.input": J({"args": arguments, "kwargs": {}})}
     assert run_of(span(1, {**agent, "gen_ai.agent.name": "a"})).input == QUESTION
+    history = [QUESTION, [{"role": "user", "content": "Before?"}, {"role": "assistant", "content": "Yes."}]]
+    agent["traceloop.entity.input"] = J({"args": history, "kwargs": {}})
+    chat = span(2, {"gen_ai.operation.name": "chat", "gen_ai.prompt": QUESTION})
+    assert run_of(span(1, agent), chat).input == QUESTION, "what was said before asks nothing"
 
 
 # --- LangChain, written down with str() ---
