@@ -31,7 +31,7 @@ def read_tool(reading: Reading) -> None:
         result = _part(reading, "tool_results", "gen_ai.output.messages", "tool_result")
     if arguments is None:
         arguments = _parameters(reading)
-    value, failed = (None, False) if result is None else result_of(result)
+    value, failed = (None, False) if result in (None, "None") else result_of(result)
     error = fields.get("error")
     failed = failed or error is not None or reading.attributes.get("gen_ai.tool.status") == "error"
     if failed and error in (None, fields.get("error_type")):

@@ -76,7 +76,16 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
             return True
     last = turn[-1]
     beside = last.span.parent_span_id == call.span.parent_span_id is not None
-    return beside and (_goes_on(last, call) or _tells_again(last, call))
+    return (beside and (_goes_on(last, call) or _tells_again(last, call))) or _hands_back(last, call)
+
+
+def _hands_back(last: Operation, call: Operation) -> bool:
+    """Across traces and without ids: the last call's messages again, and as many results as it asked for."""
+    if last.span.trace_id == call.span.trace_id or not last.input_messages or not _goes_on(last, call):
+        return False
+    new = [p for m in call.input_messages[len(last.input_messages) :] for p in m.parts]
+    results = [p for p in new if p.kind == "tool_result"]
+    return all(p.tool_call_id is None for p in results) and 0 < len(results) == len(asked_by(last))
 
 
 def _same_call(asked: Part, given: Part) -> bool:

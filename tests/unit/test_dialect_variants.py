@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from otel_evals.assembly import find_runs
+from otel_evals.assembly.scattered import join_scattered
 from otel_evals.dialect import load_dialects
 from otel_evals.model import Run, SpanEvent, SpanRecord
 
@@ -400,3 +401,78 @@ def test_gemini_calls_tools_by_itself_and_tells_it_in_its_response() -> None:
     )
     assert ([m.text for m in run.input_messages], run.output) == ([ASKED], SAID)
     assert the_call(run)[:3] == ("bridge_state", {"bridge": "north"}, "closed")
+
+
+def test_a_turn_that_is_told_in_two_traces_without_ids_is_one() -> None:
+    """LiteLLM's older streams stand alone, and their prompts leave the calls and the ids out."""
+    prompt, completion = "gen_ai.prompt.", "gen_ai.completion.0."
+    asked = {"llm.request.type": "completion", prompt + "0.role": "user", prompt + "0.content": ASKED}
+    first = {
+        **asked,
+        completion + "role": "assistant",
+        completion + "finish_reason": "tool_calls",
+        completion + "function_call.name": "bridge_state",
+        completion + "function_call.arguments": '{"bridge": "north"}',
+    }
+    then = {
+        **asked,
+        prompt + "1.role": "assistant",
+        prompt + "2.role": "tool",
+        prompt + "2.content": "closed",
+        completion + "role": "assistant",
+        completion + "content": SAID,
+    }
+    for extra, runs in (({}, 1), ({prompt + "3.role": "tool", prompt + "3.content": "open"}, 2)):
+        one = Spans("litellm").add("litellm_request", first).spans[0]
+        two = Spans("litellm").add("litellm_request", {**then, **extra}).spans[0]
+        two = replace(two, trace_id="c" * 32, start_time=2_000, end_time=3_000)
+        found = [run for span in (one, two) for run in find_runs([span], DIALECTS)]
+        joined = list(join_scattered(found))
+        assert len(joined) == runs
+        if runs == 1:
+            assert the_call(joined[0])[:3] == ("bridge_state", {"bridge": "north"}, "closed")
+            assert joined[0].output == SAID
+
+
+def test_a_result_that_is_none_written_as_text_leaves_the_word_to_the_messages() -> None:
+    """Agno writes `None` on the span of a tool that failed; the model was told what happened."""
+    kind, given, out = "openinference.span.kind", "llm.input_messages.", "llm.output_messages.0.message."
+    call = "tool_calls.0.tool_call."
+    spans = (
+        Spans("openinference.instrumentation.agno")
+        .add("ferryman.run", {kind: "AGENT", "input.value": ASKED, "output.value": SAID})
+        .add(
+            "Model.invoke",
+            {
+                kind: "LLM",
+                out + "role": "assistant",
+                out + call + "id": "c1",
+                out + call + "function.name": "bridge_state",
+                out + call + "function.arguments": '{"bridge": "north"}',
+            },
+        )
+        .add(
+            "bridge_state",
+            {
+                kind: "TOOL",
+                "tool.name": "bridge_state",
+                "input.value": '{"bridge": "north"}',
+                "output.value": "None",
+            },
+            status="OK",
+        )
+        .add(
+            "Model.invoke",
+            {
+                kind: "LLM",
+                given + "0.message.role": "user",
+                given + "0.message.content": ASKED,
+                given + "1.message.role": "tool",
+                given + "1.message.tool_call_id": "c1",
+                given + "1.message.content": "no such bridge",
+                out + "role": "assistant",
+                out + "content": SAID,
+            },
+        )
+    )
+    assert the_call(spans.run)[:3] == ("bridge_state", {"bridge": "north"}, "no such bridge")
