@@ -11,6 +11,7 @@ _REPLIES = ("choices", "generations", "candidates", "replies")
 _LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
 _ANSWERS = (
     "combined_chunk_content",
+    "model_response",
     "output",
     "raw",
     "answer",
