@@ -180,7 +180,8 @@ def test_a_conversation_among_a_functions_arguments_is_what_was_asked() -> None:
 
 
 def test_a_models_response_among_what_a_function_gave_is_its_answer() -> None:
-    message = J({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ANSWER}]})
+    said = [{"type": "output_text", "text": ANSWER}]
+    message = J({"type": "message", "role": "assistant", "content": said})
     gave = {"original_input": QUESTION, "model_response": {"output": [message]}, "next_step": {"output": "x"}}
     agent = {"traceloop.span.kind": "agent", "gen_ai.agent.name": "a", "traceloop.entity.output": J(gave)}
     assert run_of(span(1, agent)).output == ANSWER
