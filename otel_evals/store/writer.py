@@ -86,8 +86,9 @@ class Writer:
         self._work = threading.Event()
         self._hurry = threading.Event()
         self._starting = threading.Lock()
-        self._gate = threading.Lock()
-        self._paused = False
+        self._forking = threading.Lock()
+        self._pausing = False
+        self._paused = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
         self._claim_at = self._rest_until = 0.0
@@ -143,16 +144,23 @@ class Writer:
         self.flush(then)
 
     def before_fork(self) -> None:
-        """Close the file until the fork is over: SQLite's locks do not survive one, nor its notes on them."""
-        self._paused = self._gate.acquire(timeout=_FORK_SECONDS)
-        if self._paused:
-            self._file.pause()
+        """Have the file closed until the fork is over: SQLite's locks and notes do not survive one.
+
+        Its own thread closes it: on another one it would not end at once, where there is no interpreter lock.
+        """
+        self._forking.acquire(timeout=_FORK_SECONDS)
+        if self._thread is not None and self._thread.is_alive():
+            self._pausing = True
+            self._paused.clear()
+            self._work.set()
+            self._hurry.set()
+            self._paused.wait(_FORK_SECONDS)
 
     def after_fork_in_parent(self) -> None:
         """Go on; the file is opened again when there is something to write."""
-        if self._paused:
-            self._paused = False
-            self._gate.release()
+        self._pausing = False
+        if self._forking.locked():
+            self._forking.release()
 
     def leave_to_parent(self) -> None:
         """In a forked child: should a connection of the parent still be open, leave it alone."""
@@ -168,9 +176,9 @@ class Writer:
             closing, waiting = self._closing, _popped(self._waiting)
             self._work.clear()
             self._hurry.clear()
+            self._pause()
             try:
-                with self._gate:
-                    self._step(closing)
+                self._step(closing)
             except Exception:
                 _logger.exception("the store's thread failed; it goes on")
             if closing:
@@ -179,6 +187,14 @@ class Writer:
             if closing:
                 _call_all(_popped(self._waiting))
                 return
+
+    def _pause(self) -> None:
+        """While the process forks, without the file."""
+        if self._pausing:
+            self._file.pause()
+            while self._pausing:
+                self._paused.set()
+                time.sleep(0.001)
 
     def _gather(self) -> None:
         """What is new is written at once where nothing was written just before; what changes can wait."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -152,3 +154,31 @@ def test_threads_that_ask_a_file_what_it_holds_do_not_make_it_forget(tmp_path: P
     assert all(at_once(lambda _: asyncio.run(asker.holds(ids, 1))))
     asyncio.run(writer.export([line(500)]))
     assert asyncio.run(asker.holds([*ids, "e500"], 1))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_threads_that_fork_at_once_leave_the_store_usable(tmp_path: Path) -> None:
+    """Two threads fork again and again while runs are written: no fork waits, every run is in the file."""
+    with Live(Rule(quick), store=tmp_path / "runs.db", grace=0.0) as live:
+        live.run()
+
+        def work(number: int) -> float:
+            longest = 0.0
+            for _ in range(10):
+                live.run()
+                if number < 2:
+                    began = time.monotonic()
+                    pid = os.fork()
+                    if pid == 0:
+                        os._exit(0)
+                    longest = max(longest, time.monotonic() - began)
+                    os.waitpid(pid, 0)
+            return longest
+
+        assert max(at_once(work, 4)) < 1.5, "a fork that gives up waiting takes two seconds"
+        assert live.flush(20_000)
+        stats = live.pipeline.stats()
+        assert stats.rules["quick"].scored == stats.store["written"] == 41
+        assert [name for name in stats.store if name.startswith("not_written")] == []
