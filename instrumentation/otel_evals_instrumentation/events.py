@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_evals.model import Message
 from otel_evals_instrumentation.messages import read_message, read_messages
-from otel_evals_instrumentation.values import parse
+from otel_evals_instrumentation.values import is_masked, parse
 
 __all__ = ["event_messages"]
 
@@ -42,6 +42,8 @@ def _event(body: Any, role: str) -> tuple[Message, ...]:
     elif message is not None:
         body = {**body, "content": message}
     content = parse(body.get("content"))
+    if is_masked(content):
+        content = None
     if (
         role == "tool"
         and isinstance(content, (list, tuple))

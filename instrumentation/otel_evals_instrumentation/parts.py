@@ -211,7 +211,7 @@ def tool_call(item: dict[str, Any]) -> Part:
             break
     if isinstance(arguments, str):
         parsed = parse(arguments)
-        arguments = literal(arguments) if parsed is arguments else parsed
+        arguments = literal(arguments) if parsed is arguments else parse(parsed)
     elif arguments is None:
         server = item.get("server_tool_call")
         arguments = {k: v for k, v in server.items() if k != "type"} if isinstance(server, dict) else None

@@ -35,7 +35,7 @@ MAX_DEPTH = 60
 
 _MASKED = re.compile(
     r"\s*(__REDACTED__|\[?<?\(?REDACTED\)?>?\]?|\*{3,}|\[Scrubbed due to [^\]]*\]"
-    r"|<not specified>|<not serializable>|\[FILTERED\])\s*",
+    r"|<not specified>|<not serializable>|<elided>|\[FILTERED\])\s*",
     re.IGNORECASE,
 )
 _REPR = re.compile(

@@ -9,7 +9,7 @@ from typing import Any
 from otel_evals.assembly import find_runs
 from otel_evals.assembly.scattered import join_scattered
 from otel_evals.dialect import load_dialects
-from otel_evals.model import Run, SpanEvent, SpanRecord
+from otel_evals.model import Availability, Run, SpanEvent, SpanRecord
 
 DIALECTS = load_dialects()
 J = json.dumps
@@ -476,3 +476,49 @@ def test_a_result_that_is_none_written_as_text_leaves_the_word_to_the_messages()
         )
     )
     assert the_call(spans.run)[:3] == ("bridge_state", {"bridge": "north"}, "no such bridge")
+
+
+def test_content_left_out_of_events_is_nobodys_word() -> None:
+    """ADK writes `<elided>` where content was not wanted."""
+    logs = tuple(
+        SpanEvent(name=name, body={"content": "<elided>"})
+        for name in ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.choice")
+    )
+    run = Spans("app").add("chat m", {"gen_ai.operation.name": "chat"}, logs=logs).run
+    assert (run.input, run.output, run.system_instructions) == (None, None, None)
+    assert run.availability["input"] is run.availability["output"] is Availability.CAPTURED_OFF
+
+
+def test_arguments_that_are_json_twice_are_the_arguments() -> None:
+    """Agno's messages tell a call again with its arguments escaped, and under another id than its result's."""
+    kind, given, out = "openinference.span.kind", "llm.input_messages.", "llm.output_messages.0"
+    arguments = J({"bridge": "north"})
+    function = {"name": "bridge_state", "arguments": arguments}
+    call = "1.message.tool_calls.0.tool_call."
+    spans = (
+        Spans("openinference.instrumentation.agno")
+        .add("ferryman.run", {kind: "AGENT", "input.value": ASKED, "output.value": SAID})
+        .add(
+            "invoke",
+            {kind: "LLM", out: J({"role": "assistant", "tool_calls": [{"id": "f", "function": function}]})},
+        )
+        .add(
+            "invoke",
+            {
+                kind: "LLM",
+                given + "0.message.role": "user",
+                given + "0.message.content": ASKED,
+                given + "1.message.role": "assistant",
+                given + call + "id": "f",
+                given + call + "function.name": "bridge_state",
+                given + call + "function.arguments": J(arguments),
+                given + "2.message.role": "tool",
+                given + "2.message.tool_call_id": "c",
+                given + "2.message.content": "closed",
+            },
+        )
+        .add(
+            "bridge_state", {kind: "TOOL", "tool.name": "bridge_state", "input.value": arguments}, status="OK"
+        )
+    )
+    assert the_call(spans.run)[:2] == ("bridge_state", {"bridge": "north"})

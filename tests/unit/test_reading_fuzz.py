@@ -77,6 +77,8 @@ ODD = [
     "a\\",
     "\ud83d",
     "ChatMessage(role=1)",
+    "source='user' content='a' at=f(1)",
+    "id='1' source='user' content=[",
     "x" * 300,
 ]
 FIELDS = [
@@ -115,6 +117,7 @@ FIELDS += [
     "embedding",
     "args",
 ]
+FIELDS += ["tool_name", "tool_output", "raw_output", "raw", "node", "calling", "tool_string", "parameters"]
 EVENTS = ["exception", "gen_ai.choice", "gen_ai.user.message", "gen_ai.tool.message", "tool.output", ""]
 EVENTS += ["gen_ai.client.inference.operation.details", "tool_result", "assistant_response"]
 
