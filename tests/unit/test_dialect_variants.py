@@ -490,7 +490,7 @@ def test_content_left_out_of_events_is_nobodys_word() -> None:
 
 
 def test_arguments_that_are_json_twice_are_the_arguments() -> None:
-    """Agno's messages tell a call again with its arguments escaped, and under another id than its result's."""
+    """Agno's messages tell a call again with its arguments escaped, and not under its result's id."""
     kind, given, out = "openinference.span.kind", "llm.input_messages.", "llm.output_messages.0"
     arguments = J({"bridge": "north"})
     function = {"name": "bridge_state", "arguments": arguments}
