@@ -162,7 +162,7 @@ _TABLE = Convention(
         reasoning_tokens=("llm.token_count.completion_details.reasoning",),
         conversation_id=("session.id",),
         user_id=("user.id",),
-        agent_name=("agent.name", "graph.node.id"),
+        agent_name=("agent.name", "graph.node.name", "agno.agent", "graph.node.id"),
     ),
     kind_of=_kind,
     refine=_complete,

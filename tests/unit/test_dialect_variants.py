@@ -497,7 +497,16 @@ def test_arguments_that_are_json_twice_are_the_arguments() -> None:
     call = "1.message.tool_calls.0.tool_call."
     spans = (
         Spans("openinference.instrumentation.agno")
-        .add("ferryman.run", {kind: "AGENT", "input.value": ASKED, "output.value": SAID})
+        .add(
+            "ferryman.run",
+            {
+                kind: "AGENT",
+                "input.value": ASKED,
+                "output.value": SAID,
+                "graph.node.id": "f7",
+                "agno.agent": "ferryman",
+            },
+        )
         .add(
             "invoke",
             {kind: "LLM", out: J({"role": "assistant", "tool_calls": [{"id": "f", "function": function}]})},
@@ -522,3 +531,4 @@ def test_arguments_that_are_json_twice_are_the_arguments() -> None:
         )
     )
     assert the_call(spans.run)[:2] == ("bridge_state", {"bridge": "north"})
+    assert spans.run.agent_name == "ferryman"
