@@ -154,6 +154,8 @@ def _collect_repr(text: str, role: str, found: list[Message], depth: int) -> Non
     value = read_message_str(text) or read_repr(text)
     if isinstance(value, (dict, list)):
         _collect(value, role, found, depth + 1)
+    elif text.startswith("content="):
+        found.append(Message(role=role, parts=(Part(kind="text", text=text),)))
 
 
 def _stands_alone(item: dict[str, Any]) -> bool:

@@ -13,6 +13,20 @@ _STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _TOKENS = re.compile(_STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*>")
 _PIECES = re.compile(_STRING + r"|[\[\](){}]| (?=[a-z_]+=)")
 _SOURCE = re.compile(r"(?:id='[^']*' )?source=['\"]")
+_OF_MESSAGES = {
+    *(
+        "content",
+        "id",
+        "name",
+        "additional_kwargs",
+        "response_metadata",
+        "usage_metadata",
+        "example",
+        "artifact",
+    ),
+    *("tool_calls", "invalid_tool_calls", "tool_call_chunks", "chunk_position", "tool_call_id", "status"),
+}
+"""All fields of LangChain's messages; `str()` leaves out what is empty."""
 _SPEAKERS = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
 """LangChain's message classes, whose fields do not say who spoke."""
 
@@ -39,10 +53,10 @@ def read_message_str(text: str) -> dict[str, Any] | None:
     """
     if _SOURCE.match(text):
         return _with_source(text)
-    if not text.startswith("content=") or ("tool_call_id=" not in text and "response_metadata=" not in text):
+    if not text.startswith("content="):
         return None
     fields = _fields(text)
-    if "content" not in fields:
+    if "content" not in fields or not fields.keys() <= _OF_MESSAGES:
         return None
     if "tool_call_id" in fields:
         speaker = "tool"

@@ -40,7 +40,7 @@ _MASKED = re.compile(
 )
 _REPR = re.compile(
     r"\[?<?[A-Za-z_][\w.]*\((?:\*|[A-Za-z_]\w*=|\)$)|<[\w.]+ object at 0x"
-    r"|content=['\"\[].* (?:additional_kwargs=\{|tool_call_id=)"
+    r"|content=['\"\[]"
     r"|(?:id='[^']*' )?source=['\"].* content=['\"\[]",
     re.DOTALL,
 )

@@ -217,6 +217,20 @@ def test_messages_written_with_str_are_told_apart() -> None:
     assert [m.role for m in run.output_messages] == ["assistant", "tool", "assistant"]
 
 
+def test_messages_written_with_str_may_leave_out_what_is_empty() -> None:
+    state = {
+        "messages": [f"content={QUESTION!r} id='5f'", f"content={ANSWER!r} response_metadata={{'m': 1}}"]
+    }
+    attributes = {"openinference.span.kind": "AGENT", "output.value": J(state)}
+    run = run_of(span(1, {**attributes, "input.value": J({"messages": state["messages"][:1]})}))
+    assert (run.input, run.output, len(run.output_messages)) == (QUESTION, ANSWER, 1)
+
+
+@pytest.mark.parametrize("text", ["content='a' is how you pass it", "content='a' size=3", "content='cut of"])
+def test_what_is_no_message_written_with_str_is_kept_as_it_is(text: str) -> None:
+    assert run_of(span(1, {"openinference.span.kind": "AGENT", "input.value": text})).input == text
+
+
 def test_a_failed_result_written_with_str_has_failed() -> None:
     tool = {
         "openinference.span.kind": "TOOL",
