@@ -2,7 +2,8 @@
 
 Differs from a bare traced application only in the span processor and what it leads to. With
 OTEL_EVALS_BENCH_ISOLATION=process the engine has a process of its own; with OTEL_EVALS_BENCH_SIGTERM=1
-scoring is configured with `handle_sigterm`.
+scoring is configured with `handle_sigterm`. OTEL_EVALS_BENCH_GRACE is `grace` in seconds: in a closed loop
+of few runs, waiting for late log records is all that would be measured.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class OtelEvals(Adapter):
                 ],
                 self.destinations,
                 queue_size=self.queue,
+                grace=float(os.environ.get("OTEL_EVALS_BENCH_GRACE", "0.5")),
                 span_attributes=False,
                 evaluation_spans=False,
                 isolation=os.environ.get("OTEL_EVALS_BENCH_ISOLATION", "thread"),

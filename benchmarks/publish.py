@@ -20,6 +20,7 @@ NAMES = {
     "pydantic_evals": "pydantic-evals",
     "splunk": "splunk-evals",
     "otel_evals": "**otel-evals**",
+    "otel_evals_grace": "**otel-evals**, `grace=0`",
     "hosted": "**otel-evals**, engine in a process",
 }
 COLUMNS = {
@@ -117,7 +118,7 @@ def main() -> None:
             for job, systems in jobs.items()
             for system, r in systems.items()
         ]
-        table(("", "system", *columns), rows)
+        table(("job", "system", *columns), rows)
 
 
 if __name__ == "__main__":
