@@ -76,7 +76,11 @@ def test_the_ceiling_is_the_highest_rate() -> None:
         ([{"scorer": "keyword_coverage", "sample": 1.5}], "rules[0].sample", "between 0 and 1"),
         ([{"scorer": "keyword_coverage", "sample": "often()"}], "rules[0].sample", "no sampler"),
         ([{"scorer": "keyword_coverage", "timeout": 0}], "rules[0].timeout", "greater than 0"),
-        ([{"scorer": "keyword_coverage", "scope": "planet"}], "rules[0].scope", "'run', 'agent' or 'conversation'"),
+        (
+            [{"scorer": "keyword_coverage", "scope": "planet"}],
+            "rules[0].scope",
+            "'run', 'agent' or 'conversation'",
+        ),
         ([{"scorer": "keyword_coverage", "when": {"agent": "x"}}], "rules[0].when", "no field 'agent'"),
         ([{"scorer": "keyword_coverage", "options": {"colour": 1}}], "rules[0].scorer", "options"),
         ([{"sample": "always()"}], "rules[0]", "with `scorer`"),
