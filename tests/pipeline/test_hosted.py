@@ -205,6 +205,7 @@ def test_with_a_store_nothing_is_lost_when_the_engine_dies(tmp_path: Path) -> No
         until(lambda: hosted.pipeline.stats().rules["second_try"].pending == 3)
         until(lambda: len(list(tmp_path.glob("?" * 32))) == 3)
         until(lambda: hosted.pipeline.stats().store.get("written") == 3)
+        time.sleep(0.5)  # by then the rules' decision is in the file too
         assert hosted.pipeline.pid is not None
         os.kill(hosted.pipeline.pid, signal.SIGKILL)
         until(lambda: hosted.pipeline.stats().rules["second_try"].scored == 3, 30)
