@@ -195,6 +195,7 @@ def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, A
         "runs": issued,
         "seconds": round(time.monotonic() - began, 1),
         "flushed": flushed,
+        "pending_after_flush": sum(rule.pending for rule in stats.rules.values()),
         "violations": pipeline.stats().check(),
         "seen": stats.seen,
         "rules": {name: asdict(rule) for name, rule in pipeline.stats().rules.items()},

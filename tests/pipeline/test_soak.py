@@ -23,7 +23,7 @@ def test_the_books_balance_and_every_span_leaves_whatever_breaks() -> None:
     found = json.loads(done.stdout)
 
     assert found["violations"] == []
-    assert found["flushed"] is True
+    assert found["flushed"] or found["pending_after_flush"], "only what is tried again may be under way"
     assert found["seen"] == found["runs"] > 1_000
     assert found["spans_missing"] == 0
     judge, isolated = found["rules"]["judge"], found["rules"]["counts_letters"]
