@@ -273,7 +273,7 @@ def _merge(call: ToolCall, told: _Told | None) -> ToolCall:
         error_type=call.error_type,
         status=status,
         span_id=call.span_id,
-        source="both",
+        source="both" if call.source == "span" else call.source,
         duration=call.duration,
     )
 
