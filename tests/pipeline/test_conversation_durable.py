@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import run_program
 
 from otel_evals.export.jsonl import read_jsonl
 
@@ -55,17 +53,7 @@ def scored(count):
 
 def run(tmp_path: Path, ending: str, code: int = 0, **environment: str) -> None:
     """A process with the store and the scores file of this test."""
-    support = str(Path(__file__).parents[1] / "support")
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + ending, str(tmp_path / "runs.db"), str(tmp_path / "scores.jsonl")],
-        env={**os.environ, "PYTHONPATH": support, **environment},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
+    run_program(PROGRAM + ending, tmp_path, code, **environment)
 
 
 def judged(tmp_path: Path) -> list[tuple[str, int, int]]:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+from programs import run_program
 from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, sampling
@@ -73,18 +74,7 @@ def report():
 
 def run(tmp_path: Path, ending: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """A process with the store and the scores file of this test."""
-    support = str(Path(__file__).parents[1] / "support")
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + ending, str(tmp_path / "runs.db"), str(tmp_path / "scores.jsonl")],
-        env={**os.environ, "PYTHONPATH": support, **environment},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+    return run_program(PROGRAM + ending, tmp_path, code, **environment)
 
 
 def delivered(tmp_path: Path) -> Counter[tuple[str, int]]:
