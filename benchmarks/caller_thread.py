@@ -10,8 +10,8 @@ import timeit
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 
-from otel_evals.capture import CaptureSpans
 from otel_evals.dialect import load_dialects
+from otel_evals.intake.capture import CaptureSpans
 
 REPEATS, NUMBER = 40, 2_000
 

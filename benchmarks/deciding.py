@@ -1,4 +1,4 @@
-"""What deciding about a run and remembering its story cost the engine's thread, in microseconds of CPU.
+"""What deciding about a run and writing the trace log cost the engine's thread, in microseconds of CPU.
 
 python benchmarks/deciding.py
 """
@@ -9,10 +9,10 @@ import random
 import time
 
 from otel_evals import Rule, sampling
-from otel_evals.deciding import Decider
-from otel_evals.engine import Accounts, Stories
+from otel_evals.accounting.ledger import Ledger
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
-from otel_evals.scorer import scorer
+from otel_evals.sampling.decide import Decider
+from otel_evals.scoring.scorer import scorer
 
 RUNS = 20_000
 CASES = {
@@ -38,19 +38,18 @@ def make_run(number: int, rng: random.Random) -> Run:
 
 
 def measure(samplers: list[sampling.Sampler], runs: list[Run]) -> tuple[float, float]:
-    """Deciding and remembering, and remembering that runs were assembled, per run."""
-    rules = {
-        f"r{i}": Rule(scorer(id=f"r{i}", version="1")(lambda run: 1.0), sample=sample)
+    """Deciding and accounting for it, and accounting for the assembly, per run."""
+    rules = [
+        Rule(scorer(id=f"r{i}", version="1")(lambda run: 1.0), sample=sample)
         for i, sample in enumerate(samplers)
-    }
-    stories = Stories()
-    decider = Decider(rules, Accounts(rules), stories)
+    ]
+    ledger, decider = Ledger([rule.name for rule in rules]), Decider(rules)
     start = time.thread_time()
     for run in runs:
-        stories.assembled(run.trace_id, 3, [run])
+        ledger.assembled(run.trace_id, 3, [run])
     middle = time.thread_time()
     for run in runs:
-        decider.open(run, "run")
+        ledger.decided(run, decider.decide(run, "run")[1])
     end = time.thread_time()
     return (end - middle) / len(runs) * 1e6, (middle - start) / len(runs) * 1e6
 
@@ -60,4 +59,4 @@ if __name__ == "__main__":
     runs = [make_run(number, rng) for number in range(RUNS)]
     for words, samplers in CASES.items():
         deciding, assembled = measure(samplers, runs)
-        print(f"{words:28} {deciding:6.1f} us deciding, {assembled:5.1f} us remembering the assembly")
+        print(f"{words:28} {deciding:6.1f} us deciding, {assembled:5.1f} us accounting for the assembly")

@@ -22,11 +22,10 @@ from otel_evals import Rule, sampling
 from otel_evals.config import Config, build_config
 from otel_evals.export import Destination
 from otel_evals.export.memory import InMemoryDestination
-from otel_evals.hosted import HostedPipeline
+from otel_evals.live.configure import install
+from otel_evals.live.pipeline import Pipeline
 from otel_evals.model import Run
-from otel_evals.pipeline import Pipeline
-from otel_evals.process import install
-from otel_evals.scorer import scorer as make_scorer
+from otel_evals.scoring.scorer import scorer as make_scorer
 
 
 def burning(iterations: int) -> Callable[[Run], float]:
@@ -112,8 +111,7 @@ class OtelEvals(Adapter):
     def build(self, config: Config) -> Pipeline:
         if os.environ.get("OTEL_EVALS_BENCH_SIGTERM"):
             return install(replace(config, handle_sigterm=True), self.p, self.lp)
-        kind = HostedPipeline if config.isolation == "process" else Pipeline
-        return kind(config, tracer_provider=self.p, logger_provider=self.lp)
+        return Pipeline(config, tracer_provider=self.p, logger_provider=self.lp)
 
     def call(self, user: str) -> str:
         return otel_call(self.t, user)

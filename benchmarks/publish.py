@@ -21,7 +21,7 @@ NAMES = {
     "splunk": "splunk-evals",
     "otel_evals": "**otel-evals**",
     "otel_evals_grace": "**otel-evals**, `grace=0`",
-    "hosted": "**otel-evals**, engine in a process",
+    "process": "**otel-evals**, engine in a process",
 }
 COLUMNS = {
     "B": {"scored per second": "scored_per_s", "% of ideal": "pct_ideal"},
@@ -54,7 +54,7 @@ TITLES = {
 
 
 def read(folders: Sequence[Path], scenario: str) -> dict[str, dict[str, Any]]:
-    """Results by job and system; those of the second folder are the hosted engine's."""
+    """Results by job and system; those of the second folder are the engine process's."""
     jobs: dict[str, dict[str, Any]] = {}
     for place, folder in enumerate(folders):
         path = folder / f"{scenario}.json"
@@ -63,7 +63,7 @@ def read(folders: Sequence[Path], scenario: str) -> dict[str, dict[str, Any]]:
                 if place == 0:
                     jobs.setdefault(job, {})[system] = result
                 elif system == "otel_evals":
-                    jobs.setdefault(job, {})["hosted"] = result
+                    jobs.setdefault(job, {})["process"] = result
     return jobs
 
 

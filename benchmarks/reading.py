@@ -19,8 +19,8 @@ from typing import Any
 
 from otel_evals.assembly import find_runs
 from otel_evals.dialect import load_dialects
+from otel_evals.intake.otlp.files import read_traces
 from otel_evals.model import SpanRecord
-from otel_evals.otlp import read_traces
 
 DIALECTS = load_dialects()
 

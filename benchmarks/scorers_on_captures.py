@@ -2,7 +2,7 @@
 
     OTEL_EVALS_CAPTURES=FOLDER python benchmarks/scorers_on_captures.py
 
-FOLDER holds OTLP files and a MANIFEST.json that names them. The runs go through the engine's rules, lanes
+FOLDER holds OTLP files and a MANIFEST.json that names them. The runs go through the engine's rules, workers
 and timeouts, as `otel-evals score` has it. Judges answer every question in its form, without a model.
 """
 
@@ -18,10 +18,10 @@ from pathlib import Path
 from otel_evals import scorers
 from otel_evals.cli.score import read_runs
 from otel_evals.config import build_config
-from otel_evals.evals import Bench, tally
+from otel_evals.evals import BatchScorer, tally
 from otel_evals.model import Run
-from otel_evals.scorer import Scorer
 from otel_evals.scorers import checks
+from otel_evals.scoring.scorer import Scorer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 EXPECTED = "It is sunny in Paris."
@@ -97,9 +97,9 @@ def captured(folder: Path) -> Iterator[Run]:
 def main() -> None:
     folder = Path(os.environ.get("OTEL_EVALS_CAPTURES") or sys.exit("name the folder in OTEL_EVALS_CAPTURES"))
     config = build_config([*in_code(), *by_judge()])
-    with Bench(config) as bench:
-        found = [e for _, ends in bench.score_all((None, run) for run in captured(folder)) for e in ends]
-        stats = bench.stats()
+    with BatchScorer(config) as scorer:
+        found = [e for _, ends in scorer.score_all((None, run) for run in captured(folder)) for e in ends]
+        stats = scorer.stats()
     assert stats.check() == []
     print(f"{stats.seen} runs\n\n| scorer | scored | not scored | failed | why not |\n|---|--:|--:|--:|---|")
     for each in tally(config.rules, found):

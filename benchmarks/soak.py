@@ -1,11 +1,11 @@
-"""Live traffic for a long time, with faults of every kind, and the books checked at the end.
+"""Live traffic for a long time, with faults of every kind, and the counters checked at the end.
 
     python benchmarks/soak.py --minutes 30 --rate 200
 
 One run in a hundred (`--share 0.01`) meets a scorer that raises, hangs or returns a great deal; the scoring
-process is killed every minute; the spool's file finds no room for a while; the wall clock steps back; the
-destination is down for a sixth of the time. Ends with exit code 1 if the books do not balance, memory grows
-or a span is missing.
+process is killed every minute; the store's file finds no room for a while; the wall clock steps back; the
+destination is down for a sixth of the time. Ends with exit code 1 if the counters do not balance, memory
+grows or a span is missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from otel_evals import Rule, Run, Score, ScoredRun, Scorer, sampling, scorer
 from otel_evals.config import build_config
 from otel_evals.errors import DestinationError
-from otel_evals.pipeline import Pipeline
+from otel_evals.live.pipeline import Pipeline
 from otel_evals.scorers import grounded_in_tools
 
 SPANS_PER_RUN = 3
@@ -169,7 +169,7 @@ def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, A
     ]
     provider = TracerProvider()
     pipeline = Pipeline(
-        build_config(rules, [place], store=folder / "spool.db", hold=2.0), tracer_provider=provider
+        build_config(rules, [place], store=folder / "store.db", hold=2.0), tracer_provider=provider
     )
     provider.add_span_processor(pipeline.spans)
     provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter), max_queue_size=20_000))
@@ -199,7 +199,7 @@ def soak(seconds: float, rate: float, share: float, folder: Path) -> dict[str, A
         "violations": pipeline.stats().check(),
         "seen": stats.seen,
         "rules": {name: asdict(rule) for name, rule in pipeline.stats().rules.items()},
-        "store": dict(pipeline.stats().store),
+        "store": asdict(pipeline.stats().store),
         "killed": len(killed),
         "destinations": {n: asdict(s) for n, s in pipeline.destination_stats().items()},
         "spans_missing": issued * SPANS_PER_RUN - exporter.spans,

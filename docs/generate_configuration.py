@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from otel_evals import autoconfigure, config
+from otel_evals import config
+from otel_evals.live import autoconfigure
 
 PAGE = Path(__file__).with_name("configuration.md")
 

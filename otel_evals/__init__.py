@@ -11,21 +11,22 @@ Everything here is loaded when it is first used, so importing this package costs
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from otel_evals.version import __version__
 
 if TYPE_CHECKING:
     from otel_evals import context, sampling, scorers
+    from otel_evals.accounting.counters import RuleStats, Stats
+    from otel_evals.accounting.explanation import Explanation
+    from otel_evals.accounting.health import Health
     from otel_evals.config import Config, Rule, load_config
-    from otel_evals.engine import Health, RuleStats, Stats
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
     from otel_evals.evals import run_evals
-    from otel_evals.explanation import Explanation
     from otel_evals.export import Destination
+    from otel_evals.live.configure import configure, explain, force_flush, health, install, shutdown, stats
+    from otel_evals.live.pipeline import Pipeline
     from otel_evals.model import (
         Direction,
         Evaluation,
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
         ScorerFailure,
         ToolCall,
     )
-    from otel_evals.pipeline import Pipeline
-    from otel_evals.process import configure, explain, force_flush, health, install, shutdown, stats
-    from otel_evals.scorer import Scorer, scorer
+    from otel_evals.scoring.scorer import Scorer, scorer
 
 _WHERE = {
     "Config": "config",
@@ -47,34 +46,34 @@ _WHERE = {
     "DestinationError": "errors",
     "Direction": "model",
     "Evaluation": "model",
-    "Explanation": "explanation",
-    "Health": "engine",
+    "Explanation": "accounting",
+    "Health": "accounting",
     "JudgeError": "errors",
     "NotScored": "model",
     "OtelEvalsError": "errors",
-    "Pipeline": "pipeline",
+    "Pipeline": "live.pipeline",
     "Rule": "config",
-    "RuleStats": "engine",
+    "RuleStats": "accounting",
     "Run": "model",
     "Score": "model",
     "ScoredRun": "model",
-    "Scorer": "scorer",
+    "Scorer": "scoring.scorer",
     "ScorerFailure": "model",
-    "Stats": "engine",
+    "Stats": "accounting",
     "ToolCall": "model",
-    "configure": "process",
+    "configure": "live.configure",
     "context": "",
-    "explain": "process",
-    "force_flush": "process",
-    "health": "process",
-    "install": "process",
+    "explain": "live.configure",
+    "force_flush": "live.configure",
+    "health": "live.configure",
+    "install": "live.configure",
     "load_config": "config",
     "run_evals": "evals",
     "sampling": "",
-    "scorer": "scorer",
+    "scorer": "scoring.scorer",
     "scorers": "",
-    "shutdown": "process",
-    "stats": "process",
+    "shutdown": "live.configure",
+    "stats": "live.configure",
 }
 
 __all__ = [
@@ -127,14 +126,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class _FrontDoor(ModuleType):
-    """Keeps a submodule, once imported, from standing in the place of the public name that it defines."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (isinstance(value, ModuleType) and _WHERE.get(name)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _FrontDoor

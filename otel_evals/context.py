@@ -11,12 +11,12 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
-from otel_evals.calls import call
 from otel_evals.errors import ConfigError
-from otel_evals.model import Availability, ContextSeen, Run, ToolCall
+from otel_evals.model import Availability, Context, ContextSeen, Run, ToolCall
+from otel_evals.util.calls import call
+from otel_evals.util.plain import MAX_JSON, as_text
 
 __all__ = [
     "Context",
@@ -40,29 +40,8 @@ _A = TypeVar("_A", covariant=True)
 
 
 @dataclass(frozen=True)
-class Context:
-    """The texts a resolver found, in the order the judge sees them."""
-
-    pieces: tuple[str, ...] = ()
-    truncated: bool = False
-    """Whether anything was left out because of a size limit; the text says where."""
-    note: str | None = None
-    """For people: why there is nothing, and the setting that would change it."""
-
-    @cached_property
-    def seen(self) -> ContextSeen:
-        """What is recorded on the step: digest, count and the texts."""
-        digest = hashlib.sha256()
-        for piece in self.pieces:  # with its length, so that no two lists of pieces share a digest
-            digest.update(b"%d:" % len(piece.encode()) + piece.encode())
-        return ContextSeen(
-            digest=digest.hexdigest(), pieces=len(self.pieces), truncated=self.truncated, text=self.pieces
-        )
-
-
-@dataclass(frozen=True)
 class Results(Generic[_P, _A]):
-    """What the steps before this one returned; None where there was no such step."""
+    """The results of the steps before this one; None where there is no such step."""
 
     preprocess: _P
     analyze: _A
@@ -70,16 +49,16 @@ class Results(Generic[_P, _A]):
 
 @dataclass(frozen=True, kw_only=True)
 class Params(Generic[_P, _A]):
-    """What a step or a resolver gets to work with."""
+    """The arguments of a step or a resolver."""
 
     run: Run
     results: Results[_P, _A]
     step: StepName
     """The step that is about to run."""
     context: Context | None = None
-    """What the resolver found; None where the scorer has no resolver, and in the resolver itself."""
+    """The resolved context; None if the scorer has no resolver, and in the resolver itself."""
     score: float | None = None
-    """The value scored; only known in `generate_reason`."""
+    """The score; only in `generate_reason`."""
 
 
 Found = Context | Sequence[str] | str | None
@@ -87,11 +66,25 @@ Resolver = Callable[[Params[Any, Any]], Found | Awaitable[Found]]
 """Finds the context of a run."""
 
 
+def seen(context: Context) -> ContextSeen:
+    """What a step records of its context: digest, count, and the texts, truncated if they are very long."""
+    digest = hashlib.sha256()
+    for piece in context.pieces:  # with its length, so that no two lists of pieces share a digest
+        data = piece.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return ContextSeen(
+        digest=digest.hexdigest(),
+        pieces=len(context.pieces),
+        truncated=context.truncated,
+        text=limit(context.pieces, MAX_JSON).pieces,
+    )
+
+
 async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
     """Call a resolver and check what it returns.
 
     Raises:
-        TypeError: it returned something else than texts.
+        TypeError: it returned something other than texts.
     """
     found = await call(resolver, params)
     if isinstance(found, Context):
@@ -124,7 +117,7 @@ class _Pure:
 
 
 def pure(resolver: Resolver) -> Resolver:
-    """Say that a resolver depends on the run alone, so that one call serves both steps."""
+    """Declare that a resolver depends on the run alone, so that it is called once for both steps."""
     return _Pure(resolver)
 
 
@@ -150,7 +143,7 @@ def tool_results(
     order: Literal["oldest", "newest"] = "oldest",
     max_chars: int = 50_000,
 ) -> Resolver:
-    """What the run's tools returned, one piece per call: name, arguments and result.
+    """The results of the run's tool calls, one piece per call: name, arguments and result.
 
     Args:
         tools: names of the tools to show; all when None.
@@ -194,7 +187,7 @@ class _Documents:
 
 
 def documents(*, top: int | None = None, max_chars: int = 50_000) -> Resolver:
-    """What the run's retrievers brought, one piece per document, at most `top` of them."""
+    """The run's retrieved documents, one piece per document, at most `top` of them."""
     _check_limit("documents", max_chars)
     return _Documents(top=top, max_chars=max_chars)
 
@@ -228,7 +221,7 @@ class _Attribute:
 
 
 def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
-    """A span attribute: the root's, else the first found in the run.
+    """A span attribute, of the root or else of the first span that has it.
 
     A list gives one piece per item; so does a text that is a JSON list.
     """
@@ -237,7 +230,7 @@ def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
 
 
 def _texts(value: Any) -> list[str]:
-    if isinstance(value, str) and value.lstrip().startswith("["):
+    if isinstance(value, str) and len(value) <= MAX_JSON and value.lstrip().startswith("["):
         with contextlib.suppress(ValueError):
             value = json.loads(value)
     items = value if isinstance(value, list | tuple) else [value]
@@ -287,13 +280,8 @@ def combine(*resolvers: Resolver) -> Resolver:
 # --- shared ---
 
 
-def as_text(value: Any) -> str:
-    """A recorded value as a judge should read it: text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
 def limit(pieces: Sequence[str], max_chars: int) -> Context:
-    """Keep what fits into `max_chars`, in order, and say in the text what was left out."""
+    """Keep what fits into `max_chars`, in order, and note in the text what was left out."""
     kept: list[str] = []
     room = max_chars
     for index, piece in enumerate(pieces):

@@ -1,7 +1,7 @@
-"""The socket for span conventions: an ended span in, an Operation out.
+"""The interface of dialects, each of which reads the spans of one convention as Operations.
 
-A dialect knows one convention. It claims spans by their instrumentation scope or, in scopes nobody knows,
-by marker attributes; it reads only what is there and says what is not. Dialects are found through the
+A dialect claims spans by their instrumentation scope or, in scopes that no dialect knows, by marker
+attributes. It reads only what was recorded, and notes what was not. Dialects are found through the
 entry-point group `otel_evals_dialect`.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, Protocol
 from otel_evals import semconv
 from otel_evals.model import Operation, SpanRecord
 
-__all__ = ["ENTRY_POINT_GROUP", "Dialect", "Dialects", "load_dialects"]
+__all__ = ["ENTRY_POINT_GROUP", "Dialect", "Dialects", "HasAttributes", "load_dialects"]
 
 ENTRY_POINT_GROUP = "otel_evals_dialect"
 
 
 class Dialect(Protocol):
-    """Knows one span convention."""
+    """Reads the spans of one convention."""
 
     @property
     def name(self) -> str:
@@ -28,14 +28,22 @@ class Dialect(Protocol):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Instrumentation scopes whose spans are all this dialect's, by prefix."""
+        """Prefixes of the instrumentation scopes whose spans it claims, whatever their attributes."""
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Attribute keys, any of which makes a span of an unknown scope this dialect's."""
+        """Attribute keys by any of which it claims a span of a scope that no dialect knows."""
 
     def read(self, span: SpanRecord) -> Operation | None:
-        """Read a span; None if it says nothing about an agent. Must not raise, whatever the span holds."""
+        """Read a span; None if it is no operation of an agent. Must not raise, whatever the span holds."""
+
+
+class HasAttributes(Protocol):
+    """A span, whether it is still open, has ended or was read from a file."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any] | None:
+        """The span's attributes."""
 
 
 _BY_MARKER: Any = object()
@@ -93,14 +101,16 @@ _NEVER = [
         "wsgi",
     )
 ]
-"""Scopes of OpenTelemetry's instrumentations of other things than models (`botocore` is not among them: it
-records Bedrock's models). Nobody looks at their spans' attributes."""
+"""Scopes of OpenTelemetry instrumentations that record no models; their spans' attributes are not looked at.
+
+`botocore` is not among them: it records calls of Bedrock models.
+"""
 
 
 class Dialects:
-    """Chooses the dialect of a span: by scope first, by markers second; the scope's choice is cached.
+    """Chooses the dialect of a span: by scope first, which is cached, then by markers.
 
-    Earlier dialects win over later ones.
+    Where several dialects claim a span, the first one reads it.
     """
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
@@ -116,33 +126,32 @@ class Dialects:
         return iter(self._dialects)
 
     def choose(self, scope_name: str, attributes: Mapping[str, Any]) -> Dialect | None:
-        """The dialect that reads spans of this scope with these attributes; None when nobody claims them."""
+        """The dialect that reads spans of this scope with these attributes; None if none claims them."""
         dialect = self._of_scope(scope_name)
         if dialect is not _BY_MARKER:
             return dialect
         markers = self._markers.intersection(attributes)
         return self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
 
-    def claims_scope(self, scope_name: str) -> bool | None:
-        """Whether the spans of a scope are read; None where their attributes decide.
+    def claims(self, scope_name: str, span: HasAttributes) -> bool:
+        """Whether any dialect claims a span of this scope.
 
-        Cheap, as `claims_attributes` is: both run on the application's threads.
+        Fast, since it runs on the application's threads; for most spans the scope alone decides, and their
+        attributes are not asked for.
         """
         try:
-            return self._claimed[scope_name]
+            claimed = self._claimed[scope_name]
         except KeyError:
             dialect = self._of_scope(scope_name)
-            told = self._claimed[scope_name] = None if dialect is _BY_MARKER else dialect is not None
-            return told
-
-    def claims_attributes(self, attributes: Mapping[str, Any] | None) -> bool:
-        """Whether any dialect reads spans with such attributes, in a scope that does not tell."""
-        # One copy made in C, then one pass in C: most spans of unknown scopes end here.
-        keys: Any = attributes or ()
+            claimed = self._claimed[scope_name] = None if dialect is _BY_MARKER else dialect is not None
+        if claimed is not None:
+            return claimed
+        # One copy and one pass, both in C: for spans of unknown scopes this is the whole cost.
+        keys: Any = span.attributes or ()
         return not self._markers.isdisjoint(keys.copy() if hasattr(keys, "copy") else keys)
 
     def read(self, span: SpanRecord) -> Operation | None:
-        """Read a span with its dialect; None when nobody claims it or it says nothing about an agent."""
+        """Read a span with its dialect; None if none claims it, or it is no operation of an agent."""
         dialect = self.choose(span.scope_name, span.attributes)
         return None if dialect is None or span.attributes.get(semconv.MARK) else dialect.read(span)
 
@@ -165,8 +174,10 @@ class Dialects:
 
 
 def load_dialects() -> Dialects:
-    """All installed dialects by name; OpenTelemetry's own, which most others write too, comes last."""
-    points = sorted(
-        entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name == "otel_genai", point.name)
-    )
-    return Dialects(point.load()() for point in points)
+    """All installed dialects, by their `order` (an int, 0 where they have none) and then by name.
+
+    Where a span has the markers of several, the first of them reads it.
+    """
+    found = [(point.name, point.load()()) for point in entry_points(group=ENTRY_POINT_GROUP)]
+    found.sort(key=lambda named: (getattr(named[1], "order", 0), named[0]))
+    return Dialects(dialect for _, dialect in found)

@@ -2,15 +2,15 @@
 
 OtelEvalsError
 ├── ConfigError                the configuration is wrong: names the field and the fix (also a ValueError)
-├── JudgeError                 a judge gave no usable answer
-│   ├── JudgeUnavailableError  worth another try: 429, 5xx, connection lost, timed out
-│   ├── JudgeReplyError        the judge answered, but not in the form asked for
-│   └── BudgetExceededError    the judge was not asked, because it could have cost more than is left
-├── DestinationError           a destination refused scores; says whether another try may help
+├── JudgeError                 a judge gave no usable reply
+│   ├── JudgeUnavailableError  worth another attempt: 429, 5xx, connection lost, timeout
+│   ├── JudgeReplyError        the judge's reply did not have the required form
+│   └── BudgetExceededError    the judge was not called, because the call could have exceeded the budget
+├── DestinationError           a destination did not accept scores; says whether to try again
 └── StoreError                 the store's file cannot be used
 
-None of these reaches the application from a running pipeline: they are raised when something is built,
-and inside the engine they become counted outcomes.
+They are raised when something is built or opened. A running pipeline raises none of them in the application:
+inside the engine they become outcomes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class OtelEvalsError(Exception):
-    """Base of every exception this package raises on purpose."""
+    """Base of all exceptions of this package."""
 
 
 class ConfigError(OtelEvalsError, ValueError):
@@ -44,47 +44,51 @@ class ConfigError(OtelEvalsError, ValueError):
         self.field = field
         """Path of the wrong field, such as `rules[0].sample`."""
         self.problem = problem
-        """What is wrong and how to mend it."""
+        """What is wrong and how to fix it."""
 
 
 class JudgeError(OtelEvalsError):
-    """A judge gave no usable answer."""
+    """A judge gave no usable reply."""
 
     usage: Usage | None = None
-    """Tokens spent all the same."""
+    """Tokens that the call used nevertheless."""
     cost: float | None = None
-    """US dollars spent all the same; None when unknown."""
+    """US dollars that the call cost nevertheless; None if unknown."""
     attempts: int = 1
     """Calls made, repairs and retries included."""
+    status: int | None = None
+    """HTTP status of the provider's refusal, where there was one."""
+    provider_error: str = ""
+    """Name of the exception that the provider's library raised."""
 
 
 class JudgeUnavailableError(JudgeError):
-    """The judge could not answer now; another try may succeed."""
+    """The judge could not be reached or was overloaded; another attempt may succeed."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds the provider asked us to wait, where it said so."""
+        """Seconds that the provider asked to wait; None if it did not say."""
 
 
 class JudgeReplyError(JudgeError):
-    """The judge answered something that does not fit the schema, even after one repair."""
+    """The judge's reply does not match the schema, even after one repair."""
 
 
 class BudgetExceededError(JudgeError):
-    """The judge was not asked: what the call could have cost does not fit into the budget any more."""
+    """The judge was not called: the call could have cost more than is left of the budget."""
 
 
 class DestinationError(OtelEvalsError):
-    """A destination refused a batch of scores."""
+    """A destination did not accept a batch of scores."""
 
     def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retryable = retryable
         """Whether sending the same batch again may succeed."""
         self.retry_after = retry_after
-        """Seconds the destination asked us to wait, where it said so."""
+        """Seconds that the destination asked to wait; None if it did not say."""
 
 
 class StoreError(OtelEvalsError):
-    """The store's file is missing, broken, or not ours; the message names it."""
+    """The store's file is missing, corrupt, or not a store; the message names it."""

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `scored` scores what a test's code did.
+"""The pytest plugin: the fixture `scored` scores the runs of a test's code.
 
     def test_support(scored):
         agent.run_sync("Where is order A-1001?")
@@ -17,36 +17,36 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from otel_evals.evals.testing import Scoring
+    from otel_evals.evals.testing import ScoredFixture
 
 __all__ = ["otel_evals_logger_provider", "otel_evals_tracer_provider", "scored"]
 
 
 @pytest.fixture
 def otel_evals_tracer_provider() -> Any:
-    """Whose spans `scored` captures: None for the global one, made where there is none."""
+    """The provider whose spans `scored` captures; None for the global one, created if there is none."""
     return None
 
 
 @pytest.fixture
 def otel_evals_logger_provider() -> Any:
-    """Whose log records `scored` captures: None for the global one."""
+    """The provider whose log records `scored` captures; None for the global one."""
     return None
 
 
 @pytest.fixture
 def scored(
     request: pytest.FixtureRequest, otel_evals_tracer_provider: Any, otel_evals_logger_provider: Any
-) -> Iterator[Scoring]:
-    """Score what this test's code did: `scored(scorer).at_least(0.9)`.
+) -> Iterator[ScoredFixture]:
+    """Score the runs of this test's code: `scored(scorer).at_least(0.9)`.
 
     Scores are kept as properties of the test, so that JUnit reports carry them.
     """
-    from otel_evals.evals.recording import recorder_of
-    from otel_evals.evals.testing import Scoring
+    from otel_evals.evals.span_recorder import recorder_for
+    from otel_evals.evals.testing import ScoredFixture
 
     def note(scorer_id: str, value: float) -> None:
         request.node.user_properties.append((f"score:{scorer_id}", value))
 
-    with recorder_of(otel_evals_tracer_provider, otel_evals_logger_provider).all() as take:
-        yield Scoring(take, note)
+    with recorder_for(otel_evals_tracer_provider, otel_evals_logger_provider).record_all() as recording:
+        yield ScoredFixture(recording, note)

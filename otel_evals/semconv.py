@@ -1,8 +1,8 @@
-"""Every attribute, event and metric name this package reads or writes.
+"""The attribute, event and metric names that this package reads or writes.
 
 Names are plain strings: the constants of the semantic-convention packages move and get deprecated, the
-names on the wire do not. The first part belongs to OpenTelemetry (GenAI semantic conventions, status
-Development), the last part, `otel_evals.*`, is our own.
+names on the wire do not. The first part is OpenTelemetry's (GenAI semantic conventions, status Development),
+the last part, `otel_evals.*`, is this package's own.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ GEN_AI_EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
 
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
 
-# --- ours ---
+# --- this package's own ---
 
 SCOPE_NAME: Final = "otel_evals"
-"""Instrumentation scope of everything we emit; spans of this scope are never scored."""
+"""Instrumentation scope of everything that this package emits; spans of this scope are never scored."""
 
 MARK: Final = "otel_evals.internal"
 """Span attribute and baggage key of everything that happens inside a scorer; never scored."""
 MARK_IN_TRACE_STATE: Final = "otel_evals"
-"""The same as a tracestate key: where baggage is not propagated, the trace context still is."""
+"""The same as a tracestate key, for services to which baggage is not propagated."""
 
 SCORE_PREFIX: Final = "otel_evals.score."
 """`otel_evals.score.<scorer>` (double), `.label`, `.explanation`, on the judged span."""

@@ -1,13 +1,26 @@
-"""No test leaves a pipeline behind."""
+"""No test leaves a pipeline behind, and the programs that tests start can be interrupted."""
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 import otel_evals
+
+
+def pytest_configure() -> None:
+    """Give the programs that tests start the default handlers of signals that end a program.
+
+    A shell has its background jobs ignore SIGINT, and what starts another program passes that on. A handler
+    that does nothing leaves these tests as they were, and is not passed on.
+    """
+    for name in ("SIGINT", "SIGTERM", "SIGQUIT"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,12 @@ import json
 import math
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.model import Evaluation, Score, ScoredRun
+from otel_evals.util.retry import retry_after
 
 if TYPE_CHECKING:
     import httpx
@@ -118,7 +117,7 @@ class PhoenixDestination:
             raise DestinationError(
                 f"{url} answered {response.status_code}: {response.text[:200]}",
                 retryable=response.status_code >= 500 or response.status_code in _WORTH_ANOTHER_TRY,
-                retry_after=_retry_after(response.headers.get("retry-after")),
+                retry_after=retry_after(response.headers),
             )
 
     def _of_span(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
@@ -177,18 +176,3 @@ def _metadata(evaluation: Evaluation, score: Score) -> dict[str, Any]:
 def _text(text: str | None) -> str | None:
     """Without NUL characters, which PostgreSQL does not store."""
     return text and text.replace("\x00", "")
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds to wait, from a number of seconds or a date; None where neither is there."""
-    if value is None:
-        return None
-    try:
-        seconds = (
-            float(value)
-            if value.strip().isdigit()
-            else parsedate_to_datetime(value).timestamp() - time.time()
-        )
-    except ValueError:
-        return None
-    return max(seconds, 0.0)

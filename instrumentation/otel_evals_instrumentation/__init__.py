@@ -1,7 +1,17 @@
-"""The way in: one module per span convention, found through entry points; spans for hand-written agents."""
+"""Reads the spans of agent frameworks and instrumentations, and writes those of hand-written agents.
 
-from otel_evals_instrumentation.decorators import agent, inference, retrieval, tool, workflow
-from otel_evals_instrumentation.spans import AgentSpan, InferenceSpan, RetrievalSpan, ToolSpan, WorkflowSpan
+`conventions` has one module per span convention, found through the entry-point group `otel_evals_dialect`;
+`reading` is what they share; `decorators` makes spans. What users import is here.
+"""
+
+from otel_evals_instrumentation.decorators.decorators import agent, inference, retrieval, tool, workflow
+from otel_evals_instrumentation.decorators.spans import (
+    AgentSpan,
+    InferenceSpan,
+    RetrievalSpan,
+    ToolSpan,
+    WorkflowSpan,
+)
 
 __all__ = [
     "AgentSpan",

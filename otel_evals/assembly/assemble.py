@@ -1,4 +1,4 @@
-"""One run, put together from its operations."""
+"""Assembles one run from its operations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import Any
 
+from otel_evals.assembly.question import Answer, Question, find_answer, find_question
 from otel_evals.assembly.toolcalls import join_tool_calls
-from otel_evals.assembly.turns import Answer, Question, find_answer, find_question
 from otel_evals.model import Availability, Document, Operation, OperationKind, Run, Source, ToolCall, Usage
 
 __all__ = ["assemble"]
@@ -16,7 +16,7 @@ __all__ = ["assemble"]
 _NO_USAGE = Usage()
 _NOTHING: frozenset[Availability] = frozenset()
 _OF_ONE = ("input", "output", "system")
-"""Fields that one operation tells; the others are gathered from many."""
+"""Fields that come from one operation; the others are collected from several."""
 _APART = (
     OperationKind.AGENT,
     OperationKind.TOOL,
@@ -32,7 +32,7 @@ def assemble(
     children: Mapping[str, tuple[str, ...]],
     above: Mapping[str, str | None],
 ) -> Run:
-    """A run from its operations, given by start time with the root among them."""
+    """Assemble a run from its operations, which are in the order of their start and include the root."""
     question, answer = find_question(root, operations), find_answer(root, operations)
     calls = join_tool_calls(operations, above)
     documents = _documents(operations)
@@ -59,7 +59,9 @@ def assemble(
         output=answer.text if answer else None,
         tool_calls=calls,
         documents=documents,
-        models=tuple(dict.fromkeys(m for o in inferences if (m := o.response_model or o.request_model))),
+        models=tuple(
+            dict.fromkeys(m for o in inferences or (root,) if (m := o.response_model or o.request_model))
+        ),
         provider=_first("provider", root, inferences) if inferences else root.provider,
         usage=_usage(operations, above),
         finish_reasons=last.finish_reasons if last else root.finish_reasons,
@@ -77,7 +79,7 @@ def assemble(
 
 
 def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
-    """A field of the root, else of the first operation that has it."""
+    """A field of the root, or else of the first operation that has it."""
     value = getattr(root, name)
     return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
 
@@ -98,16 +100,16 @@ def _system(
 
 
 def _error(root: Operation, answer: Answer | None, last: Operation | None) -> Operation | None:
-    """The operation whose error is the run's: the root, or the last model call when no answer came of it."""
+    """The operation whose error is the run's: the root, or the last model call if the run has no answer."""
     if root.error is not None:
         return root
     return last if answer is None and last is not None and last.error is not None else None
 
 
 def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
-    """Tokens of the innermost operations that tell any: what stands above them repeats or sums them up.
+    """The tokens of the innermost operations that record any; operations above them record sums of these.
 
-    A model call does not sum up what happens in a tool or an agent below it.
+    A model call does not include what is used by a tool or an agent below it.
     """
     telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
     if len(telling) < 2:
@@ -129,7 +131,7 @@ def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> 
 
 
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
-    """Documents of retrievers and rerankers, each once; where they tell none, those that others took."""
+    """The documents of retrievals, without duplicates; if they have none, those of other operations."""
     found: dict[tuple[str | None, str | None], Document] = {}
     told = [o for o in operations if o.documents]
     retrieved = [o for o in told if o.kind is OperationKind.RETRIEVAL]
@@ -139,7 +141,7 @@ def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
     return tuple(found.values())
 
 
-# --- where it came from, and how whole it is ---
+# --- sources and availability ---
 
 
 def _provenance(
@@ -191,7 +193,7 @@ def _state(
     operations: Sequence[Operation],
     calls: Sequence[ToolCall],
 ) -> Availability:
-    """Whether a field can be trusted; of what is missing, whether a setting would bring it."""
+    """A field's availability: of a missing field, whether content capture was off."""
     mine: AbstractSet[Availability] = states.get(name, _NOTHING)
     if there:
         cut = told is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
@@ -207,5 +209,5 @@ def _state(
 
 
 def _silent(states: Mapping[str, set[Availability]]) -> bool:
-    """Whether no operation tells any content at all."""
+    """Whether no operation has recorded any content."""
     return not any(Availability.PRESENT in told for told in states.values())

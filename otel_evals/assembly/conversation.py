@@ -1,4 +1,4 @@
-"""A whole conversation as one run, so that any scorer can judge it."""
+"""Represents a conversation as one run, so that any scorer can judge it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from otel_evals import semconv
 from otel_evals.model import Availability, Document, Message, Run, Usage
 
-__all__ = ["as_conversation", "conversation_key"]
+__all__ = ["as_conversation"]
 
 _WORST_FIRST = (
     Availability.CAPTURED_OFF,
@@ -20,20 +19,15 @@ _WORST_FIRST = (
 )
 
 
-def conversation_key(run: Run) -> tuple[str, str]:
-    """What tells conversations apart: the service's name and the conversation's id; empty if not told."""
-    return str(run.resource.get(semconv.SERVICE_NAME) or ""), run.conversation_id or ""
-
-
 def as_conversation(runs: Iterable[Run]) -> Run:
-    """One run that stands for a conversation, from its runs in any order.
+    """Make one run of the runs of a conversation, in any order.
 
-    Input, output, error, ids and resource are those of the last run, which ends it; the history is all that
-    was said before; operations, tool calls, documents, models and tokens are those of all runs; it lasts from
-    the first one's start to the last one's end. The runs themselves are its `turns`.
+    Input, output, error, ids and resource are those of the last run; the history is everything before it;
+    operations, tool calls, documents, models and usage are those of all runs; it lasts from the first run's
+    start to the last run's end. The runs themselves are its `turns`.
 
     Raises:
-        IndexError: there are none.
+        IndexError: there are no runs.
     """
     turns = tuple(sorted(runs, key=lambda run: (run.start_time, run.root_span_id)))
     last = turns[-1]
@@ -67,7 +61,7 @@ def _latest(turns: Sequence[Run], name: str) -> Any:
 
 
 def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
-    """What was said before the last turn: as the turns tell it, unless the last one knows of more of them."""
+    """The messages before the last turn: those of the turns, or the last run's history if that has more."""
     told = list(turns[0].history) if len(turns) > 1 else []
     for run in turns[:-1]:
         told += (*run.input_messages, *run.output_messages)
@@ -80,7 +74,7 @@ def _questions(messages: Sequence[Message]) -> int:
 
 
 def _documents(turns: Sequence[Run]) -> tuple[Document, ...]:
-    """Each once, as in a run."""
+    """All documents, without duplicates."""
     found: dict[tuple[str | None, str | None], Document] = {}
     for document in _all(turns, "documents"):
         found.setdefault((document.content, None if document.content else document.id), document)
@@ -88,7 +82,7 @@ def _documents(turns: Sequence[Run]) -> tuple[Document, ...]:
 
 
 def _availability(turns: Sequence[Run]) -> dict[str, Availability]:
-    """Of what all turns tell together: the worst state among those that have any of it."""
+    """Of fields collected from all turns: the worst availability among the turns that have any."""
     states: dict[str, Availability] = {}
     for name, holder in (
         ("tool_arguments", "tool_calls"),

@@ -1,48 +1,41 @@
-"""Tool calls, joined from tool spans and from messages: none doubled, none lost."""
+"""Joins the tool calls of tool spans and of messages, without duplicates or losses."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from otel_evals.assembly.turns import this_turn, turn_start
-from otel_evals.model import Message, Operation, OperationKind, Part, ToolCall
+from otel_evals.assembly.message_calls import (
+    MessageCall,
+    MessageCalls,
+    calls_in_messages,
+    follow_conversations,
+    same_name,
+)
+from otel_evals.model import Operation, OperationKind, Part, ToolCall
 
 __all__ = ["join_tool_calls"]
-
-_TELLERS = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
-_TOOL_KINDS = ("tool_call", "tool_result")
-
-
-@dataclass(slots=True, eq=False)
-class _Told:
-    """A call that messages tell of."""
-
-    name: str
-    id: str | None
-    arguments: Any
-    time: int
-    result: Any = None
-    failed: bool = False
-    answered: bool = False
 
 
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
     """The run's tool calls by time; `above` maps each span to its nearest operation above.
 
-    Calls of what a dialect says is no tool, such as a framework's way to answer, are not among them.
+    Calls that a dialect does not count as tools, such as a framework's structured output, are left out.
     """
-    none = {o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None}
-    tellings = _from_messages(operations)
-    told = [t for t in tellings.calls if t.name not in none]
-    spans = _from_spans(operations, above)
-    joined = [(time, _merge(call, _take(told, call))) for time, call in spans]
-    joined.extend((t.time, _alone(t)) for t in told)
-    joined.sort(key=lambda pair: pair[0])
-    calls = [call for _, call in joined]
-    return tuple(_in_order(calls, tellings.unplaced) if tellings.unplaced else calls)
+    not_tools = {
+        o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None
+    }
+    in_messages = calls_in_messages(operations)
+    told = [t for t in in_messages.calls if t.name not in not_tools]
+    found: list[tuple[MessageCall | None, int, ToolCall]] = []
+    for time, call in _from_spans(operations, above):
+        match = _take(told, call)
+        if match is not None:
+            match.time = time
+        found.append((match, time, _merge(call, match)))
+    found.extend((t, t.time, _alone(t)) for t in told)
+    return tuple(_sorted(found, in_messages))
 
 
 # --- spans ---
@@ -51,8 +44,8 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
 def _from_spans(
     operations: Sequence[Operation], above: Mapping[str, str | None]
 ) -> list[tuple[int, ToolCall]]:
-    """One call per execution: spans inside a tool's span that tell the same call are folded into it."""
-    by_id = {o.span_id: o for o in operations}
+    """One call per execution: spans inside a tool's span that record the same call are merged into it."""
+    by_id = {o.span.span_id: o for o in operations}
     calls: dict[str, tuple[int, ToolCall]] = {}
     for operation in operations:
         call = operation.tool_call
@@ -74,7 +67,7 @@ def _same_call(
     above: Mapping[str, str | None],
     by_id: Mapping[str, Operation],
 ) -> str | None:
-    """The span whose call this is too: one with the same id, or a tool's span around it of the same name."""
+    """The span that records the same call: one with its id, or an enclosing tool span of the same name."""
     if call.id is not None:
         twin = next((span_id for span_id, (_, known) in calls.items() if known.id == call.id), None)
         if twin is not None:
@@ -96,7 +89,7 @@ def _same_call(
         outer = by_id.get(span_id)
         if outer is None or outer.kind in (OperationKind.AGENT, OperationKind.INFERENCE):
             return None
-        if span_id in calls and _same_name(calls[span_id][1].name, call.name):
+        if span_id in calls and same_name(calls[span_id][1].name, call.name):
             known = calls[span_id][1]
             return span_id if known.id is None or call.id is None else None
         span_id = above.get(span_id)
@@ -104,10 +97,11 @@ def _same_call(
 
 
 def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
-    """Whether a server's span is the other end of a client's, though the spans between them are gone."""
+    """Whether a server's span belongs to a client's call, though the spans between them are missing."""
     one, other = client.span, server.span
     inside = one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
-    return one.kind == "CLIENT" and inside and _same_name(known.name, call.name)
+    names_server = known.name.startswith("mcp__") and known.name.endswith("__" + call.name)
+    return inside and (names_server or (one.kind == "CLIENT" and same_name(known.name, call.name)))
 
 
 def _answers(
@@ -118,7 +112,7 @@ def _answers(
     above: Mapping[str, str | None],
     by_id: Mapping[str, Operation],
 ) -> bool:
-    """Whether a server in the same process does this call: during the other, in a span that is beside it."""
+    """Whether a server in the same process executes a call: in a sibling span, during the call's span."""
     around = above.get(operation.span_id)
     if around is None or known.id is not None or above.get(around) != above.get(asker):
         return False
@@ -130,7 +124,7 @@ def _answers(
 
 
 def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
-    """A call with what another telling of it adds."""
+    """A call, completed by another record of it."""
     return replace(
         known,
         id=known.id or more.id,
@@ -143,103 +137,20 @@ def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
 
 
 def _better(known: Any, more: Any) -> Any:
-    """Named arguments tell more than a bare value does."""
+    """The more informative arguments: named ones rather than a bare value."""
     if known is None or (isinstance(more, Mapping) and not isinstance(known, Mapping)):
         return known if more is None else more
     return known
 
 
-# --- messages ---
-
-
-class _Tellings:
-    """The calls that messages tell of: by id, and for those told without one by name and arguments."""
-
-    def __init__(self) -> None:
-        self.calls: list[_Told] = []
-        self.unplaced: list[Part] = []
-        """Results of calls that nobody tells, without an id: as many as the conversation that has most."""
-        self._by_id: dict[str, _Told] = {}
-        self._alike: dict[str, list[_Told]] = {}
-
-    def follow(self, messages: Sequence[Message], time: int) -> None:
-        """Walk a conversation: calls first, their results after."""
-        parts = [p for m in messages for p in m.parts if p.kind in _TOOL_KINDS]
-        if not parts:
-            return
-        answers = {p.tool_call_id for p in parts if p.kind == "tool_result"}
-        seen: dict[int, _Told] = {}
-        unplaced: list[Part] = []
-        for part in parts:
-            if part.kind == "tool_result":
-                if not self._answer(part, time, seen) and part.tool_call_id is None:
-                    unplaced.append(part)
-            elif part.name:
-                told = self._call(part, time, seen, answers)
-                seen[id(told)] = told
-        if len(unplaced) > len(self.unplaced):
-            self.unplaced = unplaced
-
-    def _call(self, part: Part, time: int, seen: Mapping[int, _Told], answers: set[str | None]) -> _Told:
-        """The call that a part tells: one with its id, else the first alike that this walk has not met."""
-        call_id = part.tool_call_id
-        told = self._by_id.get(call_id) if call_id is not None else None
-        if told is None:
-            alike = self._alike.setdefault(part.name or "", [])
-            told = next((t for t in alike if id(t) not in seen and _may_be(t, part, answers)), None)
-            if told is None:
-                told = _Told(part.name or "", call_id, part.data, time)
-                self.calls.append(told)
-                alike.append(told)
-        if told.arguments is None:
-            told.arguments = part.data
-        if call_id is not None:
-            told.id = told.id or call_id
-            self._by_id[call_id] = told
-        return told
-
-    def _answer(self, part: Part, time: int, seen: Mapping[int, _Told]) -> bool:
-        """Give a result to its call; False if there is none that it could be of."""
-        told = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
-        if told is None:
-            waiting = (
-                t
-                for t in seen.values()
-                if not t.answered and (part.name is None or _same_name(t.name, part.name))
-            )
-            told = next(waiting, None)
-        if told is None and part.tool_call_id is not None and part.name:
-            told = self._by_id[part.tool_call_id] = _Told(part.name, part.tool_call_id, None, time)
-            self.calls.append(told)
-        if told is not None and not told.answered:
-            told.result, told.failed, told.answered = part.data, part.failed, part.data is not None
-        return told is not None
-
-
-def _may_be(told: _Told, part: Part, answers: set[str | None]) -> bool:
-    """Whether a part may tell a call again. Some tell one under two ids; its result then names the other."""
-    ids_allow = told.id is None or part.tool_call_id is None or part.tool_call_id not in answers
-    return ids_allow and bool(told.arguments == part.data)
-
-
-def _from_messages(operations: Sequence[Operation]) -> _Tellings:
-    tellings = _Tellings()
-    for operation in operations:
-        if operation.kind in _TELLERS:
-            given = operation.input_messages[turn_start(operation) :]
-            said = this_turn(operation.output_messages)
-            tellings.follow((*given, *said), operation.span.end_time or operation.span.start_time)
-    return tellings
-
-
 # --- the two together ---
 
 
-def _take(told: list[_Told], call: ToolCall) -> _Told | None:
-    """The telling of this very call, taken off the list."""
+def _take(told: list[MessageCall], call: ToolCall) -> MessageCall | None:
+    """The same call as found in messages, removed from the list."""
     match = next((t for t in told if call.id is not None and t.id == call.id), None)
     if match is None:
-        same = [t for t in told if _same_name(t.name, call.name) and (call.id is None or t.id is None)]
+        same = [t for t in told if same_name(t.name, call.name) and (call.id is None or t.id is None)]
         match = next((t for t in same if _agree(call.arguments, t.arguments)), same[0] if same else None)
     if match is not None:
         told.remove(match)
@@ -254,7 +165,7 @@ def _agree(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _merge(call: ToolCall, told: _Told | None) -> ToolCall:
+def _merge(call: ToolCall, told: MessageCall | None) -> ToolCall:
     if told is None:
         return call
     result = call.result if call.result is not None else told.result
@@ -278,20 +189,37 @@ def _merge(call: ToolCall, told: _Told | None) -> ToolCall:
     )
 
 
-def _in_order(calls: list[ToolCall], results: Sequence[Part]) -> list[ToolCall]:
-    """Results that name no call belong to the calls that have none, in order, where there are as many."""
-    waiting = [c for c in calls if c.result is None and c.id is None]
+def _sorted(
+    found: list[tuple[MessageCall | None, int, ToolCall]], in_messages: MessageCalls
+) -> list[ToolCall]:
+    """Sort calls by time, corrected by the order in which models asked for them."""
+    follow_conversations(in_messages)
+    last = len(in_messages.calls)
+    asked = [(t.time if t else time, t.rank if t else last, call) for t, time, call in found]
+    by_time = [call for _, _, call in sorted(asked, key=lambda item: item[:2])]
+    if not in_messages.unplaced:
+        return by_time
+    waiting = [item for item in asked if item[2].result is None and item[2].id is None]
+    every_one_asked = all(rank < last for _, rank, _ in waiting)
+    waiting.sort(key=lambda item: item[1:2] if every_one_asked else item[:2])
+    return _with_results(by_time, [call for *_, call in waiting], in_messages.unplaced)
+
+
+def _with_results(
+    calls: list[ToolCall], waiting: Sequence[ToolCall], results: Sequence[Part]
+) -> list[ToolCall]:
+    """Assign results without ids to the calls without results, in order, if there are as many of each."""
     if len(waiting) != len(results):
         return calls
     given = {
-        id(call): _merge(call, _Told(call.name, None, None, 0, part.data, part.failed))
+        id(call): _merge(call, MessageCall(call.name, None, None, 0, part.data, part.failed))
         for call, part in zip(waiting, results, strict=True)
     }
     return [given.get(id(call), call) for call in calls]
 
 
-def _alone(told: _Told) -> ToolCall:
-    """A call without a span: whether it succeeded is known only if its result says that it failed."""
+def _alone(told: MessageCall) -> ToolCall:
+    """A call without a span. Its status is `error` if its result says so, and unknown otherwise."""
     return ToolCall(
         name=told.name,
         id=told.id,
@@ -301,11 +229,3 @@ def _alone(told: _Told) -> ToolCall:
         status="error" if told.failed else "unknown",
         source="messages",
     )
-
-
-def _same_name(one: str, other: str) -> bool:
-    """Whether two names mean the same tool: prefixes of servers and plugins, case and separators aside."""
-    if one == other:
-        return True
-    first, second = (re.sub(r"[^a-z0-9]+", "_", name.lower()) for name in (one, other))
-    return first == second or first.endswith("_" + second) or second.endswith("_" + first)

@@ -1,7 +1,7 @@
-"""Puts scores where the traces are: span attributes, evaluation events, evaluation spans, metrics."""
+"""Attaches scores to traces: span attributes, evaluation events, evaluation spans, metrics."""
 
 from otel_evals.attachment.attacher import Attacher, Opened
-from otel_evals.attachment.hold import ScoringSpanExporter, Verdicts
+from otel_evals.attachment.hold import PendingScores, ScoringSpanExporter
 from otel_evals.attachment.metrics import Metrics
 
-__all__ = ["Attacher", "Metrics", "Opened", "ScoringSpanExporter", "Verdicts"]
+__all__ = ["Attacher", "Metrics", "Opened", "PendingScores", "ScoringSpanExporter"]

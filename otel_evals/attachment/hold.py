@@ -1,9 +1,12 @@
 """Scores as attributes on the judged span: a bounded hold in front of the exporter.
 
 `ScoringSpanExporter` wraps the exporter that a batch processor feeds. A judged span whose scores are not
-all in yet is held back, at most `hold` seconds after its end, then goes on with the scores there are;
-every other span passes straight through. Held spans go on from a thread of their own, so that neither
-the application, nor the batch processor, nor the scoring thread waits for a slow exporter.
+complete is held for at most `hold` seconds after its end, then exported with the scores there are; every
+other span is exported at once. Held spans are exported from a thread of their own, so that neither the
+application, nor the batch processor, nor the scoring thread waits for a slow exporter.
+
+Long for one module, because `PendingScores` and the exporter are two sides of one protocol: what threads may
+do to it at the same time can only be judged with both in view.
 """
 
 from __future__ import annotations
@@ -17,75 +20,77 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
+from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-__all__ = ["ScoringSpanExporter", "Verdicts"]
+__all__ = ["PendingScores", "ScoringSpanExporter"]
 
 _logger = logging.getLogger(__name__)
 _MAX_BATCH = 512
 _GATHER_SECONDS = 0.01
 _SWEEP_SECONDS = 0.25
-_MAX_VERDICTS = 10_000
+_MAX_PENDING = 10_000
 
 _Key = tuple[int, int]
+"""Trace id and span id."""
 
 
 @dataclass(slots=True)
-class _Verdict:
-    takers: int
-    """Exporters that have not passed the span on yet."""
+class _Pending:
+    exporters: int
+    """How many exporters have not exported the span yet."""
     attributes: dict[str, Any] = field(default_factory=dict)
-    final: bool = False
+    complete: bool = False
 
 
-class Verdicts:
-    """Attributes for spans that may be judged, by trace id and span id, until exporters pick them up.
+class PendingScores:
+    """Attributes for spans that may be judged, by trace id and span id, until every exporter has taken them.
 
-    Capture announces a span with `expect` on the application's thread, the engine adds scores and ends with
+    Capture announces a span with `expect` on the application's thread; the engine adds scores and ends with
     `finish`. Only announced spans are ever held.
     """
 
     def __init__(self) -> None:
-        self._verdicts: dict[_Key, _Verdict] = {}
+        self._pending: dict[_Key, _Pending] = {}
         self._taking = threading.Lock()
         self._listeners: list[Callable[[_Key | None], None]] = []
         self._passing_until = 0
         self.open = True
-        """False lets every span pass at once: we are leaving."""
+        """Whether spans are held; False once scoring is shut down."""
 
     def after_fork(self) -> None:
-        """In a forked child: whoever held the lock is not there."""
+        """In a forked child: replace the lock, which a thread of the parent may have held."""
         self._taking = threading.Lock()
 
     def listen(self, listener: Callable[[_Key | None], None]) -> None:
-        """Have a function called with each span whose scores are all in; with None when many may pass."""
+        """Have a function called with each span whose scores are complete; with None when many may pass."""
         self._listeners.append(listener)
 
     @property
     def wanted(self) -> bool:
-        """Whether any exporter waits for scores."""
+        """Whether any exporter holds spans."""
         return bool(self._listeners)
 
     def expect(self, trace_id: int, span_id: int) -> None:
         """Announce a span that may be judged."""
         if self._listeners and self.open:
-            self._verdicts[trace_id, span_id] = _Verdict(len(self._listeners))
-            if len(self._verdicts) > _MAX_VERDICTS:
+            self._pending[trace_id, span_id] = _Pending(len(self._listeners))
+            if len(self._pending) > _MAX_PENDING:
                 self._forget_oldest()
 
     def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
-        """Add attributes to a span."""
-        verdict = self._verdicts.get((trace_id, span_id))
-        if verdict is not None:
-            verdict.attributes.update(attributes)
+        """Add attributes to an announced span."""
+        pending = self._pending.get((trace_id, span_id))
+        if pending is not None:
+            pending.attributes.update(attributes)
 
     def finish(self, trace_id: int, span_id: int) -> None:
-        """No more attributes will come for this span."""
-        verdict = self._verdicts.get((trace_id, span_id))
-        if verdict is not None:
-            verdict.final = True
+        """Let a span pass: it gets no more attributes."""
+        pending = self._pending.get((trace_id, span_id))
+        if pending is not None:
+            pending.complete = True
             self._notify((trace_id, span_id))
 
     def let_pass(self, until: int) -> None:
@@ -99,28 +104,33 @@ class Verdicts:
         self._notify()
 
     def take(self, span: ReadableSpan, *, anyway: bool = False) -> Mapping[str, Any] | None:
-        """A span's attributes so far if it may pass now (or has to), else None.
+        """Take a span's attributes, for one exporter. They are deleted once every exporter has taken them.
 
-        Once every exporter has taken them, they are forgotten.
+        Args:
+            span: an ended span.
+            anyway: whether to take them even if they are not complete.
+
+        Returns:
+            None if the span is to be held.
         """
         context: Any = span.context
         key = context.trace_id, context.span_id
-        verdict = self._verdicts.get(key)
-        if verdict is None:
+        pending = self._pending.get(key)
+        if pending is None:
             return {}
-        may_pass = verdict.final or anyway or (span.end_time or 0) <= self._passing_until
+        may_pass = pending.complete or anyway or (span.end_time or 0) <= self._passing_until
         if self.open and not may_pass:
             return None
         with self._taking:
-            verdict.takers -= 1
-        if verdict.takers <= 0:
-            self._verdicts.pop(key, None)
-        return verdict.attributes
+            pending.exporters -= 1
+        if pending.exporters <= 0:
+            self._pending.pop(key, None)
+        return pending.attributes
 
     def _forget_oldest(self) -> None:
-        """Some at a time; several threads may do so at once."""
-        for key in list(self._verdicts)[: _MAX_VERDICTS // 10]:
-            self._verdicts.pop(key, None)
+        """Delete the oldest tenth; may run on several threads at once."""
+        for key in list(self._pending)[: _MAX_PENDING // 10]:
+            self._pending.pop(key, None)
 
     def _notify(self, key: _Key | None = None) -> None:
         for listener in self._listeners:
@@ -134,41 +144,41 @@ class _Held:
 
 
 class ScoringSpanExporter(SpanExporter):
-    """Passes spans to another exporter, judged ones with their scores.
+    """Exports spans through another exporter, judged ones with their scores.
 
     Args:
-        exporter: where the spans go.
-        verdicts: the scores.
-        hold: seconds after its end that a judged span may be held.
+        exporter: what exports the spans.
+        scores: the attributes of judged spans.
+        hold: seconds after its end for which a judged span may be held.
         limit: how many spans are held at most.
     """
 
     def __init__(
-        self, exporter: SpanExporter, verdicts: Verdicts, *, hold: float = 10.0, limit: int = 2048
+        self, exporter: SpanExporter, scores: PendingScores, *, hold: float = 10.0, limit: int = 2048
     ) -> None:
         self._exporter = exporter
-        self._verdicts = verdicts
+        self._scores = scores
         self._hold = hold
         self._limit = limit
         self._held: dict[_Key, _Held] = {}
-        self._decided: deque[_Key] = deque()
-        self._all_decided = False
+        self._complete: deque[_Key] = deque()
+        self._check_all = False
         self._next_sweep = 0.0
         self._changed = threading.Condition()
         self._exporting = threading.RLock()
         self._thread: threading.Thread | None = None
-        self._leaving = False
+        self._closing = False
         self.passed_unheld = 0
-        """Judged spans that went on without waiting because the limit was reached."""
-        verdicts.listen(self._wake)
+        """Judged spans that were not held because the limit was reached."""
+        scores.listen(self._wake)
 
     @property
     def held(self) -> int:
-        """Spans held at the moment."""
+        """How many spans are held now."""
         return len(self._held)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Pass on what may go, hold what must wait."""
+        """Export the spans that may pass, and hold the others."""
         passing = [decorated for span in spans if (decorated := self._pass_or_hold(span)) is not None]
         return self._send(passing) if passing else SpanExportResult.SUCCESS
 
@@ -177,28 +187,32 @@ class ScoringSpanExporter(SpanExporter):
         self.release(everything=True)
         return self._exporter.force_flush(timeout_millis)
 
-    def shutdown(self) -> None:
-        """Release every held span and shut the exporter down."""
+    def stop(self) -> None:
+        """Release every held span and hold none from now on; the exporter goes on."""
         with self._changed:
-            self._leaving = True
+            self._closing = True
             self._changed.notify_all()
         self.release(everything=True)
+
+    def shutdown(self) -> None:
+        """Release every held span and shut the exporter down."""
+        self.stop()
         self._exporter.shutdown()
 
     def after_fork(self) -> None:
-        """Held spans belong to the parent process, which will export them."""
+        """In a forked child: drop the held spans, which the parent process will export."""
         self._held = {}
-        self._verdicts.after_fork()
+        self._scores.after_fork()
         self._changed, self._exporting, self._thread = threading.Condition(), threading.RLock(), None
 
     def _pass_or_hold(self, span: ReadableSpan) -> ReadableSpan | None:
-        attributes = self._verdicts.take(span)
+        attributes = self._scores.take(span)
         if attributes is not None:
             return _with(span, attributes)
         with self._changed:
-            if len(self._held) >= self._limit or self._leaving:
+            if len(self._held) >= self._limit or self._closing:
                 self.passed_unheld += 1
-                return _with(span, self._verdicts.take(span, anyway=True) or {})
+                return _with(span, self._scores.take(span, anyway=True) or {})
             context: Any = span.context
             since_end = time.time() - (span.end_time or 0) / 1e9
             deadline = time.monotonic() + min(self._hold, max(0.0, self._hold - since_end))
@@ -207,50 +221,53 @@ class ScoringSpanExporter(SpanExporter):
         return None
 
     def _watch(self) -> None:
-        """Have the thread look after the held spans; called with the lock held."""
+        """Start or wake the thread; called with the lock held."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="otel-evals-hold", daemon=True)
             self._thread.start()
         self._changed.notify_all()
 
     def _wake(self, key: _Key | None) -> None:
-        """A span may pass, or (None) many may; called on whatever thread decided it."""
+        """Note that a span may pass, or (None) that many may; called on any thread."""
         if key is None:
-            self._all_decided = True
+            self._check_all = True
         elif key in self._held:
-            self._decided.append(key)
+            self._complete.append(key)
         else:
             return
         with self._changed:
             self._changed.notify_all()
 
     def _serve(self) -> None:
-        while not self._leaving:
+        while not self._closing:
             with self._changed:
-                self._changed.wait(self._patience())
-            time.sleep(_GATHER_SECONDS)
+                self._changed.wait(self._idle_for())
+            time.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
             try:
                 self.release()
             except Exception:
-                _logger.exception("held spans could not be exported")
+                _logger.exception("error while releasing held spans")
 
-    def _patience(self) -> float | None:
+    def _idle_for(self) -> float | None:
         """Seconds until there is something to do; None while nothing is held."""
         if not self._held:
             return None
-        if self._decided or self._all_decided:
+        if self._complete or self._check_all:
             return 0.0
         first = next(iter(self._held.values()))
         return max(0.0, min(first.deadline - time.monotonic(), _SWEEP_SECONDS))
 
     def release(self, *, everything: bool = False) -> None:
-        """Export the held spans that may go now: decided ones and those whose time is over, or all."""
+        """Export the held spans whose scores are complete or whose hold has expired, or all of them."""
         with self._exporting:
-            ready = self._leave(everything)
+            ready = self._take_ready(everything)
             for start in range(0, len(ready), _MAX_BATCH):
-                self._send(ready[start : start + _MAX_BATCH])
+                try:
+                    self._send(ready[start : start + _MAX_BATCH])
+                except Exception:  # as the SDK's processors do: the next batch may succeed
+                    _logger.exception("held spans could not be exported")
 
-    def _leave(self, everything: bool) -> list[ReadableSpan]:
+    def _take_ready(self, everything: bool) -> list[ReadableSpan]:
         ready: list[ReadableSpan] = []
         with self._changed:
             now = time.monotonic()
@@ -258,23 +275,23 @@ class ScoringSpanExporter(SpanExporter):
                 held = self._held.get(key)
                 if held is None:
                     continue
-                attributes = self._verdicts.take(held.span, anyway=everything or held.deadline <= now)
+                attributes = self._scores.take(held.span, anyway=everything or held.deadline <= now)
                 if attributes is not None:
                     del self._held[key]
                     ready.append(_with(held.span, attributes))
         return ready
 
     def _candidates(self, now: float, everything: bool) -> list[_Key]:
-        """Decided spans, then the oldest; all of them now and then, since they need not end in order."""
-        if everything or self._all_decided or now >= self._next_sweep:
-            self._all_decided, self._next_sweep = False, now + _SWEEP_SECONDS
-            self._decided.clear()
+        """Complete and overdue spans; now and then all, since deadlines need not be in order."""
+        if everything or self._check_all or now >= self._next_sweep:
+            self._check_all, self._next_sweep = False, now + _SWEEP_SECONDS
+            self._complete.clear()
             return list(self._held)
-        keys = [self._decided.popleft() for _ in range(len(self._decided))]
+        keys = [self._complete.popleft() for _ in range(len(self._complete))]
         return [*keys, *takewhile(lambda key: self._held[key].deadline <= now, self._held)]
 
     def _send(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """One batch at a time, for exporters need not be thread-safe; untraced, as batch processors do."""
+        """Export one batch at a time, since exporters need not be thread-safe, and without tracing it."""
         token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         try:
             with self._exporting:
@@ -286,12 +303,14 @@ class ScoringSpanExporter(SpanExporter):
 def _with(span: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
     if not attributes:
         return span
-    return ReadableSpan(
+    bounded = BoundedAttributes(attributes={**(span.attributes or {}), **attributes})
+    bounded.dropped = span.dropped_attributes
+    copy = ReadableSpan(
         name=span.name,
         context=span.context,
         parent=span.parent,
         resource=span.resource,
-        attributes={**(span.attributes or {}), **attributes},
+        attributes=bounded,
         events=span.events,
         links=span.links,
         kind=span.kind,
@@ -300,3 +319,7 @@ def _with(span: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
     )
+    for field_name in ("_events", "_links"):  # they count what the span's limits dropped
+        if hasattr(span, field_name):
+            setattr(copy, field_name, getattr(span, field_name))
+    return copy

@@ -1,4 +1,4 @@
-"""Metrics of scores and of the funnel. Counters are read from the books when metrics are collected."""
+"""Metrics: scores, durations and judge costs as they occur; counters as observable instruments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from otel_evals import semconv
-from otel_evals.engine import Stats
+from otel_evals.accounting.counters import Stats
+from otel_evals.export.delivery import DestinationStats
 from otel_evals.model import Evaluation, Run, Score
 
 __all__ = ["Metrics"]
@@ -18,14 +19,14 @@ _SECONDS_BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 
 
 
 class Metrics:
-    """Records evaluations and lets the books be observed.
+    """Records evaluations, and exposes the counters as observable instruments.
 
     Args:
-        meter: where the instruments are made.
-        stats: reads the books.
-        queue_size: evaluations and spans that wait, for the gauge.
-        held: spans held for their scores.
-        exports: per destination, how many scored runs were exported, failed, dropped.
+        meter: creates the instruments.
+        stats: reads the counters.
+        queue_size: reads how many items wait to be scored.
+        held: reads how many spans are held for their scores.
+        exports: reads the counts of deliveries, by destination.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Metrics:
         stats: Callable[[], Stats],
         queue_size: Callable[[], int],
         held: Callable[[], int],
-        exports: Callable[[], Mapping[str, Mapping[str, int]]],
+        exports: Callable[[], Mapping[str, DestinationStats]],
     ) -> None:
         self._stats = stats
         self._exports = exports
@@ -85,7 +86,7 @@ class Metrics:
         )
         meter.create_observable_gauge(
             semconv.METRIC_CONVERSATIONS_WAITING,
-            [lambda _: [Observation(self._stats().conversations.get("waiting", 0))]],
+            [lambda _: [Observation(self._stats().conversations.waiting)]],
             unit="{conversation}",
             description="Conversations that have not been idle for long enough to be judged.",
         )
@@ -101,7 +102,7 @@ class Metrics:
         attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
         if run.agent_name:
             attributes[semconv.GEN_AI_AGENT_NAME] = run.agent_name
-        self._duration.record(evaluation.duration, {**attributes, semconv.OUTCOME: evaluation.status})
+        self._duration.record(evaluation.duration, {**attributes, semconv.OUTCOME: evaluation.outcome.status})
         for step in getattr(evaluation.outcome, "steps", ()):
             if step.model is not None:
                 judged = {
@@ -125,8 +126,8 @@ class Metrics:
         for name, rule in self._stats().rules.items():
             scorer = {semconv.GEN_AI_EVALUATION_NAME: name}
             yield Observation(rule.scored, {**scorer, semconv.OUTCOME: "scored"})
-            if rule.spooled:
-                yield Observation(rule.spooled, {**scorer, semconv.OUTCOME: "spooled"})
+            if rule.stored:
+                yield Observation(rule.stored, {**scorer, semconv.OUTCOME: "stored"})
             for outcome in ("not_sampled", "not_scored", "dropped"):
                 yield from _by_reason(outcome, getattr(rule, outcome), scorer)
             for error_type, count in rule.failed.items():
@@ -135,8 +136,9 @@ class Metrics:
                 )
 
     def _exported(self, _: CallbackOptions) -> Iterable[Observation]:
-        for destination, outcomes in self._exports().items():
-            for outcome, count in outcomes.items():
+        for destination, stats in self._exports().items():
+            for outcome in ("exported", "failed", "dropped"):
+                count = getattr(stats, outcome)
                 yield Observation(count, {semconv.DESTINATION: destination, semconv.OUTCOME: outcome})
 
 

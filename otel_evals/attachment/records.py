@@ -1,16 +1,14 @@
-"""What an evaluation looks like in OpenTelemetry: span attributes, the evaluation event, the evaluation span.
+"""An evaluation as OpenTelemetry data: span attributes, the evaluation event, the evaluation span.
 
-The event is `gen_ai.evaluation.result` of the GenAI semantic conventions; everything else is in our own
-namespace. All carry the same evaluation id.
+The event is `gen_ai.evaluation.result` of the GenAI semantic conventions; everything else is in the
+`otel_evals` namespace. Event and span carry the same evaluation id.
 """
 
 from __future__ import annotations
 
-import contextvars
 import json
 from typing import Any
 
-from opentelemetry import context as context_api
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.trace import (
@@ -28,17 +26,17 @@ from opentelemetry.trace import (
 )
 
 from otel_evals import semconv
-from otel_evals.marking import mark
 from otel_evals.model import Evaluation, NotScored, Operation, Run, Score, ScorerFailure, StepRecord
+from otel_evals.recursion import mark
 
-__all__ = ["attached", "emit_event", "end_span", "judged_context", "span_attributes", "start_span"]
+__all__ = ["emit_event", "end_span", "judged_context", "span_attributes", "start_span"]
 
 _MAX_TEXT = 4_000
 
 
 def judged_context(run: Run, span_id: str) -> Context:
-    """A context in which the judged span is current, with its own trace flags and state."""
-    return set_span_in_context(NonRecordingSpan(_span_context(run, span_id)))
+    """A context in which the judged span is current, with its own trace flags and state, and nothing else."""
+    return set_span_in_context(NonRecordingSpan(_span_context(run, span_id)), Context())
 
 
 def _span_context(run: Run, span_id: str) -> SpanContext:
@@ -51,15 +49,8 @@ def _span_context(run: Run, span_id: str) -> SpanContext:
     )
 
 
-def attached(context: Context) -> contextvars.Context:
-    """A Python context in which an OpenTelemetry context is current, for tasks to run in."""
-    own = contextvars.copy_context()
-    own.run(context_api.attach, context)
-    return own
-
-
 def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """Attributes of a score on the judged span; empty for every other outcome."""
+    """The attributes of a score on the judged span; empty for every other outcome."""
     score = evaluation.outcome
     if not isinstance(score, Score):
         return {}
@@ -91,14 +82,14 @@ def emit_event(logger: Logger, run: Run, evaluation: Evaluation, judged: Context
     )
 
 
-def start_span(tracer: Tracer, run: Run, span_id: str, scorer_id: str, start_time: int) -> Span:
-    """Start the evaluation span below the judged span; it and all below it are marked as ours.
+def start_span(tracer: Tracer, run: Run, context: Context, scorer_id: str, start_time: int) -> Span:
+    """Start the evaluation span as a child of the judged span, which is current in the context.
 
-    A conversation's stands below its last run's root and is linked to the earlier ones.
+    The evaluation span of a conversation is a child of its last run's root, with links to the earlier roots.
     """
     return tracer.start_span(
         f"evaluate {scorer_id}",
-        context=mark(judged_context(run, span_id)),
+        context=context,
         kind=SpanKind.INTERNAL,
         attributes={
             semconv.MARK: True,
@@ -112,10 +103,10 @@ def start_span(tracer: Tracer, run: Run, span_id: str, scorer_id: str, start_tim
 
 
 def end_span(tracer: Tracer, span: Span, evaluation: Evaluation) -> None:
-    """End the evaluation span with what came of it, its steps as children."""
+    """End the evaluation span with its outcome, and record its steps as children."""
     if span.is_recording():
         span.set_attributes(_result(evaluation))
-        span.set_attribute(semconv.EVALUATION_OUTCOME, evaluation.status)
+        span.set_attribute(semconv.EVALUATION_OUTCOME, evaluation.outcome.status)
         span.set_attribute(semconv.SCORER_DIRECTION, evaluation.direction.value)
         if isinstance(evaluation.outcome, ScorerFailure):
             span.set_status(Status(StatusCode.ERROR, evaluation.outcome.message[:_MAX_TEXT]))
@@ -192,7 +183,7 @@ def _score(score: Score) -> dict[str, Any]:
 
 
 def _conversation(run: Run) -> dict[str, Any]:
-    """What only the evaluation of a conversation has."""
+    """The attributes that only evaluations of conversations have."""
     if not run.turns:
         return {}
     return {
@@ -202,8 +193,8 @@ def _conversation(run: Run) -> dict[str, Any]:
 
 
 def _response_id(run: Run, span_id: str) -> str | None:
-    """The judged operation's response id; an agent's is that of its last inference."""
-    judged: Operation | None = next((o for o in run.operations if o.span_id == span_id), None)
+    """The judged operation's response id; for an agent, that of its last inference."""
+    judged: Operation | None = next((o for o in run.operations if o.span.span_id == span_id), None)
     return judged.response_id if judged else None
 
 

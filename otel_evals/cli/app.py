@@ -12,14 +12,14 @@ from otel_evals.cli import judge as judging
 from otel_evals.cli.explain import explain
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
-from otel_evals.cli.spool import spool
+from otel_evals.cli.store import store
 from otel_evals.errors import OtelEvalsError
 from otel_evals.version import __version__
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True)
-app.add_typer(spool, name="spool")
+app.add_typer(store, name="store")
 app.command()(runs)
 app.command()(explain)
 app.command()(score)
@@ -58,10 +58,10 @@ def demo(
 ) -> None:
     """Score a support agent's live traffic, and compare with what was really wrong."""
     try:
-        from otel_evals.demo.main import Options
-        from otel_evals.demo.main import demo as run_demo
+        from otel_evals.cli.demo.main import DemoOptions
+        from otel_evals.cli.demo.main import demo as run_demo
 
-        chosen = Options(runs=runs, seed=seed, out=out, judge=judge, api_base=api_base, phoenix=phoenix)
+        chosen = DemoOptions(runs=runs, seed=seed, out=out, judge=judge, api_base=api_base, phoenix=phoenix)
         run_demo(chosen)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

@@ -1,4 +1,4 @@
-"""`otel-evals explain`: why a trace was or was not scored, from the files that scoring left."""
+"""`otel-evals explain`: why a trace was or was not scored, from the output of the jsonl destination."""
 
 from __future__ import annotations
 
@@ -10,14 +10,27 @@ from typing import Annotated, Any
 
 import typer
 
+from otel_evals.accounting.explanation import (
+    ExplainedDecision,
+    Explanation,
+    explain_unknown,
+    numbers,
+    trace_status,
+)
 from otel_evals.config import Config, Rule, load_config
 from otel_evals.errors import ConfigError
-from otel_evals.explanation import Decision, Explanation, explain_unseen, numbers, verdict_of
 from otel_evals.export import read_jsonl
-from otel_evals.inspection import trace_id_of
-from otel_evals.judging import rule_names
+from otel_evals.live.inspection import trace_id_of
 from otel_evals.model import Dropped, NotScored, OperationKind, Outcome, Run, Score, ScorerFailure, ToolCall
-from otel_evals.sampling import Chance, Earlier, picks, randomness, recorded_probability, share, threshold
+from otel_evals.sampling import (
+    Chance,
+    Earlier,
+    is_sampled,
+    randomness,
+    recorded_probability,
+    share,
+    threshold,
+)
 
 __all__ = ["explain", "explain_offline"]
 
@@ -25,15 +38,15 @@ __all__ = ["explain", "explain_offline"]
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],
     scores: Annotated[
-        list[Path] | None, typer.Option(help="What the jsonl destination wrote; repeatable.", exists=True)
+        list[Path] | None, typer.Option(help="Output of the jsonl destination; repeatable.", exists=True)
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="The configuration in YAML: works the sampling out again.")
+        Path | None, typer.Option(help="The configuration in YAML, to recompute sampling decisions.")
     ] = None,
     trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Say what happened to a trace: sampled or not and by which chance, scored, or why not."""
+    """Explain what happened to a trace: whether it was sampled, with which probability, and its scores."""
     try:
         if not scores and config is None:
             raise ConfigError("explain", "needs --scores, --config, or both")
@@ -48,28 +61,28 @@ def explain(
 def explain_offline(
     trace_id: str, files: Sequence[Path], config: Config | None, trace_state: str = ""
 ) -> Explanation:
-    """What files of scored runs and a configuration tell of a trace.
+    """Explain a trace from recorded evaluations and a configuration.
 
     Args:
         trace_id: 32 hex digits.
-        files: what the jsonl destination wrote.
-        config: the rules; without them only what is in the files is told.
+        files: output of the jsonl destination.
+        config: the rules; without them the answer holds only what the files do.
         trace_state: the trace's tracestate, which the files do not hold.
     """
-    records = [r for path in files for r in read_jsonl(path) if _tells_of(r, trace_id)]
+    records = [r for path in files for r in read_jsonl(path) if _concerns(r, trace_id)]
     recorded = _newest(e for record in records for e in record.get("evaluations", ()))
     decisions = [_recorded(evaluation) for evaluation in recorded.values()]
     notes = [f"Found in {_files(files)}: {len(recorded)} evaluations."] if files else []
     if config is not None:
         runs = [record for record in records if not record.get("turns")]
-        again = [_again(record, config, recorded, trace_state, notes) for record in runs]
-        decisions += [decision for part in again for decision in part]
+        for record in runs:
+            decisions += _recompute(record, config, recorded, trace_state, notes)
         if not records:
             ceiling = config.ceiling
-            return explain_unseen(trace_id, ceiling, trace_state, [*notes, *_ceilings(trace_id, config)])
+            return explain_unknown(trace_id, ceiling, trace_state, [*notes, *_ceilings(trace_id, config)])
     return Explanation(
         trace_id=trace_id,
-        verdict=verdict_of(decisions, {}, 0),
+        status=trace_status(decisions, {}, 0),
         randomness=share(randomness(int(trace_id, 16), trace_state)),
         runs=len({record.get("span_id") for record in records if not record.get("turns")}),
         decisions=tuple(decisions),
@@ -77,14 +90,14 @@ def explain_offline(
     )
 
 
-def _tells_of(record: Mapping[str, Any], trace_id: str) -> bool:
-    """Whether a record is about a run of this trace, or a conversation that it is part of."""
+def _concerns(record: Mapping[str, Any], trace_id: str) -> bool:
+    """Whether a record is of a run of this trace, or of a conversation that includes one."""
     turns = (turn["trace_id"] for turn in record.get("turns", ()))
     return record.get("trace_id") == trace_id or trace_id in turns
 
 
 def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By evaluation id: a run that was scored again stands in the file more than once."""
+    """The newest revision by evaluation id: a run that was scored again is in the file more than once."""
     newest: dict[str, dict[str, Any]] = {}
     for each in evaluations:
         known = newest.get(each["evaluation_id"])
@@ -93,11 +106,11 @@ def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return newest
 
 
-def _recorded(evaluation: Mapping[str, Any]) -> Decision:
+def _recorded(evaluation: Mapping[str, Any]) -> ExplainedDecision:
     probability = evaluation["sampling"]["probability"]
     conversation = evaluation.get("conversation_id")
-    return Decision(
-        rule=evaluation["scorer"] if conversation is None else f"{evaluation['scorer']}@conversation",
+    return ExplainedDecision(
+        rule=evaluation.get("rule") or evaluation["scorer"],
         span_id=evaluation["span_id"],
         sampler=evaluation["sampling"]["rule"],
         status=evaluation["status"],
@@ -111,34 +124,34 @@ def _recorded(evaluation: Mapping[str, Any]) -> Decision:
     )
 
 
-def _again(
+def _recompute(
     record: Mapping[str, Any],
     config: Config,
     recorded: Mapping[str, Mapping[str, Any]],
     trace_state: str,
     notes: list[str],
-) -> Iterator[Decision]:
-    """The decisions of the rules that left no evaluation of this run, worked out again."""
+) -> Iterator[ExplainedDecision]:
+    """Recompute the decisions of the rules that have no evaluation of this run on record."""
     run = replace(_run(record), trace_state=trace_state)
-    mine = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
+    own = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
     head = recorded_probability(Chance(1.0), trace_state) or 1.0
     earlier = {
-        e["scorer"]: Earlier(Chance((e["sampling"]["probability"] or 0.0) / head), _outcome(e)) for e in mine
+        e["scorer"]: Earlier(Chance((e["sampling"]["probability"] or 0.0) / head), _outcome(e)) for e in own
     }
-    for name, rule in rule_names(config.rules).items():
+    for rule in config.rules:
         if rule.scope != "run" or rule.scorer.id in earlier:
             continue
         if not rule.sample.repeatable:
             notes.append(
-                f"{name}: {rule.sample} depends on more than the record holds; it left no evaluation."
+                f"{rule.name}: no evaluation on record; {rule.sample} cannot be recomputed from the record."
             )
             continue
-        yield _decide(name, rule, run, earlier)
+        yield _decide(rule, run, earlier)
 
 
-def _decide(name: str, rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> Decision:
-    decision = Decision(
-        rule=name,
+def _decide(rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> ExplainedDecision:
+    decision = ExplainedDecision(
+        rule=rule.name,
         span_id=run.root_span_id,
         sampler=str(rule.sample),
         status="not_sampled",
@@ -147,13 +160,13 @@ def _decide(name: str, rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> 
     if rule.when is not None and not rule.when(run):
         return decision
     chance = rule.sample.chance(run, earlier)
-    if picks(chance.probability, int(run.trace_id, 16), run.trace_state):
+    if is_sampled(chance.probability, int(run.trace_id, 16), run.trace_state):
         return replace(decision, status="missing", reason=None, **numbers(chance, run.trace_state))
     return replace(decision, reason=chance.why or "sampled_out", **numbers(chance, run.trace_state))
 
 
 def _run(record: Mapping[str, Any]) -> Run:
-    """The run as far as its record tells."""
+    """The run, as far as the record holds it."""
     calls = [ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())]
     same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
     return Run(
@@ -182,11 +195,11 @@ def _outcome(evaluation: Mapping[str, Any]) -> Outcome:
 
 
 def _ceilings(trace_id: str, config: Config) -> Iterator[str]:
-    """What is known of each rule without the run."""
-    for name, rule in rule_names(config.rules).items():
+    """Whether each rule could have sampled the trace, which is known without the run."""
+    for rule in config.rules:
         if not rule.sample.follows:
-            could = "could" if picks(rule.sample.ceiling, int(trace_id, 16)) else "could not"
-            yield f"{name}: {rule.sample} {could} have picked it."
+            could = "could" if is_sampled(rule.sample.ceiling, int(trace_id, 16)) else "could not"
+            yield f"{rule.name}: {rule.sample} {could} have sampled it."
 
 
 def _files(files: Sequence[Path]) -> str:

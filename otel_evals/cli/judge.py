@@ -1,4 +1,4 @@
-"""`otel-evals judge`: try a judge before trusting it."""
+"""`otel-evals judge`: test a judge before relying on it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from otel_evals.config.names import build_scorer
 from otel_evals.errors import ConfigError, OtelEvalsError
-from otel_evals.judge.agreement import Agreement, agreement
-from otel_evals.judge.attacks import load_attacks
-from otel_evals.judge.checking import Attempt, Judged, attempt_all, judge_all
-from otel_evals.judge.labels import read_labels
+from otel_evals.evals.agreement import Agreement, agreement
+from otel_evals.evals.attacks import load_attacks
+from otel_evals.evals.judge_trials import Attempt, Judged, attempt_all, judge_all
+from otel_evals.evals.labels import read_labels
+from otel_evals.judge.fence import visible
 from otel_evals.model import Score
-from otel_evals.plugins import build_scorer
-from otel_evals.scorer import Scorer
+from otel_evals.scoring.scorer import Scorer
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Try a judge before trusting it.", no_args_is_help=True)
+app = typer.Typer(help="Test a judge before relying on it.", no_args_is_help=True)
 
 Model = Annotated[str, typer.Option("--model", help="As LiteLLM names it: openai/gpt-5-mini.")]
 ApiBase = Annotated[str | None, typer.Option(help="OpenAI-compatible server of the model.")]
@@ -50,13 +51,13 @@ def check(
     api_base: ApiBase = None,
     option: Options = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Share of the scale a score may gain by chance.")
+        float, typer.Option(min=0, help="Share of the scale by which a score may vary by chance.")
     ] = 0.2,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many attacks, evenly chosen.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many attacks, evenly chosen.")] = None,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Plant attacks in a bad run, and count how many make its scores better."""
+    """Insert injection attacks into a bad run, and count how many improve its scores."""
     with _errors("check"):
         scorers = [_scorer(name, model, api_base, option) for name in scorer or CHECKED]
         attacks = load_attacks()
@@ -78,12 +79,14 @@ def calibrate(
     model: Annotated[str | None, typer.Option(help="As LiteLLM names it: openai/gpt-5-mini.")] = None,
     api_base: ApiBase = None,
     option: Options = None,
-    threshold: Annotated[float, typer.Option(help="From where on a label and a score count as high.")] = 0.5,
+    threshold: Annotated[
+        float, typer.Option(help="Labels and scores from this value up count as positive.")
+    ] = 0.5,
     show: Annotated[int, typer.Option(min=0, help="How many disagreements to show.")] = 5,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a scorer with people's labels: agreement, cost, and the disagreements worth reading."""
+    """Compare a scorer with human labels: agreement, cost, and the largest disagreements."""
     with _errors("calibrate"):
         built = _scorer(scorer, model, api_base, option)
         examples = read_labels(labels.read_text("utf-8").splitlines())
@@ -206,17 +209,19 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
     print(f"precision {said(report['precision'])}, recall {said(report['recall'])}")
     print(f"accuracy {said(report['accuracy'])}, mean absolute error {said(report['mean_absolute_error'])}")
     print(
-        f"people high: {confusion['true_positive']} scored high, {confusion['false_negative']} low; "
-        f"people low: {confusion['false_positive']} scored high, {confusion['true_negative']} low"
+        f"true positives {confusion['true_positive']}, false positives {confusion['false_positive']}, "
+        f"false negatives {confusion['false_negative']}, true negatives {confusion['true_negative']} "
+        "(positive: at or above the threshold; true: as the label says)"
     )
     cost = report["cost_per_item"]
     print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
     for item in report["disagreements"][:show]:
-        print(f"\n{item['id']}: people {item['label']:g}, scored {item['score']:g}")
-        print(f"  {(item['output'] or '')[:200]}\n  {item['explanation'] or 'no explanation'}")
+        print(f"\n{visible(item['id'][:200])}: label {item['label']:g}, score {item['score']:g}")
+        print(f"  {visible((item['output'] or '')[:200])}")
+        print(f"  {visible((item['explanation'] or 'no explanation')[:2_000])}")
 
 
-# --- surroundings ---
+# --- errors and progress ---
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`otel-evals runs`: the runs that OTLP files hold."""
+"""`otel-evals runs`: prints the runs in OTLP files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from otel_evals.assembly import find_runs
-from otel_evals.assembly.scattered import join_scattered
+from otel_evals import stages
 from otel_evals.dialect import load_dialects
 from otel_evals.errors import ConfigError
+from otel_evals.intake.otlp.files import read_traces
 from otel_evals.model import Run, ToolCall
-from otel_evals.otlp import read_traces
 
 __all__ = ["run_as_json", "runs"]
 
@@ -27,7 +26,7 @@ def runs(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run and line.")] = False,
 ) -> None:
-    """Print the runs that OTLP files hold: a tree for people, JSON lines for programs."""
+    """Print the runs in OTLP files: as trees on a terminal, as JSON lines otherwise."""
     show = _print_json if as_json or not sys.stdout.isatty() else _print_trees
     try:
         with _progress(files) as advance:
@@ -41,18 +40,16 @@ def runs(
 
 
 def _find(files: list[str], advance: Callable[[int], None] | None) -> Iterator[Run]:
-    dialects = load_dialects()
-    traces = read_traces(files, progress=advance, skipped=_tell_skipped)
-    return join_scattered(run for trace in traces for run in find_runs(trace, dialects))
+    return stages.read_runs(read_traces(files, progress=advance, skipped=_report_skipped), load_dialects())
 
 
-def _tell_skipped(path: str, line: int) -> None:
-    typer.echo(f"otel-evals runs: {path}:{line}: no OTLP, skipped", err=True)
+def _report_skipped(path: str, line: int) -> None:
+    typer.echo(f"otel-evals runs: {path}:{line}: not OTLP, skipped", err=True)
 
 
 @contextmanager
 def _progress(files: list[str]) -> Iterator[Callable[[int], None] | None]:
-    """A bar on the terminal's standard error while large files are read."""
+    """A progress bar on standard error while large files are read."""
     sizes = [Path(f).stat().st_size for f in files if f != "-" and Path(f).is_file()]
     if not sys.stderr.isatty() or sum(sizes) < 50_000_000:
         yield None
@@ -65,7 +62,7 @@ def _progress(files: list[str]) -> Iterator[Callable[[int], None] | None]:
         before = [0, 0]
 
         def advance(position: int) -> None:
-            if position < before[1]:  # the next file began
+            if position < before[1]:  # the next file has begun
                 before[0] += before[1]
             before[1] = position
             bar.update(task, completed=before[0] + position)
@@ -120,7 +117,7 @@ def _call_as_json(call: ToolCall) -> dict[str, Any]:
     }
 
 
-# --- for people ---
+# --- trees ---
 
 
 def _print_trees(found: Iterable[Run]) -> None:
@@ -128,7 +125,7 @@ def _print_trees(found: Iterable[Run]) -> None:
 
     console = Console(highlight=False)
     count = 0
-    for count, run in enumerate(found, 1):  # noqa: B007 - the count is told at the end
+    for count, run in enumerate(found, 1):  # noqa: B007 - the count is printed at the end
         console.print(_tree(run))
     console.print(f"{count} run{'' if count == 1 else 's'}")
 
@@ -153,7 +150,7 @@ def _tree(run: Run) -> Any:
     if run.error:
         tree.add(f"[red]error[/] {_short(run.error)}")
     tokens = f"{run.usage.input_tokens} + {run.usage.output_tokens} tokens"
-    tree.add(f"[dim]{escape(', '.join(run.models) or 'no model told')}  {tokens}[/]")
+    tree.add(f"[dim]{escape(', '.join(run.models) or 'model not recorded')}  {tokens}[/]")
     return tree
 
 

@@ -1,4 +1,4 @@
-"""`otel-evals score`: the configured rules on the runs that OTLP files hold."""
+"""`otel-evals score`: scores the runs in OTLP files with the configured rules."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from typing import Annotated, Any
 
 import typer
 
-from otel_evals import sampling
-from otel_evals.assembly import find_runs
-from otel_evals.assembly.scattered import join_scattered
+from otel_evals import sampling, stages
+from otel_evals.accounting.counters import Stats
 from otel_evals.config import Config, load_config
 from otel_evals.dialect import load_dialects
-from otel_evals.engine import Stats
 from otel_evals.errors import ConfigError, OtelEvalsError
-from otel_evals.evals.bench import Bench
+from otel_evals.evals.batch import BatchScorer
 from otel_evals.evals.progress import bar
 from otel_evals.evals.table import as_rich, as_text
 from otel_evals.evals.tally import ScorerTally, tally
 from otel_evals.export import DestinationStats
 from otel_evals.export.jsonl import JsonlDestination
 from otel_evals.export.record import plain
+from otel_evals.intake.otlp.files import read_traces
 from otel_evals.model import Evaluation, Run
-from otel_evals.otlp import read_traces
 
 __all__ = ["read_runs", "score", "score_files"]
 
@@ -38,17 +36,17 @@ def score(
         list[str], typer.Argument(help="OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin.")
     ],
     config: Annotated[
-        Path | None, typer.Option(help="Rules and destinations; OTEL_EVALS_CONFIG names it otherwise.")
+        Path | None, typer.Option(help="YAML file of rules and destinations; OTEL_EVALS_CONFIG by default.")
     ] = None,
     jsonl: Annotated[
         Path | None, typer.Option(help="Write every scored run to this file, one JSON object per line.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Score every run a rule applies to, whatever its sampling says.")
+        bool, typer.Option("--all", help="Score every run that a rule applies to, without sampling.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Score the runs that OTLP files hold, with the rules that score live traffic."""
+    """Score the runs in OTLP files, with the rules of live scoring."""
     try:
         report = score_files(files, _config(config, jsonl, everything))
     except OtelEvalsError as error:
@@ -63,32 +61,30 @@ def score(
 
 
 def score_files(files: list[str], config: Config) -> Report:
-    """Score the runs of these files: what each scorer said, the books, and what became of the deliveries.
+    """Score the runs of these files; returns a tally for each scorer, the counters, and those of deliveries.
 
     Raises:
-        ConfigError: a file is missing or holds no OTLP.
+        ConfigError: a file is missing or is not OTLP.
     """
     found: list[Evaluation] = []
-    bench = Bench(config)
+    batch = BatchScorer(config)
     try:
         with bar("scoring runs", None) as advance:
-            for _, evaluations in bench.score_all(((None, run) for run in read_runs(files)), done=advance):
+            for _, evaluations in batch.score_all(((None, run) for run in read_runs(files)), done=advance):
                 found += evaluations
-        found += bench.end_conversations()
+        found += batch.end_conversations()
     finally:
-        bench.close()
-    return tally(config.rules, found), bench.stats(), bench.destination_stats()
+        batch.close()
+    return tally(config.rules, found), batch.stats(), batch.destination_stats()
 
 
 def read_runs(files: list[str]) -> Iterator[Run]:
-    """The runs of these files, each handed on as soon as its trace is read.
+    """The runs of these files, each yielded as soon as its trace is read.
 
     Raises:
-        ConfigError: a file is missing or holds no OTLP.
+        ConfigError: a file is missing or is not OTLP.
     """
-    dialects = load_dialects()
-    traces = read_traces(files, skipped=_tell_skipped)
-    return join_scattered(run for trace in traces for run in find_runs(trace, dialects))
+    return stages.read_runs(read_traces(files, skipped=_report_skipped), load_dialects())
 
 
 def _config(path: Path | None, jsonl: Path | None, everything: bool) -> Config:
@@ -103,8 +99,8 @@ def _config(path: Path | None, jsonl: Path | None, everything: bool) -> Config:
     return config
 
 
-def _tell_skipped(path: str, line: int) -> None:
-    typer.echo(f"otel-evals score: {path}:{line}: no OTLP, skipped", err=True)
+def _report_skipped(path: str, line: int) -> None:
+    typer.echo(f"otel-evals score: {path}:{line}: not OTLP, skipped", err=True)
 
 
 def _show(report: Report) -> None:

@@ -9,7 +9,7 @@ print(result)
 
 from __future__ import annotations
 
-from otel_evals.evals.bench import Bench
+from otel_evals.evals.batch import BatchScorer
 from otel_evals.evals.data import Item, read_items
 from otel_evals.evals.requirements import Requirement
 from otel_evals.evals.results import EvalsResult, ItemResult
@@ -17,7 +17,7 @@ from otel_evals.evals.running import run_evals, run_evals_async
 from otel_evals.evals.tally import ScorerTally, tally
 
 __all__ = [
-    "Bench",
+    "BatchScorer",
     "EvalsResult",
     "Item",
     "ItemResult",

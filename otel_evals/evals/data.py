@@ -1,4 +1,4 @@
-"""The data: what a target is given, and what is known of the right answer."""
+"""Data sets: inputs for a target, and expected answers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Item:
     input: Any
     """What the target is called with."""
     ground_truth: Any = None
-    """What the answer should be; scorers that compare read it as the run's `ground_truth`."""
+    """The expected answer; scorers that compare read it as the run's `ground_truth`."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else is known of it; kept with the result."""
+    """Anything else about the item; kept with the result."""
 
 
 def read_items(data: str | Path | Iterable[Any]) -> tuple[Item, ...]:

@@ -1,4 +1,4 @@
-"""A bar on the terminal, where there is one and rich is installed."""
+"""A progress bar, on a terminal and if rich is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["bar"]
 
 @contextmanager
 def bar(what: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[], None]]:
-    """Show progress on standard error; yields what is to be called after each step."""
+    """Show progress on standard error; yields a function to call after each step."""
     if not shown or not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda: None
         return

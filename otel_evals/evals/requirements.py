@@ -1,4 +1,4 @@
-"""What scores must reach: gates and thresholds, and the verdict over all of them."""
+"""Requirements on scores: gates and thresholds, and the overall status."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from otel_evals.errors import ConfigError
 from otel_evals.evals.tally import ScorerTally
 from otel_evals.model import Direction
 
-__all__ = ["Requirement", "Verdict", "check", "gate", "thresholds_of", "verdict"]
+__all__ = ["EvalsStatus", "Requirement", "check", "gate", "overall_status", "thresholds_of"]
 
-Verdict = Literal["failed", "scored", "passed"]
+EvalsStatus = Literal["failed", "scored", "passed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """What a scorer's mean must reach, and whether it does."""
+    """Bounds of a scorer's mean, and whether they are met."""
 
     scorer_id: str
     kind: Literal["gate", "threshold"]
@@ -63,7 +63,7 @@ def _threshold(name: str, bounds: Any, directions: Mapping[str, Direction]) -> R
 
 
 def _bounds(bounds: Any, direction: Direction) -> tuple[Any, Any]:
-    """The least and the most; a pair of None where it is neither form."""
+    """Minimum and maximum; a pair of None if the value has neither form."""
     match bounds:
         case bool():
             return None, None
@@ -77,7 +77,7 @@ def _bounds(bounds: Any, direction: Direction) -> tuple[Any, Any]:
 
 
 def check(requirement: Requirement, tallied: ScorerTally, lost: int) -> Requirement:
-    """The requirement with its answer; `lost` is how many items have no run to score."""
+    """Check a requirement; `lost` is how many items have no run to score."""
     problem = _problem(requirement, tallied, lost)
     return replace(requirement, met=problem is None, problem=problem)
 
@@ -96,7 +96,7 @@ def _problem(requirement: Requirement, tallied: ScorerTally, lost: int) -> str |
     return None
 
 
-def verdict(requirements: Sequence[Requirement]) -> Verdict | None:
+def overall_status(requirements: Sequence[Requirement]) -> EvalsStatus | None:
     """`failed` when a gate is not met, else `scored` when a threshold is not, else `passed`.
 
     None where nothing is required.

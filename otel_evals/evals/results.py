@@ -1,4 +1,4 @@
-"""What came of a data set: item by item and scorer by scorer, as objects, JSON and a table."""
+"""Results of an evaluation: by item and by scorer, as objects, JSON and a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_evals.evals.data import Item
-from otel_evals.evals.requirements import Requirement, Verdict
+from otel_evals.evals.requirements import EvalsStatus, Requirement
 from otel_evals.evals.table import as_rich, as_text
 from otel_evals.evals.tally import ScorerTally
 from otel_evals.export.record import plain, run_record
@@ -20,7 +20,7 @@ __all__ = ["EvalsResult", "ItemResult"]
 
 @dataclass(frozen=True, kw_only=True)
 class ItemResult:
-    """One item: what the target did and what the scorers say."""
+    """One item: what the target did and its evaluations."""
 
     item: Item
     output: Any = None
@@ -28,17 +28,17 @@ class ItemResult:
     error: str | None = None
     """What the target raised."""
     run: Run | None = None
-    """What was scored: the last run that its spans tell of, or its input and output where it left none.
-    None where it failed and left none."""
+    """The scored run: the last one of its spans, or one of its input and output if it has no spans.
+    None if it failed and has no spans."""
     runs: tuple[Run, ...] = ()
-    """All runs that its spans tell of, by the time they ended."""
+    """All runs of its spans, in the order of their ends."""
     evaluations: tuple[Evaluation, ...] = ()
     duration: float = 0.0
     """Seconds that the target took."""
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores by scorer id; whatever is no score is left out."""
+        """The scores by scorer id; other outcomes are left out."""
         return {e.scorer_id: e.outcome.value for e in self.evaluations if isinstance(e.outcome, Score)}
 
     def as_json(self) -> dict[str, Any]:
@@ -55,14 +55,14 @@ class ItemResult:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalsResult:
-    """All items, in the order of the data. `print` it for a table; `rich.print` it for a colourful one."""
+    """All items, in the order of the data. `print` shows a table, `rich.print` one in colour."""
 
     items: tuple[ItemResult, ...]
     scorers: Mapping[str, ScorerTally]
     """By scorer id."""
     requirements: tuple[Requirement, ...] = ()
     """Gates first."""
-    verdict: Verdict | None = None
+    status: EvalsStatus | None = None
     """`failed`: a gate is not met; `scored`: a threshold is not; `passed`: all are; None: none were given."""
 
     @property
@@ -73,7 +73,7 @@ class EvalsResult:
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON values."""
         return {
-            "verdict": self.verdict,
+            "status": self.status,
             "errors": self.errors,
             "scorers": {name: plain(tallied) for name, tallied in self.scorers.items()},
             "requirements": [plain(requirement) for requirement in self.requirements],
@@ -95,4 +95,4 @@ class EvalsResult:
 
     def _last_line(self) -> str:
         items = f"{len(self.items)} item{'s' * (len(self.items) != 1)}, {self.errors} failed"
-        return items if self.verdict is None else f"{items}; {self.verdict}"
+        return items if self.status is None else f"{items}; {self.status}"

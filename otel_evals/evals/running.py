@@ -1,4 +1,4 @@
-"""`run_evals`: a target answers a data set, and scorers judge what it did."""
+"""`run_evals`: a target answers the items of a data set, and scorers judge its runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from otel_evals.calls import call
 from otel_evals.config import Config, build_config
 from otel_evals.errors import ConfigError
-from otel_evals.evals.bench import Bench
+from otel_evals.evals.batch import BatchScorer
 from otel_evals.evals.data import Item, read_items
 from otel_evals.evals.progress import bar
-from otel_evals.evals.recording import Recorder, Take, recorder_of
-from otel_evals.evals.requirements import Requirement, check, gate, thresholds_of, verdict
+from otel_evals.evals.requirements import Requirement, check, gate, overall_status, thresholds_of
 from otel_evals.evals.results import EvalsResult, ItemResult
+from otel_evals.evals.span_recorder import Recording, SpanRecorder, recorder_for
 from otel_evals.evals.tally import tally
 from otel_evals.evals.targets import function_of, run_without_spans
 from otel_evals.model import Run
-from otel_evals.scorer import Scorer
+from otel_evals.scoring.scorer import Scorer
+from otel_evals.util.calls import call
 
 __all__ = ["run_evals", "run_evals_async"]
 
@@ -32,13 +32,13 @@ Progress = bool | Callable[[ItemResult], object]
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be done, checked before anything is."""
+    """The validated arguments of `run_evals`."""
 
     items: Sequence[Item]
     function: Callable[[Any], Any]
     config: Config
     requirements: Sequence[Requirement]
-    recorder: Recorder
+    recorder: SpanRecorder
     concurrency: int
     timeout: float | None
     grace: float
@@ -48,9 +48,9 @@ class _Plan:
 def run_evals(
     data: str | Path | Iterable[Any], target: Any, scorers: Sequence[Any], **options: Any
 ) -> EvalsResult:
-    """Have a target answer every item of a data set, and score what it did; see `run_evals_async`.
+    """Have a target answer every item of a data set, and score its runs; see `run_evals_async`.
 
-    Blocks until all is done. Where an event loop runs already, the work is done on a thread of its own.
+    Blocks until all items are done. If an event loop is running, the work is done on another thread.
     """
     work = run_evals_async(data, target, scorers, **options)
     return _on_a_thread(work) if _in_a_loop() else asyncio.run(work)
@@ -71,36 +71,36 @@ async def run_evals_async(
     tracer_provider: Any = None,
     logger_provider: Any = None,
 ) -> EvalsResult:
-    """Have a target answer every item of a data set, and score what it did.
+    """Have a target answer every item of a data set, and score its runs.
 
-    What is scored is the run that the target's spans tell of, as live; where it leaves no spans, its input
-    and what it returned. One item's failure, or one scorer's, never keeps the others from ending.
+    The run that is scored is assembled from the target's spans, as in live scoring; a target without spans
+    gives a run of its input and its return value. A failing item or scorer does not affect the others.
 
     Args:
-        data: items with `input` and, if you like, `ground_truth` and `metadata`; or the path of a JSONL file.
+        data: items with `input` and optionally `ground_truth` and `metadata`; or the path of a JSONL file.
         target: a sync or async function, or an agent with `run` or `run_sync`; called with the input.
         scorers: scorers, `Rule`s, or mappings as in the YAML file.
-        gates: more of them, or ids of those given, whose mean must be 1 (0 where lower is better), and of
-            which none may fail.
-        thresholds: what a mean must reach: by scorer id a number, `(min, max)` or `{"min": ..., "max": ...}`.
-        concurrency: how many items are worked on at once.
-        timeout: seconds the target may take for one item; no limit by default.
+        gates: further scorers, or ids of those given, whose mean must be 1 (0 where lower is better) without
+            a failure.
+        thresholds: bounds of the mean by scorer id: a number, `(min, max)` or `{"min": ..., "max": ...}`.
+        concurrency: how many items are processed at once.
+        timeout: seconds that the target may take for one item; no limit by default.
         grace: seconds after the target's return in which its open spans may still end.
-        progress: a bar on a terminal's standard error, none (False), or a function that is given each result.
-        destinations: where scored runs go besides, as in `configure`.
-        tracer_provider: whose spans are captured; the global one by default, made where there is none.
+        progress: True for a progress bar on terminals, False for none, or a function called with each result.
+        destinations: where scored runs are delivered, as in `configure`.
+        tracer_provider: whose spans are captured; the global one by default, created if there is none.
         logger_provider: whose log records are captured; the global one by default.
 
     Raises:
-        ConfigError: something is wrong with these; the target was not called.
+        ConfigError: an argument is wrong; the target was not called.
     """
     rules, gated = _with_gates(scorers, gates)
     config = build_config(rules, destinations)
     if not config.rules:
-        raise ConfigError("scorers", "there are none, and no gates")
+        raise ConfigError("scorers", "give at least one scorer or gate")
     for index, rule in enumerate(config.rules):
         if rule.scope == "conversation":
-            problem = "items are no conversations; `otel-evals score` judges those of stored traces"
+            problem = "items are single runs; `otel-evals score` judges the conversations of stored traces"
             raise ConfigError(f"scorers[{index}].scope", problem)
     if concurrency < 1:
         raise ConfigError("concurrency", f"must be at least 1, not {concurrency}")
@@ -109,7 +109,7 @@ async def run_evals_async(
         function_of(target),
         config,
         _requirements(config, gated, thresholds or {}),
-        recorder_of(tracer_provider, logger_provider),
+        recorder_for(tracer_provider, logger_provider),
         concurrency,
         timeout,
         grace,
@@ -120,12 +120,12 @@ async def run_evals_async(
 
 async def _carry_out(plan: _Plan) -> EvalsResult:
     turns = asyncio.Semaphore(plan.concurrency)
-    async with _bench(plan.config) as bench:
+    async with _batch_scorer(plan.config) as batch:
         with bar("evaluating", len(plan.items), shown=plan.progress is True) as advance:
 
             async def one(item: Item) -> ItemResult:
                 async with turns:
-                    result = await _judged(await _answered(plan, item), bench)
+                    result = await _judged(await _answered(plan, item), batch)
                 advance()
                 if callable(plan.progress):
                     plan.progress(result)
@@ -136,18 +136,18 @@ async def _carry_out(plan: _Plan) -> EvalsResult:
 
 
 @asynccontextmanager
-async def _bench(config: Config) -> AsyncIterator[Bench]:
-    """A bench whose end, which may wait for destinations, does not hold up this loop."""
-    bench = Bench(config)
+async def _batch_scorer(config: Config) -> AsyncIterator[BatchScorer]:
+    """A batch scorer that is closed on another thread, since that may wait for destinations."""
+    batch = BatchScorer(config)
     try:
-        yield bench
+        yield batch
     finally:
-        await asyncio.to_thread(bench.close)
+        await asyncio.to_thread(batch.close)
 
 
 async def _answered(plan: _Plan, item: Item) -> ItemResult:
-    """Call the target and find out what it did."""
-    with plan.recorder.one() as take:
+    """Call the target, and assemble its runs."""
+    with plan.recorder.record_context() as recording:
         start, clock = time.time_ns(), time.perf_counter()
         output, error = None, None
         try:
@@ -155,7 +155,7 @@ async def _answered(plan: _Plan, item: Item) -> ItemResult:
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}".removesuffix(": ")
         seconds = time.perf_counter() - clock
-        runs = await _recovered(take, plan.grace)
+        runs = await _recovered(recording, plan.grace)
         run = runs[-1] if runs else None
         if run is None and error is None:
             run = run_without_spans(item.input, output, start, time.time_ns())
@@ -164,15 +164,15 @@ async def _answered(plan: _Plan, item: Item) -> ItemResult:
         return ItemResult(item=item, output=output, error=error, run=run, runs=runs, duration=seconds)
 
 
-async def _recovered(take: Take, grace: float) -> tuple[Run, ...]:
-    await take.settled(grace)
-    return tuple(take.runs())
+async def _recovered(recording: Recording, grace: float) -> tuple[Run, ...]:
+    await recording.settled(grace)
+    return tuple(recording.runs())
 
 
-async def _judged(result: ItemResult, bench: Bench) -> ItemResult:
+async def _judged(result: ItemResult, batch: BatchScorer) -> ItemResult:
     if result.run is None:
         return result
-    return replace(result, evaluations=await asyncio.wrap_future(bench.score(result.run)))
+    return replace(result, evaluations=await asyncio.wrap_future(batch.score(result.run)))
 
 
 def _summed_up(plan: _Plan, results: Sequence[ItemResult]) -> EvalsResult:
@@ -180,11 +180,13 @@ def _summed_up(plan: _Plan, results: Sequence[ItemResult]) -> EvalsResult:
     tallies = {each.scorer_id: each for each in found}
     lost = sum(result.run is None for result in results)
     checked = tuple(check(each, tallies[each.scorer_id], lost) for each in plan.requirements)
-    return EvalsResult(items=tuple(results), scorers=tallies, requirements=checked, verdict=verdict(checked))
+    return EvalsResult(
+        items=tuple(results), scorers=tallies, requirements=checked, status=overall_status(checked)
+    )
 
 
 def _with_gates(scorers: Sequence[Any], gates: Sequence[Any]) -> tuple[list[Any], set[str | int]]:
-    """All that is to score, and which of it is a gate: by id, or by place."""
+    """All scorers, and which of them are gates: by id, or by position."""
     rules = list(scorers)
     gated: set[str | int] = set()
     for each in gates:
@@ -203,7 +205,7 @@ def _requirements(config: Config, gated: set[str | int], thresholds: Mapping[str
     directions = {rule.scorer.id: rule.scorer.direction for rule in config.rules}
     unknown = [name for name in gated if isinstance(name, str) and name not in directions]
     if unknown:
-        raise ConfigError("gates", f"{unknown[0]!r} is none of the scorers: {', '.join(sorted(directions))}")
+        raise ConfigError("gates", f"{unknown[0]!r} is no id of the scorers: {', '.join(sorted(directions))}")
     gates = [
         gate(rule.scorer.id, rule.scorer.direction)
         for place, rule in enumerate(config.rules)

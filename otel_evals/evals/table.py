@@ -1,4 +1,4 @@
-"""Tallies as a table, for people."""
+"""Tallies as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scorer said of many runs: counts, the mean and how sure it is."""
+"""A scorer's results over many runs: counts, the mean and its confidence interval."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from otel_evals.model import Direction, Evaluation, Score
 
 __all__ = ["ScorerTally", "interval", "tally"]
 
-_Z = 1.959964  # 97.5% of the normal distribution lie below
+_Z = 1.959964  # the 97.5% quantile of the normal distribution
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerTally:
-    """One scorer over all runs. Only scores make the mean; what is no score is counted beside it."""
+    """One scorer's results over all runs. The mean is that of the scores; other outcomes are counted."""
 
     scorer_id: str
     direction: Direction
     scored: int
     mean: float | None
-    """None where nothing was scored."""
+    """None if nothing was scored."""
     interval: Interval | None
     """95% confidence interval of the mean."""
     lowest: float | None
@@ -35,25 +35,22 @@ class ScorerTally:
     failed: Mapping[str, int] = field(default_factory=dict)
     """By error type; dropped evaluations included."""
     cost: float | None = None
-    """US dollars of the judge calls; None when no judge was called or a price is unknown."""
+    """US dollars of the judge calls; None if no judge was called or a price is unknown."""
 
 
 def tally(rules: Iterable[Rule], evaluations: Sequence[Evaluation]) -> tuple[ScorerTally, ...]:
     """One tally for each scorer, in the order of the rules."""
     by_scorer: dict[str, list[Evaluation]] = {}
     scales: dict[str, tuple[Direction, float | None]] = {}
+    names: dict[str, str] = {}
     for rule in rules:
-        name = _name(rule.scorer.id, rule.scope == "conversation")
+        # A scorer's results for runs and for conversations are separate.
+        name = names[rule.name] = rule.name if rule.scope == "conversation" else rule.scorer.id
         by_scorer.setdefault(name, [])
         scales[name] = rule.scorer.direction, getattr(rule.scorer, "scale", None)
     for evaluation in evaluations:
-        by_scorer[_name(evaluation.scorer_id, evaluation.conversation_id is not None)].append(evaluation)
+        by_scorer[names.get(evaluation.rule, evaluation.scorer_id)].append(evaluation)
     return tuple(_tally(name, *scales[name], found) for name, found in by_scorer.items())
-
-
-def _name(scorer_id: str, conversation: bool) -> str:
-    """A scorer's runs and its conversations are told apart."""
-    return f"{scorer_id}@conversation" if conversation else scorer_id
 
 
 def _tally(
@@ -81,11 +78,11 @@ def _tally(
 
 
 def interval(values: Sequence[float], scale: float | None) -> Interval | None:
-    """95% confidence interval of the mean; None where it cannot be told.
+    """95% confidence interval of the mean; None if it cannot be computed.
 
-    For scores within 0..scale this is Wilson's interval of the mean taken as a proportion. A score between
-    0 and 1 varies no more than a coin of the same mean, so the interval is rather too wide than too narrow,
-    and it does not shrink to nothing when all scores are equal. Without a scale it is the normal one.
+    For scores within 0..scale this is Wilson's interval of the mean taken as a proportion. The variance of
+    scores in 0..1 is at most that of a binary score with the same mean, so the interval is conservative, and
+    it keeps a width when all scores are equal. Without a scale it is the normal approximation.
     """
     if not values or (scale is None and len(values) < 2):
         return None

@@ -1,4 +1,4 @@
-"""Calling a target, and the run of one that left no spans."""
+"""Calls targets, and makes the run of a target without spans."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from otel_evals.errors import ConfigError
+from otel_evals.evals.labels import run_of
 from otel_evals.export.record import plain
-from otel_evals.judge.labels import run_of
 from otel_evals.model import Run
 
 __all__ = ["function_of", "run_without_spans"]
@@ -26,15 +26,15 @@ def function_of(target: Any) -> Callable[[Any], Any]:
     for name in ("run", "run_sync"):
         method = getattr(target, name, None)
         if callable(method):
-            return method  # type: ignore[no-any-return]  # an agent of somebody else's
+            return method  # type: ignore[no-any-return]  # the target's type is not known here
     if not callable(target):
         problem = f"must be a function, or an agent with `run` or `run_sync`, not {type(target).__name__}"
         raise ConfigError("target", problem)
-    return target  # type: ignore[no-any-return]  # likewise
+    return target  # type: ignore[no-any-return]  # the target's type is not known here
 
 
 def run_without_spans(value: Any, output: Any, start_time: int, end_time: int) -> Run:
-    """The run of a target that is not instrumented: its input and its answer, and nothing in between."""
+    """The run of a target without spans: its input and its answer."""
     run = run_of({"input": plain(value), "output": plain(_answer(output))})
     return replace(
         run,
@@ -46,7 +46,7 @@ def run_without_spans(value: Any, output: Any, start_time: int, end_time: int) -
 
 
 def _answer(output: Any) -> Any:
-    """What an agent's result object says; other values are the answer themselves."""
+    """The answer in an agent's result object; other values are the answer themselves."""
     if output is None or isinstance(output, str | bytes | int | float | Mapping | list | tuple | BaseModel):
         return output
     for name in ("output", "final_output", "text", "content"):

@@ -1,4 +1,4 @@
-"""Assertions on the scores of what a test's code did; pytest's fixture `scored` is a `Scoring`."""
+"""Assertions on the scores of what a test's code did; pytest's fixture `scored` is a `ScoredFixture`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from otel_evals.config import build_config
-from otel_evals.evals.bench import Bench
-from otel_evals.evals.recording import Take
+from otel_evals.evals.batch import BatchScorer
+from otel_evals.evals.span_recorder import Recording
 from otel_evals.export.record import steps_of
 from otel_evals.model import Evaluation, NotScored, Outcome, Run, Score, ScorerFailure
 
-__all__ = ["Scored", "Scoring"]
+__all__ = ["Scored", "ScoredFixture"]
 
 _HINT = (
     "the test's code left no agent spans: is the framework instrumented, and for the tracer provider that "
@@ -22,7 +22,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Scored:
-    """What one scorer said of the runs; the assertions hold for every one of them, and can be chained."""
+    """One scorer's results for the runs. Assertions hold for every run, and can be chained."""
 
     scorer_id: str
     evaluations: tuple[Evaluation, ...]
@@ -30,31 +30,31 @@ class Scored:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The scores, without what is no score."""
+        """The scores; other outcomes are left out."""
         return tuple(e.outcome.value for e in self.evaluations if isinstance(e.outcome, Score))
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What came of every run."""
+        """The outcome of every run."""
         return tuple(e.outcome for e in self.evaluations)
 
     def at_least(self, minimum: float) -> Scored:
-        """Assert that every run is scored, and with no less than this."""
+        """Assert that every run has a score of at least this."""
         __tracebackhide__ = True
         return self._all(f"at least {minimum:g}", lambda score: score.value >= minimum)
 
     def at_most(self, maximum: float) -> Scored:
-        """Assert that every run is scored, and with no more than this."""
+        """Assert that every run has a score of at most this."""
         __tracebackhide__ = True
         return self._all(f"at most {maximum:g}", lambda score: score.value <= maximum)
 
     def labelled(self, label: str) -> Scored:
-        """Assert that every run is scored and has this label."""
+        """Assert that every run has a score with this label."""
         __tracebackhide__ = True
         return self._all(f"labelled {label!r}", lambda score: score.label == label)
 
     def not_scored(self, reason: str | None = None) -> Scored:
-        """Assert that the scorer says of every run that it does not apply, for this reason if given."""
+        """Assert that the scorer does not apply to any run, for this reason if given."""
         __tracebackhide__ = True
         wrong = [
             outcome
@@ -77,27 +77,30 @@ class Scored:
         return f"{self.scorer_id} should be {wanted}{of}\n" + "\n".join(map(_shown, wrong))
 
 
-class Scoring:
-    """Scores the runs that the test's code made since it began; call it with a scorer.
+class ScoredFixture:
+    """Scores the runs of the test's code since the test began; call it with a scorer.
 
     Args:
-        take: what is being captured.
+        recording: what is being captured.
         noted: called with scorer id and score of each run.
         grace: seconds that open spans have to end.
     """
 
     def __init__(
-        self, take: Take, noted: Callable[[str, float], object] = lambda *_: None, grace: float = 0.5
+        self,
+        recording: Recording,
+        noted: Callable[[str, float], object] = lambda *_: None,
+        grace: float = 0.5,
     ) -> None:
-        self._take = take
+        self._recording = recording
         self._noted = noted
         self._grace = grace
 
     @property
     def runs(self) -> tuple[Run, ...]:
         """The runs so far, by the time they ended."""
-        self._take.wait(self._grace)
-        return tuple(self._take.runs())
+        self._recording.wait(self._grace)
+        return tuple(self._recording.runs())
 
     def __call__(
         self, scorer: Any, *, runs: Run | Iterable[Run] | None = None, ground_truth: Any = None
@@ -118,10 +121,10 @@ class Scoring:
         if not chosen:
             raise AssertionError(_HINT if runs is None else "there are no runs to score")
         config = build_config([scorer])
-        with Bench(config) as bench:
-            futures = [bench.score(replace(r, ground_truth=ground_truth, trace_flags=1)) for r in chosen]
+        with BatchScorer(config) as batch:
+            futures = [batch.score(replace(r, ground_truth=ground_truth, trace_flags=1)) for r in chosen]
             found = tuple(evaluation for future in futures for evaluation in future.result())
-            found += bench.end_conversations()
+            found += batch.end_conversations()
         scored = Scored(config.rules[0].scorer.id, found)
         for value in scored.values:
             self._noted(scored.scorer_id, value)
@@ -129,7 +132,7 @@ class Scoring:
 
 
 def _shown(outcome: Outcome) -> str:
-    """An outcome in a few lines: what it is, why, and the step that failed."""
+    """An outcome in a few lines: status, reason, and the step that failed."""
     match outcome:
         case Score():
             label = f" ({outcome.label})" if outcome.label else ""

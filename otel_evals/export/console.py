@@ -1,4 +1,4 @@
-"""A destination for a person: each scored run, its scores and why, on the terminal."""
+"""A destination that prints each scored run and its scores on the terminal."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _Line = list[tuple[str, str]]
 
 
 class ConsoleDestination:
-    """Prints scored runs for a person: in colour through rich where it is installed and a terminal is
-    there, as plain text otherwise. Long texts are shortened and control characters taken out.
+    """Prints scored runs: in colour on a terminal if rich is installed, as plain text otherwise.
+
+    Long texts are shortened, and control characters removed.
     """
 
     name = "console"
@@ -33,13 +34,13 @@ class ConsoleDestination:
         """Choose what is shown.
 
         Args:
-            content: whether to show what was said and why it got its score.
+            content: whether to show inputs, outputs and explanations.
             width: characters shown of each text.
-            file: where to print; standard output, as it is at that moment, unless given.
-            color: None decides by the terminal.
+            file: where to print; `sys.stdout` at the time of printing by default.
+            color: None uses colour on a terminal only.
 
         Raises:
-            ConfigError: `width` is too small, or colour is asked for and rich is not installed.
+            ConfigError: `width` is too small, or colour is wanted and rich is not installed.
         """
         if width < 20:
             raise ConfigError("width", "must be at least 20")
@@ -56,7 +57,7 @@ class ConsoleDestination:
         await anyio.to_thread.run_sync(partial(self._print, lines), abandon_on_cancel=True)
 
     async def shutdown(self) -> None:
-        """Nothing is held."""
+        """Nothing to free."""
 
     def _print(self, lines: Sequence[_Line]) -> None:
         file = self._file or sys.stdout
@@ -95,14 +96,14 @@ class ConsoleDestination:
 
     def _result(self, evaluation: Evaluation) -> _Line:
         name = f"{self._short(evaluation.scorer_id):<24} "
-        sampled, chance = evaluation.sampled.rule, evaluation.sampled.probability
-        likely = "" if chance is None else f" (p={chance:g})"
-        mark, style, text = _verdict(evaluation)
+        sampler, probability = evaluation.sampled.rule, evaluation.sampled.probability
+        with_probability = "" if probability is None else f" (p={probability:g})"
+        symbol, style, text = _summary(evaluation)
         return [
-            (f"  {mark} ", style),
+            (f"  {symbol} ", style),
             (name, ""),
             (self._short(text), style),
-            (f"  sampled {self._short(sampled)}{likely}", "dim"),
+            (f"  sampled {self._short(sampler)}{with_probability}", "dim"),
         ]
 
     def _short(self, text: str | None) -> str:
@@ -114,7 +115,8 @@ class ConsoleDestination:
         return line if len(line) <= self._width else line[: self._width - 1] + "…"
 
 
-def _verdict(evaluation: Evaluation) -> tuple[str, str, str]:
+def _summary(evaluation: Evaluation) -> tuple[str, str, str]:
+    """An outcome's symbol, style and text."""
     match evaluation.outcome:
         case Score(value=value, label=label):
             return "●", _style(value, evaluation.direction), f"{value:.3f}" + (f" {label}" if label else "")
@@ -127,7 +129,7 @@ def _verdict(evaluation: Evaluation) -> tuple[str, str, str]:
 
 
 def _style(value: float, direction: Direction) -> str:
-    """Green to red over the scale 0 to 1; plain beyond it, where good and bad are unknown."""
+    """Green to red on the scale 0 to 1; bold outside it, where good and bad are unknown."""
     if not 0.0 <= value <= 1.0:
         return "bold"
     good = value if direction is Direction.HIGHER else 1.0 - value

@@ -1,4 +1,4 @@
-"""Gives scored runs to every destination, so that none of them waits for another."""
+"""Hands scored runs to all destinations, each with a queue of its own, so that none delays another."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import Any
 import anyio
 
 from otel_evals.errors import ConfigError
-from otel_evals.export.lane import DestinationStats, Lane, Retry, Told
-from otel_evals.export.socket import Destination
+from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue, DestinationStats, Retry
+from otel_evals.export.destination import Destination
 from otel_evals.model import ScoredRun
 
 __all__ = ["DestinationStats", "FanOut", "Retry"]
 
 
 class FanOut:
-    """Hands scored runs to destinations, each at its own pace, behind its own bounded queue.
+    """Delivers scored runs to several destinations.
 
-    Everything but `stats` is called on one event loop: `put` freely, `run` once as a task, then `shutdown`.
+    Everything but `stats` and `failing` is called on one event loop: `run` once as a task, `put` at any time,
+    then `shutdown`.
     """
 
     def __init__(
@@ -35,20 +36,20 @@ class FanOut:
         retry: Retry | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
-        told: Told | None = None,
+        on_result: DeliveryCallback | None = None,
     ) -> None:
-        """Build the lanes.
+        """Create the queues.
 
         Args:
-            destinations: where to; two of the same name are told apart by a number.
-            queue_size: scored runs held per destination; more are dropped and counted.
+            destinations: where to deliver; a second one of the same name is called `<name>-2`.
+            queue_size: scored runs queued per destination; more are dropped and counted.
             batch_size: most scored runs in one batch.
-            delay: seconds a batch waits for company.
-            retry: when a refused batch is sent again.
+            delay: seconds to wait for a batch to fill.
+            retry: when a batch is sent again after a failure.
             clock: seconds, monotonic.
             draw: random numbers in [0, 1), for the jitter of retries.
-            told: called with a destination's name, scored runs and their end there: `exported` or the reason
-                of their loss.
+            on_result: called with a destination's name, scored runs, and `exported` or the reason why they
+                were not.
 
         Raises:
             ConfigError: a size is not positive.
@@ -57,8 +58,8 @@ class FanOut:
             if value < 1:
                 raise ConfigError(field, "must be at least 1")
         self._started = False
-        self._lanes = [
-            Lane(
+        self._queues = [
+            DeliveryQueue(
                 destination,
                 name=name,
                 queue_size=queue_size,
@@ -67,74 +68,78 @@ class FanOut:
                 retry=retry or Retry(),
                 clock=clock,
                 draw=draw,
-                told=told,
+                on_result=on_result,
             )
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
 
     def put(self, scored: ScoredRun) -> None:
-        """Queue a scored run for every destination. Never waits, never raises; lack of room is counted."""
+        """Queue a scored run for every destination. Never waits, never raises; a full queue is counted."""
         self.put_to(scored, None)
 
     def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
-        """Queue a scored run for the destinations named, or for all; returns the names of those there are."""
-        lanes = [lane for lane in self._lanes if names is None or lane.name in names]
-        for lane in lanes:
-            lane.put(scored)
-        return [lane.name for lane in lanes]
+        """Queue a scored run for the destinations named, or for all; returns their names."""
+        queues = [queue for queue in self._queues if names is None or queue.name in names]
+        for queue in queues:
+            queue.put(scored)
+        return [queue.name for queue in queues]
 
     async def lacking(self, evaluation_ids: Collection[str], revision: int) -> list[str] | None:
-        """The destinations that do not hold all of these evaluations, in this revision or a later one.
+        """Names of the destinations that lack some of these evaluations in this revision or a later one.
 
-        A destination that has no `holds` method cannot tell, and is taken to lack them. None when there is
-        no destination.
+        A destination without a `holds` method cannot tell, and counts as lacking them.
+
+        Returns:
+            None if there is no destination.
         """
-        lanes = [lane for lane in self._lanes if not await lane.holds(evaluation_ids, revision)]
-        return [lane.name for lane in lanes] if self._lanes else None
+        queues = [queue for queue in self._queues if not await queue.holds(evaluation_ids, revision)]
+        return [queue.name for queue in queues] if self._queues else None
 
     async def run(self) -> None:
-        """Deliver until shut down; start it as a task beside the others of the engine."""
+        """Deliver until shut down; to be started as a task."""
         if self._started:
             return
         self._started = True
-        await _all(lane.run for lane in self._lanes)
+        await _all(queue.run for queue in self._queues)
 
     async def force_flush(self, deadline_seconds: float) -> bool:
         """Deliver what was put so far; whether all of it was accepted within the deadline."""
         accepted: list[bool] = []
 
-        async def flush(lane: Lane) -> None:
-            accepted.append(await lane.flush())
+        async def flush(queue: DeliveryQueue) -> None:
+            accepted.append(await queue.flush())
 
         with anyio.move_on_after(deadline_seconds) as scope:
-            await _all(partial(flush, lane) for lane in self._lanes)
+            await _all(partial(flush, queue) for queue in self._queues)
         return all(accepted) and not scope.cancelled_caught
 
     async def shutdown(self, deadline_seconds: float) -> bool:
-        """Deliver what can be delivered in time, count the rest as dropped, and release the destinations.
+        """Deliver what can be delivered in time, count the rest as dropped, and shut the destinations down.
 
-        Returns whether nothing was left behind. A tenth of the time, and no less than 0.1 s, is kept for
-        the releasing.
+        A tenth of the time, and no less than 0.1 s, is reserved for shutting the destinations down.
+
+        Returns:
+            Whether nothing was dropped.
         """
-        for lane in self._lanes:
-            lane.close()
+        for queue in self._queues:
+            queue.close()
         async with anyio.create_task_group() as group:
-            # Where `run` was never started, or not yet, what was put is delivered from here.
+            # Delivers what was queued if `run` was never started.
             group.start_soon(self.run)
             with anyio.move_on_after(deadline_seconds * 0.9):
-                await _all(lane.finished.wait for lane in self._lanes)
+                await _all(queue.finished.wait for queue in self._queues)
             with anyio.move_on_after(max(deadline_seconds * 0.1, 0.1)) as ending:
-                await _all(lane.end for lane in self._lanes)
-        lost = any("shutdown" in lane.stats.losses or lane.stats.pending for lane in self._lanes)
+                await _all(queue.stop for queue in self._queues)
+        lost = any("shutdown" in queue.stats.losses or queue.stats.pending for queue in self._queues)
         return not (lost or ending.cancelled_caught)
 
     def stats(self) -> Mapping[str, DestinationStats]:
         """Counts of scored runs, by destination. May be called from any thread."""
-        return {lane.name: lane.stats for lane in self._lanes}
+        return {queue.name: queue.stats for queue in self._queues}
 
     def failing(self) -> tuple[str, ...]:
-        """Destinations that refused the last batch. May be called from any thread."""
-        return tuple(lane.name for lane in self._lanes if lane.failing)
+        """Names of the destinations whose last attempt failed. May be called from any thread."""
+        return tuple(queue.name for queue in self._queues if queue.failing)
 
 
 async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:

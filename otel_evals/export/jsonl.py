@@ -1,4 +1,4 @@
-"""A destination that writes one line of JSON per scored run, and the way to read them back."""
+"""A destination that writes one line of JSON per scored run, and a reader of such files."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class JsonlDestination:
     """Appends scored runs to a file, one JSON object per line; several processes may share the file.
 
     Each batch is written to the operating system before it counts as exported. After a failed write the
-    whole batch is written again: readers tell repeats by `evaluation_id`.
+    whole batch is written again: readers recognise duplicates by `evaluation_id`.
     """
 
     name = "jsonl"
 
     def __init__(self, path: str | os.PathLike[str], *, content: bool = True) -> None:
-        """Name the file; it is opened with the first batch.
+        """Set the file, which is opened with the first batch.
 
         Args:
             path: the file; its folder must exist.
-            content: whether to write what was said: inputs, outputs, explanations, prompts, contexts.
+            content: whether to write inputs, outputs, explanations, prompts and contexts.
 
         Raises:
             ConfigError: the folder does not exist, or the path is a folder.
@@ -55,7 +55,7 @@ class JsonlDestination:
         """Append a batch.
 
         Raises:
-            DestinationError: the file could not be written; another try may find room.
+            DestinationError: the file could not be written; retryable, since disk space may be freed.
         """
         try:
             await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
@@ -75,14 +75,14 @@ class JsonlDestination:
         file = self._file = self._file or self._open()
         lines = b"".join(_line(scored, content=self._content) for scored in batch)
         view = memoryview(b"\n" + lines if self._torn else lines)
-        # One write for the whole batch keeps the lines of several processes apart.
+        # One write per batch, so that lines of several processes do not interleave.
         self._torn = True
         while view:
             view = view[file.write(view) :]
         self._torn = False
 
     def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
-        """Read what is new since the last look and remember it by id; several threads may do so at once."""
+        """Read what was appended since the last call, and remember its ids. May run on several threads."""
         if self._path.exists():
             with open(self._path, "rb") as file:
                 read_to = file.seek(self._known_to)
@@ -94,7 +94,7 @@ class JsonlDestination:
         return all(self._known.get(each, 0) >= revision for each in evaluation_ids)
 
     def _open(self) -> BinaryIO:
-        """Open for appending; a last line cut off by a crash is left alone on its line."""
+        """Open for appending; after a last line that a crash cut off, writing starts on a new line."""
         file = open(self._path, "ab+", buffering=0)  # noqa: SIM115 (kept open until shutdown)
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
@@ -118,7 +118,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def _revisions(line: bytes) -> dict[str, int]:
-    """The evaluations of a line, with their revisions; none of a line cut off."""
+    """The revisions of a line's evaluations, by id; empty for a line that was cut off."""
     try:
         return {e["evaluation_id"]: e["revision"] for e in json.loads(line)["evaluations"]}
     except (ValueError, KeyError, TypeError):
@@ -127,5 +127,5 @@ def _revisions(line: bytes) -> dict[str, int]:
 
 def _line(scored: ScoredRun, *, content: bool) -> bytes:
     text = json.dumps(run_record(scored, content=content), ensure_ascii=False, allow_nan=False)
-    # A lone surrogate, as broken input brings, has no UTF-8 form.
+    # A lone surrogate, which broken input may contain, cannot be encoded as UTF-8.
     return text.encode("utf-8", "replace") + b"\n"

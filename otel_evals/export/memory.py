@@ -31,10 +31,10 @@ class InMemoryDestination:
         return tuple(evaluation for scored in self.runs for evaluation in scored.evaluations)
 
     def wait_for(self, count: int, timeout: float = 5.0) -> tuple[ScoredRun, ...]:
-        """Block the calling thread until that many scored runs are here, and return all of them.
+        """Block the calling thread until that many scored runs have arrived, and return all of them.
 
         Raises:
-            TimeoutError: they did not come within `timeout` seconds.
+            TimeoutError: they did not arrive within `timeout` seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._runs) >= count, timeout):
@@ -42,7 +42,7 @@ class InMemoryDestination:
             return tuple(self._runs)
 
     def clear(self) -> None:
-        """Forget all scored runs."""
+        """Remove all scored runs."""
         with self._changed:
             self._runs.clear()
 
@@ -53,4 +53,4 @@ class InMemoryDestination:
             self._changed.notify_all()
 
     async def shutdown(self) -> None:
-        """Keep what there is: tests look at it afterwards."""
+        """Nothing to free; the scored runs can still be read."""

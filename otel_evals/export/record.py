@@ -1,4 +1,4 @@
-"""A scored run as plain JSON values: the form it has in files."""
+"""A scored run as plain JSON values, as destinations write it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["cost_of", "plain", "run_record", "steps_of"]
 
 
 def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
-    """A scored run as JSON values: what was judged in short, and every evaluation whole.
+    """A scored run as JSON values: a summary of the run, and every evaluation in full.
 
-    Without `content`, whatever could quote the conversation is None: input, output, explanations, error
-    messages, and the steps' prompts, results and contexts. Numbers that are not finite become None.
+    Without `content`, everything that could quote the conversation is None: input, output, explanations,
+    error messages, and the steps' prompts, results and contexts. Numbers that are not finite become None.
     """
     return {
         **_run(scored.run, content=content),
@@ -38,17 +38,17 @@ def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
 
 
 def steps_of(outcome: Outcome) -> tuple[StepRecord, ...]:
-    """The steps taken, whatever came of them."""
+    """The steps of an outcome, also of one that is not a score."""
     return () if isinstance(outcome, Dropped) else outcome.steps
 
 
 def cost_of(outcome: Outcome) -> float | None:
-    """US dollars of all judge calls; None when a price is unknown or no judge was called."""
+    """US dollars of all judge calls; None if a price is unknown or no judge was called."""
     return Score(value=0.0, steps=steps_of(outcome)).cost
 
 
 def plain(value: Any) -> Any:
-    """Anything as a JSON value. What JSON cannot say becomes None (a number) or its text (an object)."""
+    """Any object as a JSON value: numbers that are not finite become None, other objects their text."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
             return value.hex()
         case Sequence() | set() | frozenset():
             return [plain(item) for item in value]
-    # A pydantic model, told by its method: importing pydantic takes longer than all the rest.
+    # Pydantic models are recognised by their method, since importing pydantic is slow.
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
         return plain(dump())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -99,6 +99,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
     explanation = outcome.explanation if isinstance(outcome, Score | NotScored) else None
     return {
         "evaluation_id": evaluation.evaluation_id,
+        "rule": evaluation.rule or evaluation.scorer_id,
         "scorer": evaluation.scorer_id,
         "version": evaluation.scorer_version,
         "direction": evaluation.direction.value,

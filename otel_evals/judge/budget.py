@@ -6,23 +6,31 @@ the same time, in however many processes, stay within the budget together.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-import threading
 import time
-import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from anyio import to_thread
 
-from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError
-from otel_evals.judge.gates import Call, Settle
+from otel_evals.errors import (
+    BudgetExceededError,
+    ConfigError,
+    JudgeError,
+    JudgeUnavailableError,
+    StoreError,
+)
+from otel_evals.judge.limiter import Call, Settle
+from otel_evals.judge.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.model import Usage
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "BudgetLedger"]
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS judge_budget (key TEXT PRIMARY KEY, usd REAL NOT NULL, tokens INTEGER NOT NULL)
@@ -36,7 +44,8 @@ class Budget:
         usd: US dollars per day.
         tokens: tokens per day, in and out.
         per: whether each `scorer` or each `model` has this budget for itself, or `all` together.
-        store: path of a SQLite file that holds the budget across processes and restarts; in memory when None.
+        store: path of a SQLite file that holds the budget across processes and restarts; in memory, and of
+            one process, when None.
         unknown_price: whether a model without a known price is refused under a budget in dollars, or counted
             as nothing.
         name: tells budgets of the same kind apart in one store.
@@ -44,6 +53,7 @@ class Budget:
 
     Raises:
         ConfigError: there is neither `usd` nor `tokens`, or one is not positive.
+        StoreError: the file cannot be used, or is not private to this user.
     """
 
     def __init__(
@@ -65,11 +75,11 @@ class Budget:
             raise ConfigError("budget.per", f"must be 'all', 'scorer' or 'model', not {per!r}")
         self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now
         self._refuses_unknown = unknown_price == "refuse"
-        self._book = Book(str(store) if store is not None else ":memory:")
+        self._ledger = BudgetLedger(str(store) if store is not None else MEMORY)
 
     def spent(self, what: str = "") -> tuple[float, int]:
         """Dollars and tokens spent or reserved today; `what` names the scorer or model it is per."""
-        return self._book.read(self._key(what))
+        return self._ledger.read(self._key(what))
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[Settle]:
@@ -77,11 +87,12 @@ class Budget:
 
         Raises:
             BudgetExceededError: what the call can cost is not left.
+            JudgeUnavailableError: the budget's file cannot be used now.
             JudgeError: the price is not known, or the answer's length not limited.
         """
         usd, tokens = self._most(call)
         key = self._key({"scorer": call.scorer_id, "model": call.model}.get(self._per, ""))
-        if not await to_thread.run_sync(self._book.reserve, key, usd, tokens, self._usd, self._tokens):
+        if not await self._reserve(key, usd, tokens):
             left = f"of {self._limit()} for {key.rpartition(' ')[0]} today"
             raise BudgetExceededError(
                 f"{call.model}: up to ${usd:.4f} and {tokens} tokens do not fit into what is left {left}"
@@ -99,8 +110,18 @@ class Budget:
                 usage, cost = settled[0]
                 back_usd = usd - (cost if cost is not None else usd)
                 await to_thread.run_sync(
-                    self._book.give_back, key, back_usd, tokens - usage.total_tokens, abandon_on_cancel=False
+                    self._ledger.give_back,
+                    key,
+                    back_usd,
+                    tokens - usage.total_tokens,
+                    abandon_on_cancel=False,
                 )
+
+    async def _reserve(self, key: str, usd: float, tokens: int) -> bool:
+        try:
+            return await to_thread.run_sync(self._ledger.reserve, key, usd, tokens, self._usd, self._tokens)
+        except StoreError as error:
+            raise JudgeUnavailableError(f"a budget cannot be reserved: {error}") from error
 
     def _most(self, call: Call) -> tuple[float, int]:
         """Dollars and tokens a call can take at most."""
@@ -127,71 +148,58 @@ class Budget:
 
 def _unbilled(error: JudgeError) -> bool:
     """Whether the provider refused the call before doing any work."""
-    status = getattr(error.__cause__, "status_code", None)
-    return isinstance(status, int) and 400 <= status < 500 and status != 408
+    return error.status is not None and 400 <= error.status < 500 and error.status != 408
 
 
-class Book:
+class BudgetLedger:
     """Sums by key, in SQLite; each change is one transaction."""
 
     def __init__(self, path: str) -> None:
-        self._lock = threading.Lock()
-        self._path = path
-        self._db = self._open()
-        weakref.finalize(self, self._db.close)
-
-    def __reduce__(self) -> tuple[type[Book], tuple[str]]:
-        """In another process: the same file, or a ledger of its own."""
-        return type(self), (self._path,)
+        self._file = SQLiteFile(path, _SCHEMA)
 
     def reserve(
         self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
     ) -> bool:
-        """Add to a key's sums, unless one would exceed its limit."""
-        with self._transaction() as db:
-            row = db.execute("SELECT usd, tokens FROM judge_budget WHERE key = ?", (key,)).fetchone() or (
-                0.0,
-                0,
-            )
-            if most_usd is not None and row[0] + usd > most_usd + 1e-12:
+        """Add to a key's sums, unless one would exceed its limit.
+
+        Raises:
+            StoreError: the file cannot be used; nothing is reserved.
+        """
+        with self._file.transaction() as db:
+            spent_usd, spent_tokens = _sums(db, key)
+            if most_usd is not None and spent_usd + usd > most_usd + 1e-12:
                 return False
-            if most_tokens is not None and row[1] + tokens > most_tokens:
+            if most_tokens is not None and spent_tokens + tokens > most_tokens:
                 return False
-            self._add(db, key, usd, tokens)
-            return True
+            _add(db, key, usd, tokens)
+        return True
 
     def give_back(self, key: str, usd: float, tokens: int) -> None:
-        """Take from a key's sums what was reserved and not used."""
-        with self._transaction() as db:
-            self._add(db, key, -usd, -tokens)
+        """Take from a key's sums what was reserved and not used; not while the file cannot be used."""
+        try:
+            with self._file.transaction() as db:
+                _add(db, key, -usd, -tokens)
+        except StoreError as error:
+            _log.warning("a budget keeps a whole reservation as spent: %s", error)
 
     def read(self, key: str) -> tuple[float, int]:
-        """A key's sums."""
-        with self._transaction() as db:
-            row = db.execute("SELECT usd, tokens FROM judge_budget WHERE key = ?", (key,)).fetchone()
-        return (row[0], row[1]) if row else (0.0, 0)
+        """A key's sums.
 
-    def _add(self, db: sqlite3.Connection, key: str, usd: float, tokens: int) -> None:
-        db.execute(
-            "INSERT INTO judge_budget VALUES (?, ?, ?) "
-            "ON CONFLICT (key) DO UPDATE SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
-            (key, usd, tokens),
-        )
+        Raises:
+            StoreError: the file cannot be used.
+        """
+        with self._file.transaction() as db:
+            return _sums(db, key)
 
-    def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=30.0, isolation_level=None, check_same_thread=False)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute(_SCHEMA)
-        return db
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+def _sums(db: sqlite3.Connection, key: str) -> tuple[float, int]:
+    row = db.execute("SELECT usd, tokens FROM judge_budget WHERE key = ?", (key,)).fetchone()
+    return (row[0], row[1]) if row else (0.0, 0)
+
+
+def _add(db: sqlite3.Connection, key: str, usd: float, tokens: int) -> None:
+    db.execute(
+        "INSERT INTO judge_budget VALUES (?, ?, ?) "
+        "ON CONFLICT (key) DO UPDATE SET usd = usd + excluded.usd, tokens = tokens + excluded.tokens",
+        (key, usd, tokens),
+    )

@@ -1,24 +1,24 @@
-"""Asking the same thing once: one call for questions asked at the same time, and a memory of answers."""
+"""A cache of judges' answers; equal questions at the same time make one call."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-import threading
-import weakref
+import logging
 from pathlib import Path
-from typing import Any
 
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import RunVar
 
-from otel_evals.errors import ConfigError
-from otel_evals.judge.socket import Judge, JudgeReply, JudgeRequest
+from otel_evals.errors import ConfigError, StoreError
+from otel_evals.judge.judge import Judge, JudgeReply, JudgeRequest
+from otel_evals.judge.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.model import Usage
 
 __all__ = ["CachedJudge"]
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS judge_cache (key TEXT PRIMARY KEY, model TEXT, value TEXT, used INTEGER);
@@ -29,8 +29,9 @@ CREATE INDEX IF NOT EXISTS judge_cache_used ON judge_cache (used);
 class CachedJudge:
     """A judge that remembers its answers. A remembered answer costs nothing and counts no attempt.
 
-    Questions are the same when model, system message, prompt (but for the fences' random marks), form and
-    vote are.
+    Questions are the same when system message, prompt (but for the fences' random marks), form and vote are,
+    and the judge's `identity`: for LiteLLM's model, server, temperature and the other options. A cache that
+    cannot be used, locked or full or deleted, is asked past: the answer is paid for again, not lost.
 
     Args:
         judge: who is asked what is not remembered.
@@ -39,13 +40,14 @@ class CachedJudge:
 
     Raises:
         ConfigError: `max_entries` is not positive.
+        StoreError: the file cannot be used, or is not private to this user.
     """
 
     def __init__(self, judge: Judge, *, store: str | Path | None = None, max_entries: int = 10_000) -> None:
         if max_entries < 1:
             raise ConfigError("cache.max_entries", f"must be at least 1, not {max_entries}")
         self._judge = judge
-        self._memory = _Memory(str(store) if store is not None else ":memory:", max_entries)
+        self._answers = _Answers(str(store) if store is not None else MEMORY, max_entries)
         self._asking: RunVar[dict[str, _Pending]] = RunVar("otel_evals.judge.asking")  # one per event loop
         self.redact = getattr(judge, "redact", None)
         if self.redact is None:
@@ -56,13 +58,19 @@ class CachedJudge:
         """The model asked."""
         return self._judge.model
 
+    @property
+    def identity(self) -> str:
+        """What answers depend on besides the question: the judge's own word for it, or its type and model."""
+        own = getattr(self._judge, "identity", None)
+        return own if isinstance(own, str) else f"{type(self._judge).__qualname__} {self._judge.model}"
+
     async def ask(self, request: JudgeRequest) -> JudgeReply:
         """Answer from memory, from a question under way, or by asking.
 
         Raises:
             JudgeError: as the judge behind it does; failures are not remembered.
         """
-        key = question_key(self.model, request)
+        key = question_key(self.identity, request)
         asking = self._asking.get(None)
         if asking is None:
             asking = {}
@@ -73,12 +81,11 @@ class CachedJudge:
                 return _free(pending.reply)
         asking[key] = pending = _Pending()
         try:
-            found = await to_thread.run_sync(self._memory.get, key)
-            if found is not None:
-                pending.reply = _free(_reply(found, request))
-            else:
+            found = await to_thread.run_sync(self._answers.get, key)
+            pending.reply = _reply(found, request) if found is not None else None
+            if pending.reply is None:
                 pending.reply = await self._judge.ask(request)
-                await to_thread.run_sync(self._memory.put, key, pending.reply)
+                await to_thread.run_sync(self._answers.put, key, pending.reply)
             return pending.reply
         finally:
             del asking[key]
@@ -93,10 +100,10 @@ class _Pending:
         self.reply: JudgeReply | None = None
 
 
-def question_key(model: str, request: JudgeRequest) -> str:
+def question_key(identity: str, request: JudgeRequest) -> str:
     """What makes two questions the same, as hex digits."""
     schema = request.schema.model_json_schema() if request.schema else None
-    parts = [model, request.instructions, request.prompt, schema, request.sample]
+    parts = [identity, request.instructions, request.prompt, schema, request.sample]
     text = json.dumps(parts, sort_keys=True)
     if request.mark:
         text = text.replace(request.mark, "")
@@ -107,49 +114,51 @@ def _free(reply: JudgeReply) -> JudgeReply:
     return JudgeReply(value=reply.value, model=reply.model, usage=Usage(), cost=0.0, attempts=0)
 
 
-def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply:
+def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply | None:
+    """A remembered answer; None where what is remembered is no answer to this question."""
     model, text = found
-    value = json.loads(text) if request.schema is None else request.schema.model_validate_json(text)
-    return JudgeReply(value=value, model=model)
+    try:
+        value = json.loads(text) if request.schema is None else request.schema.model_validate_json(text)
+    except ValueError:
+        return None
+    return _free(JudgeReply(value=value, model=model))
 
 
-class _Memory:
-    """Answers by key, in SQLite."""
+class _Answers:
+    """Answers by key, in SQLite. A file that cannot be used costs a question, never an answer."""
 
     def __init__(self, path: str, max_entries: int) -> None:
-        self._lock = threading.Lock()
+        self._file = SQLiteFile(path, _SCHEMA, wait=1.0)
         self._max_entries = max_entries
-        self._db = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
-        weakref.finalize(self, self._db.close)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.executescript(_SCHEMA)
-        self._path = path
-
-    def __reduce__(self) -> Any:
-        """In another process: the same file, or an empty memory."""
-        return type(self), (self._path, self._max_entries)
+        self._warned = False
 
     def get(self, key: str) -> tuple[str, str] | None:
-        with self._lock:
-            row: Any = self._db.execute(
-                "SELECT model, value FROM judge_cache WHERE key = ?", (key,)
-            ).fetchone()
-            if row is not None:
-                self._db.execute(f"UPDATE judge_cache SET used = {_NEXT} WHERE key = ?", (key,))
-        return None if row is None else (row[0], row[1])
+        try:
+            with self._file.transaction() as db:
+                row = db.execute("SELECT model, value FROM judge_cache WHERE key = ?", (key,)).fetchone()
+                if row is not None:
+                    db.execute(f"UPDATE judge_cache SET used = {_NEXT} WHERE key = ?", (key,))
+        except StoreError as error:
+            self._warn(error)
+            return None
+        return None if row is None else (str(row[0]), str(row[1]))
 
     def put(self, key: str, reply: JudgeReply) -> None:
-        value = json.dumps(reply.value) if isinstance(reply.value, str) else reply.value.model_dump_json()
-        with self._lock:
-            self._db.execute(
-                f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", (key, reply.model, value)
-            )
-            count = self._db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()[0]
-            self._db.execute(
-                "DELETE FROM judge_cache WHERE key IN (SELECT key FROM judge_cache ORDER BY used LIMIT ?)",
-                (max(0, count - self._max_entries),),
-            )
+        try:
+            value = json.dumps(reply.value) if isinstance(reply.value, str) else reply.value.model_dump_json()
+            with self._file.transaction() as db:
+                row = (key, reply.model, value)
+                db.execute(f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", row)
+                (count,) = db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()
+                db.execute(_FORGET, (max(0, count - self._max_entries),))
+        except (StoreError, ValueError, TypeError, AttributeError) as error:
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            _log.warning("the judge's cache is not used: %s", error)
+        self._warned = True
 
 
 _NEXT = "(SELECT COALESCE(MAX(used), 0) + 1 FROM judge_cache)"
+_FORGET = "DELETE FROM judge_cache WHERE key IN (SELECT key FROM judge_cache ORDER BY used LIMIT ?)"

@@ -7,7 +7,6 @@ are our own, and LiteLLM's multiply calls, reject instead of queueing, or fail.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.util import find_spec
@@ -18,20 +17,21 @@ from anyio import to_thread
 from pydantic import BaseModel
 
 from otel_evals import semconv
-from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
 from otel_evals.judge.budget import Budget
-from otel_evals.judge.fence import once_more
-from otel_evals.judge.fitting import describe, fit
-from otel_evals.judge.gates import Call, Gate, through
-from otel_evals.judge.litellm_calls import Answer, load, price_of, translate
-from otel_evals.judge.redact import redact_secrets
-from otel_evals.judge.socket import JudgeReply, JudgeRequest
+from otel_evals.judge.fence import retry_request
+from otel_evals.judge.judge import JudgeReply, JudgeRequest
+from otel_evals.judge.limiter import Call, Limiter, call_limited
+from otel_evals.judge.litellm_calls import Completion, judge_error, load, price_of
+from otel_evals.judge.own_secrets import own_secrets, without_credentials
+from otel_evals.judge.redact import redact_secrets, redact_values
+from otel_evals.judge.reply_parsing import describe_schema, parse_reply
 from otel_evals.model import Usage
 
 __all__ = ["LiteLLMJudge"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LiteLLMJudge:
     """A model asked through LiteLLM.
 
@@ -59,10 +59,8 @@ class LiteLLMJudge:
     """US dollars per million input tokens; for models LiteLLM has no price of."""
     output_price: float | None = None
     """US dollars per million output tokens."""
-    attempts: int = 1
-    """How often one call is made while the provider is unavailable; the engine asks again by itself too."""
-    gates: tuple[Gate, ...] = ()
-    """What stands before each call: Limits, Budgets. Share them among judges of the same provider."""
+    limiters: tuple[Limiter, ...] = ()
+    """What each call goes through: JudgeLimits, Budget. Share them among judges of the same provider."""
     redact: Callable[[str], str] = redact_secrets
     """Applied to all judged text before it leaves the process."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -76,14 +74,24 @@ class LiteLLMJudge:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
         if self.timeout <= 0:
             raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
-        if self.attempts < 1:
-            raise ConfigError("judge.attempts", f"must be at least 1, not {self.attempts}")
-        if self.max_tokens is None and any(isinstance(gate, Budget) for gate in self.gates):
+        if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):
             raise ConfigError(
                 "judge.max_tokens", "is needed with a budget: without it a call may cost anything"
             )
         if (self.input_price is None) != (self.output_price is None):
             raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
+
+    def __repr__(self) -> str:
+        """Model and server; no option's value, since any may be a secret."""
+        server = f", api_base={without_credentials(self.api_base)!r}" if self.api_base else ""
+        options = f", options={sorted(self.options)}" if self.options else ""
+        return f"LiteLLMJudge({self.model!r}{server}{options})"
+
+    @property
+    def identity(self) -> str:
+        """What an answer depends on besides the question; part of a cache's key."""
+        options = json.dumps(dict(self.options), sort_keys=True, default=str)
+        return f"litellm {self.model} {self.api_base} {self.temperature} {self.max_tokens} {options}"
 
     def prepare(self) -> None:
         """Import LiteLLM now, so that the first run's time is not spent on it."""
@@ -97,14 +105,14 @@ class LiteLLMJudge:
             JudgeReplyError: the answer does not fit the schema.
             JudgeError: the provider refused the request for good.
         """
-        spent = Spent()
+        spent = CallTotals()
         try:
             return await self._ask(request, spent)
         except JudgeError as error:
             error.usage, error.cost, error.attempts = spent.usage, spent.cost, spent.calls
             raise
 
-    async def _ask(self, request: JudgeRequest, spent: Spent) -> JudgeReply:
+    async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:
         if request.schema is None:
             answer = await self._complete(request, spent, native=False)
             if not answer.text.strip():
@@ -116,52 +124,47 @@ class LiteLLMJudge:
                 return spent.reply(value, spent.model)
         return await self._by_prompt(request, request.schema, spent)
 
-    async def _natively(self, request: JudgeRequest, schema: type[BaseModel], spent: Spent) -> Any:
+    async def _natively(self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals) -> Any:
         """The answer by the provider's own structured output; None where that did not work."""
         try:
             answer = await self._complete(request, spent, native=True)
         except JudgeError as error:
-            if getattr(error.__cause__, "status_code", None) not in (400, 422) or _hopeless(error):
+            if error.status not in (400, 422) or _hopeless(error):
                 raise
             self._plain_text_only.append(True)  # this provider does not know the form: spare the next calls
             return None
-        value, _ = fit(answer.text, schema)
+        value, _ = parse_reply(answer.text, schema)
         return value
 
-    async def _by_prompt(self, request: JudgeRequest, schema: type[BaseModel], spent: Spent) -> JudgeReply:
-        asked = replace(request, prompt=f"{request.prompt}\n\n{describe(schema)}")
+    async def _by_prompt(
+        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
+    ) -> JudgeReply:
+        asked = replace(request, prompt=f"{request.prompt}\n\n{describe_schema(schema)}")
         for again in (True, False):
             answer = await self._complete(asked, spent, native=False)
-            value, complaint = fit(answer.text, schema)
+            value, complaint = parse_reply(answer.text, schema)
             if value is not None:
                 return spent.reply(value, answer.model)
             if again:
-                asked = once_more(asked, answer.text, complaint)
+                asked = retry_request(asked, answer.text, complaint)
         said = redact_secrets(answer.text)[:300]
         raise JudgeReplyError(f"{complaint} ({self.model}, {answer.finish_reason}); it answered: {said!r}")
 
-    async def _complete(self, request: JudgeRequest, spent: Spent, *, native: bool) -> Answer:
-        """One call, made again while the provider is unavailable and attempts are left."""
+    async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
+        """One call behind the limiters. Not retried here: the engine asks again, with its slot freed."""
         litellm = await to_thread.run_sync(load)
-        call = self._call(litellm, request)
-        for attempt in range(1, self.attempts + 1):
-            try:
-                answer = await through(
-                    self.gates,
-                    call,
-                    lambda: self._answer(litellm, request, spent, native=native),
-                    lambda answer: (answer.usage, self._cost(answer)),
-                )
-                break
-            except JudgeUnavailableError as error:
-                if attempt == self.attempts:
-                    raise
-                backoff = 0.5 * 2**attempt * random.uniform(0.5, 1.5)
-                await anyio.sleep(max(backoff, min(error.retry_after or 0.0, 60.0)))
+        answer = await call_limited(
+            self.limiters,
+            self._call(litellm, request),
+            lambda: self._answer(litellm, request, spent, native=native),
+            lambda answer: (answer.usage, self._cost(answer)),
+        )
         spent.add(answer, self._cost(answer))
         return answer
 
-    async def _answer(self, litellm: Any, request: JudgeRequest, spent: Spent, *, native: bool) -> Answer:
+    async def _answer(
+        self, litellm: Any, request: JudgeRequest, spent: CallTotals, *, native: bool
+    ) -> Completion:
         messages = [
             {"role": "system", "content": request.instructions},
             {"role": "user", "content": request.prompt},
@@ -175,9 +178,10 @@ class LiteLLMJudge:
                     response_format=request.schema if native else None,
                     **self._options(),
                 )
-        except Exception as error:
-            raise translate(error, self.model) from error
-        return Answer.of(response)
+        except Exception as error:  # not kept as the cause: its text may hold the judge's key
+            raise judge_error(error, self.model, own_secrets(self)) from None
+        answer = Completion.of(response)
+        return replace(answer, text=redact_values(answer.text, own_secrets(self)))
 
     def _call(self, litellm: Any, request: JudgeRequest) -> Call:
         schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
@@ -209,9 +213,18 @@ class LiteLLMJudge:
             "num_retries": 0,
             "caching": False,
             "drop_params": True,
+            **self._own_server(),
             **self.options,
             **self._headers(),
         }
+
+    def _own_server(self) -> dict[str, Any]:
+        """For an OpenAI-compatible server: a client that bounds its answers and follows no redirect."""
+        if self.api_base is None or not self.model.startswith("openai/"):
+            return {}
+        from otel_evals.judge.http_client import openai_client
+
+        return {"client": openai_client(self.api_base, self.api_key or "none")}
 
     def _headers(self) -> dict[str, Any]:
         """A server of one's own may run otel-evals too: the mark tells it not to score this."""
@@ -219,14 +232,14 @@ class LiteLLMJudge:
             return {}
         return {"extra_headers": {"baggage": f"{semconv.MARK}=1", **self.options.get("extra_headers", {})}}
 
-    def _cost(self, answer: Answer) -> float | None:
+    def _cost(self, answer: Completion) -> float | None:
         if self.input_price is None or self.output_price is None:
             return answer.cost
         usage = answer.usage
         return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6
 
 
-class Spent:
+class CallTotals:
     """What one question has cost so far."""
 
     def __init__(self) -> None:
@@ -241,7 +254,7 @@ class Spent:
         known = [cost for cost in self._costs if cost is not None]
         return sum(known) if known and len(known) == len(self._costs) else None
 
-    def add(self, answer: Answer, cost: float | None) -> None:
+    def add(self, answer: Completion, cost: float | None) -> None:
         """Count an answer."""
         self.model = answer.model
         self.usage += answer.usage
@@ -254,5 +267,4 @@ class Spent:
 
 def _hopeless(error: JudgeError) -> bool:
     """Whether the request itself was refused, so that asking in another form cannot help."""
-    kind = type(error.__cause__).__name__
-    return kind in ("ContextWindowExceededError", "ContentPolicyViolationError")
+    return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")

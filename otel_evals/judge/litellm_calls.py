@@ -1,21 +1,21 @@
-"""The seam to LiteLLM: loading it quietly, reading its answers, naming its errors."""
+"""All that touches LiteLLM's own types: importing it, reading its completions, translating its errors."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 
 from otel_evals.errors import JudgeError, JudgeUnavailableError
-from otel_evals.judge.redact import redact_secrets
+from otel_evals.judge.redact import redact_secrets, redact_values
 from otel_evals.model import Usage
+from otel_evals.util.plain import plain_text
+from otel_evals.util.retry import retry_after
 
-__all__ = ["Answer", "load", "price_of", "translate"]
+__all__ = ["AnswerTooLongError", "Completion", "judge_error", "load", "price_of"]
 
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
@@ -40,8 +40,12 @@ def load() -> Any:
     return litellm
 
 
+class AnswerTooLongError(Exception):
+    """A server sent more than any judge's answer can be, or sent it compressed."""
+
+
 @dataclass(frozen=True)
-class Answer:
+class Completion:
     """What of a completion matters here."""
 
     text: str
@@ -52,7 +56,7 @@ class Answer:
     """US dollars by LiteLLM's price list; None for models it does not know."""
 
     @classmethod
-    def of(cls, response: Any) -> Answer:
+    def of(cls, response: Any) -> Completion:
         """Read a completion."""
         choice = response.choices[0] if response.choices else None
         return cls(
@@ -90,30 +94,39 @@ def _per_million(price: float | None) -> float | None:
     return None if price is None else price * 1e6
 
 
-def translate(error: Exception, model: str) -> JudgeError:
-    """A provider's error in our words: unavailable where another try may help, else for good."""
+def judge_error(error: Exception, model: str, secrets: Collection[str] = ()) -> JudgeError:
+    """The one translation of what a call raised: unavailable where another try may help, else for good.
+
+    Args:
+        error: whatever the call raised.
+        model: named in the message.
+        secrets: values that must not appear in the message, such as the judge's own key.
+    """
     status = getattr(error, "status_code", None)
-    said = redact_secrets(str(error))[:300] or "no answer in time"
+    status = status if isinstance(status, int) else None
+    said = redact_secrets(redact_values(plain_text(error, 4_000), secrets))[:300] or "no answer in time"
     message = f"{model}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
     connection = isinstance(error, ConnectionError | TimeoutError) or "Connection" in type(error).__name__
-    if connection or (isinstance(status, int) and (status in (408, 409, 425, 429) or status >= 500)):
-        return JudgeUnavailableError(message, retry_after=_retry_after(error))
-    return JudgeError(message)
+    retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
+    if (too_long := _too_long(error)) is not None:
+        translated = JudgeError(f"{model}: {too_long}")
+    elif connection or retryable:
+        translated = JudgeUnavailableError(message, retry_after=retry_after(_headers(error)))
+    else:
+        translated = JudgeError(message)
+    translated.status, translated.provider_error = status, type(error).__name__
+    return translated
 
 
-def _retry_after(error: Exception) -> float | None:
-    """Seconds to wait, from the `retry-after` header, a number or a date."""
-    headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or getattr(
-        getattr(error, "response", None), "headers", {}
-    )
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
+def _too_long(error: BaseException | None) -> AnswerTooLongError | None:
+    """The refusal of an answer beyond the bound, somewhere in an exception's causes."""
+    for _ in range(10):
+        if error is None or isinstance(error, AnswerTooLongError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    own: Mapping[str, str] | None = getattr(error, "litellm_response_headers", None)
+    return own or getattr(getattr(error, "response", None), "headers", None) or {}

@@ -1,4 +1,4 @@
-"""From words to a judge."""
+"""Makes a judge of what a configuration names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from otel_evals.errors import ConfigError
 from otel_evals.judge.budget import Budget
 from otel_evals.judge.cache import CachedJudge
-from otel_evals.judge.gates import Gate
-from otel_evals.judge.limits import Limits
+from otel_evals.judge.judge import Judge
+from otel_evals.judge.limiter import Limiter
+from otel_evals.judge.limits import JudgeLimits
 from otel_evals.judge.litellm import LiteLLMJudge
-from otel_evals.judge.socket import Judge
 
 __all__ = ["resolve_judge"]
 
@@ -22,7 +22,7 @@ def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
     """A judge as it is; a model's name or a mapping of options as a LiteLLMJudge.
 
     A mapping has `model`, the other options of LiteLLMJudge, and `limits`, `budget` (one or a list) and
-    `cache` with the options of Limits, Budget and CachedJudge. Equal mappings give the same judge, so that
+    `cache` with the options of JudgeLimits, Budget and CachedJudge. Equal mappings give the same judge, so
     scorers configured alike share its limits.
 
     Raises:
@@ -42,9 +42,9 @@ def _built(text: str) -> Judge:
     options: dict[str, Any] = json.loads(text)
     limits, budgets, cache = (options.pop(name, None) for name in ("limits", "budget", "cache"))
     budgets = budgets if isinstance(budgets, list) else [budgets] if budgets else []
-    gates: list[Gate] = [_make(Limits, limits, "judge.limits")] if limits else []
-    gates.extend(_make(Budget, budget, "judge.budget") for budget in budgets)
-    judge: Judge = _make(LiteLLMJudge, {**options, "gates": tuple(gates)}, "judge")
+    limiters: list[Limiter] = [_make(JudgeLimits, limits, "judge.limits")] if limits else []
+    limiters.extend(_make(Budget, budget, "judge.budget") for budget in budgets)
+    judge: Judge = _make(LiteLLMJudge, {**options, "limiters": tuple(limiters)}, "judge")
     if not cache:
         return judge
     cached: Judge = _make(CachedJudge, {"judge": judge, **({} if cache is True else cache)}, "judge.cache")

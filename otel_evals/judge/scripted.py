@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from otel_evals.errors import JudgeReplyError
-from otel_evals.judge.socket import JudgeReply, JudgeRequest
+from otel_evals.judge.judge import JudgeReply, JudgeRequest
 from otel_evals.model import Usage
 
 __all__ = ["ScriptedJudge"]

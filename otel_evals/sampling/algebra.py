@@ -27,30 +27,30 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """How likely a run is to be picked."""
+    """A run's sampling probability."""
 
     probability: float
     known: bool = True
-    """False where a hand-written predicate had its say: the number then decides, but is no estimate."""
+    """False where it depends on a user's predicate: it then decides, but is not an inclusion probability."""
     why: str = ""
-    """Reason of a probability of zero, where it is more than plain bad luck."""
+    """The reason of a probability of zero, where there is one besides `sampled_out`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """How another scorer fared with the same run."""
+    """What another rule did with the same run."""
 
     chance: Chance
-    """With which it was picked."""
+    """The probability with which it sampled the run."""
     outcome: Outcome
 
 
 ALONE: Mapping[str, Earlier] = MappingProxyType({})
-"""No other scorer has seen the run."""
+"""No other rule has sampled the run."""
 
 
 class Sampler(ABC):
-    """Says how likely a run is to be picked. Combine with `|` (either picks it) and `&` (both pick it)."""
+    """Gives runs a sampling probability. Combine with `|` (either samples a run) and `&` (both sample it)."""
 
     ceiling: float = 1.0
     """The highest probability it can give any run, known before the run is; a cascade's is that of the rule
@@ -64,11 +64,11 @@ class Sampler(ABC):
 
     @abstractmethod
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
-        """The chance of a finished run.
+        """The sampling probability of a finished run.
 
         Args:
             run: the run.
-            earlier: how the scorers it follows fared, by id; those that did not sample the run are missing.
+            earlier: what the rules it depends on did, by scorer id; those that did not sample are missing.
         """
 
     @abstractmethod
@@ -95,7 +95,7 @@ class _Ratio(Sampler):
 
 
 class _Pair(Sampler):
-    """Two samplers; one that counts is asked second."""
+    """Two samplers; one that counts runs is asked second."""
 
     def __init__(self, left: Sampler, right: Sampler) -> None:
         self._sides = left, right
@@ -106,7 +106,7 @@ class _Pair(Sampler):
 
 
 class _Either(_Pair):
-    """All samplers share one randomness, so the likelier of two contains the other."""
+    """All samplers share one randomness, so the higher probability samples a superset of the lower one."""
 
     def __init__(self, left: Sampler, right: Sampler) -> None:
         super().__init__(left, right)
@@ -141,7 +141,7 @@ class _Both(_Pair):
 
 
 def ratio(probability: float) -> Sampler:
-    """Pick this share of all runs.
+    """Sample runs with this probability.
 
     Args:
         probability: between 0 and 1.
@@ -155,17 +155,17 @@ def ratio(probability: float) -> Sampler:
 
 
 def always() -> Sampler:
-    """Pick every run."""
+    """Sample every run."""
     return _Ratio(1.0, "always()")
 
 
 def never() -> Sampler:
-    """Pick no run."""
+    """Sample no run."""
     return _Ratio(0.0, "never()")
 
 
 def recorded_probability(chance: Chance, trace_state: str = "") -> float | None:
-    """The probability that goes on record: head sampling included; None where it cannot be known."""
+    """The probability that is recorded, head sampling included; None where it cannot be known."""
     return probability_of(threshold(chance.probability, trace_state)) if chance.known else None
 
 
@@ -173,7 +173,7 @@ def positive(value: Any, words: str, what: str) -> float:
     """A finite number above zero.
 
     Raises:
-        ConfigError: it is none; `words` and `what` say where and what was wanted.
+        ConfigError: it is not; the message starts with `words` and names `what` should be positive.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ConfigError("sample", f"{words}: {what} must be a positive number, not {value!r}")

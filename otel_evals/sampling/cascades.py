@@ -1,8 +1,8 @@
 """Cascades: a scorer that runs where another one scored low, or high.
 
-A cascade is decided once the other scorer's outcome for the same run is known. Both rules share the trace's
-one randomness, so a run that the cascade picks was picked by the other rule with that rule's probability:
-that is its own probability too, and `below(...) & ratio(p)` is the smaller of the two.
+A cascade is decided once the other scorer's outcome for the same run is known. Both rules use the same
+randomness of the trace, so a run that the cascade samples was sampled by the other rule, with that rule's
+probability: that is the cascade's probability too, and `below(...) & ratio(p)` has the smaller of the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Run, Score
 from otel_evals.sampling.algebra import ALONE, Chance, Earlier, Sampler
 
-__all__ = ["above", "below", "in_order"]
+__all__ = ["above", "below", "cascade_order"]
 
 _NOT_SAMPLED = Chance(0.0, why="cascade_not_sampled")
 _NOT_SCORED = Chance(0.0, why="cascade_not_scored")
@@ -22,7 +22,7 @@ _NOT_MET = Chance(0.0, why="cascade_not_met")
 
 
 class _Cascade(Sampler):
-    ceiling = 0.0  # beyond that of the rule it follows
+    ceiling = 0.0  # it adds nothing to that of the rule it depends on
 
     def __init__(self, verb: str, scorer: Any, bound: float) -> None:
         name = getattr(scorer, "id", scorer)
@@ -50,35 +50,35 @@ class _Cascade(Sampler):
 
 
 def below(scorer: Any, score: float) -> Sampler:
-    """Pick the runs to which another rule's scorer gave less than this score.
+    """Sample the runs to which another rule's scorer gave a lower score than this.
 
     Args:
         scorer: the other scorer, or its id; it must be configured for the same scope.
-        score: the bound, not included.
+        score: the bound, exclusive.
 
     Raises:
-        ConfigError: the scorer has no id, or the score is no number.
+        ConfigError: the scorer has no id, or the score is not a number.
     """
     return _Cascade("below", scorer, score)
 
 
 def above(scorer: Any, score: float) -> Sampler:
-    """Pick the runs to which another rule's scorer gave more than this score; see `below`.
+    """Sample the runs to which another rule's scorer gave a higher score than this; see `below`.
 
     Raises:
-        ConfigError: the scorer has no id, or the score is no number.
+        ConfigError: the scorer has no id, or the score is not a number.
     """
     return _Cascade("above", scorer, score)
 
 
-def in_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
-    """The rules' indices, each after those it follows.
+def cascade_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
+    """The indices of the rules in an order in which each comes after those it depends on.
 
     Args:
         rules: scorer id, scope and sampler of each rule.
 
     Raises:
-        ConfigError: a rule follows a scorer that no rule of its scope has, or rules follow each other.
+        ConfigError: a rule depends on a scorer that no rule of its scope has, or rules depend on each other.
     """
     places = {(scorer, scope): index for index, (scorer, scope, _) in enumerate(rules)}
     after = [list(_followed(index, rules, places)) for index in range(len(rules))]
@@ -90,7 +90,7 @@ def in_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
             circle = " and ".join(sorted(repr(rules[i][0]) for i in range(len(rules)) if i not in done))
             raise ConfigError(
                 f"rules[{stuck}].sample",
-                f"{circle} wait for each other; let one of them be sampled by itself",
+                f"{circle} depend on each other; sample one of them independently",
             )
         done += ready
     return done
@@ -106,6 +106,6 @@ def _followed(
             hint = f"known are {', '.join(map(repr, known))}" if known else "add a rule for it"
             raise ConfigError(
                 f"rules[{index}].sample",
-                f"{sampler} follows {wanted!r}, which no rule of scope {scope!r} scores; {hint}",
+                f"{sampler} depends on {wanted!r}, which no rule of scope {scope!r} scores; {hint}",
             )
         yield places[wanted, scope]

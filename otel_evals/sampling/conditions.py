@@ -1,4 +1,4 @@
-"""Samplers that look at the finished run: all of those, or none."""
+"""Samplers by a condition on the finished run: all runs that meet it, and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["attribute", "errors", "find_attribute", "slower_than", "used_tool", 
 
 
 class _Anything(Enum):
-    """Stands for any value; itself in every process."""
+    """Stands for any value; an enum, so that it is the same object in every process."""
 
     VALUE = auto()
 
@@ -39,12 +39,12 @@ class _Condition(Sampler):
 
 
 def errors() -> Sampler:
-    """Pick every run that failed or in which a tool failed."""
+    """Sample every run that failed or in which a tool failed."""
     return _Condition(_has_error, "errors()")
 
 
 def slower_than(seconds: float) -> Sampler:
-    """Pick every run that took longer.
+    """Sample every run that took longer.
 
     Raises:
         ConfigError: the duration is not a positive number.
@@ -54,10 +54,10 @@ def slower_than(seconds: float) -> Sampler:
 
 
 def used_tool(name: str) -> Sampler:
-    """Pick every run that called a tool of this name; `*` and `?` stand for any characters.
+    """Sample every run that called a tool of this name; `*` and `?` are wildcards.
 
     Raises:
-        ConfigError: the name is no text, or empty.
+        ConfigError: the name is not a text, or empty.
     """
     if not isinstance(name, str) or not name:
         raise ConfigError("sample", f"used_tool({name!r}): give a tool's name, as in used_tool('search')")
@@ -65,14 +65,14 @@ def used_tool(name: str) -> Sampler:
 
 
 def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
-    """Pick every run with this attribute on one of its spans or on its resource, such as users' feedback.
+    """Sample every run with this attribute on one of its spans or on its resource, such as user feedback.
 
     Args:
         key: the attribute's name.
-        value: what it must be equal to; anything by default.
+        value: the value it must have; any value by default.
 
     Raises:
-        ConfigError: the key is no text, or empty.
+        ConfigError: the key is not a text, or empty.
     """
     if not isinstance(key, str) or not key:
         raise ConfigError(
@@ -83,10 +83,10 @@ def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
 
 
 def when(predicate: Callable[[Run], bool]) -> Sampler:
-    """Pick every run for which the predicate is true.
+    """Sample every run for which the predicate is true.
 
-    What a predicate depends on cannot be known, so runs that owe their chance to it carry no inclusion
-    probability. To limit a rule to some runs and keep the probability, use the rule's own `when`.
+    What a predicate depends on cannot be known, so the inclusion probability of runs that it decides on is
+    recorded as unknown. To limit a rule to some runs and keep the probability, use the rule's own `when`.
 
     Raises:
         ConfigError: the predicate cannot be called.
@@ -98,7 +98,7 @@ def when(predicate: Callable[[Run], bool]) -> Sampler:
 
 
 def find_attribute(run: Run, key: str) -> Any:
-    """An attribute of the run's root span, else of one of its other spans, else of its resource; or None."""
+    """An attribute of the run's root span, another span or its resource, in this order; None if absent."""
     root = run.root
     if root is not None and key in root.span.attributes:
         return root.span.attributes[key]

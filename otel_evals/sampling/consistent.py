@@ -1,4 +1,4 @@
-"""From chance to decision: one randomness per trace, compared with a threshold.
+"""From a probability to a decision: one randomness per trace, compared with a threshold.
 
 OpenTelemetry's consistent probability sampling (rejection thresholds on 56 random bits), see
 https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling/
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["picks", "probability_of", "randomness", "share", "threshold"]
+__all__ = ["is_sampled", "probability_of", "randomness", "share", "threshold"]
 
 _RANGE = 1 << 56
 _MASK_128 = (1 << 128) - 1
-# 2**128 divided by the golden ratio, made odd: consecutive multiples fall evenly over the range.
+# 2**128 divided by the golden ratio, made odd: consecutive multiples are spread evenly over the range.
 _GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
 _THRESHOLD = re.compile(r"[0-9a-f]{1,14}")
 _RANDOM = re.compile(r"[0-9a-f]{14}")
@@ -26,12 +26,11 @@ def threshold(probability: float, trace_state: str = "") -> int:
 
 
 def randomness(trace_id: int, trace_state: str = "") -> int:
-    """56 random bits that belong to a trace, the same wherever they are asked for.
+    """56 random bits of a trace, the same in every process.
 
-    With an `ot` entry in its tracestate the trace follows OpenTelemetry's consistent sampling, and the bits
-    are those of `rv`, or else the trace id's own (W3C trace context level 2). Without one they are mixed
-    from the whole id: ids need not be random then, and a head sampler that looked at some of the id's bits
-    does not skew ours.
+    With an `ot` entry in its tracestate, the trace follows OpenTelemetry's consistent sampling: the bits are
+    those of `rv`, or else the trace id's last 56 (W3C trace context level 2). Without one they are hashed
+    from the whole id, which need not be random then, and by some of whose bits a head sampler may select.
     """
     if trace_state and "ot=" in trace_state:
         entry = _ot_entry(trace_state)
@@ -40,24 +39,24 @@ def randomness(trace_id: int, trace_state: str = "") -> int:
     return ((trace_id * _GOLDEN) & _MASK_128) >> 72
 
 
-def picks(probability: float, trace_id: int, trace_state: str = "") -> bool:
-    """Whether a run of this trace is picked at this probability."""
+def is_sampled(probability: float, trace_id: int, trace_state: str = "") -> bool:
+    """Whether a run of this trace is sampled with this probability."""
     return randomness(trace_id, trace_state) >= threshold(probability, trace_state)
 
 
 def probability_of(rejection: int) -> float:
-    """The probability that a threshold stands for, head sampling included."""
+    """The probability that corresponds to a threshold, head sampling included."""
     return (_RANGE - rejection) / _RANGE
 
 
 def share(bits: int) -> float:
-    """A threshold or a randomness as a number between 0 and 1, for people."""
+    """A threshold or a randomness as a number between 0 and 1, for display."""
     return bits / _RANGE
 
 
 @lru_cache(maxsize=1024)
 def _ot_entry(trace_state: str) -> tuple[int, int | None] | None:
-    """Head threshold and explicit randomness of a tracestate's `ot` entry; None without `th` and `rv`."""
+    """Threshold and explicit randomness of a tracestate's `ot` entry; None if it has neither."""
     for member in trace_state.split(","):
         key, _, value = member.strip().partition("=")
         if key == "ot":
@@ -68,5 +67,5 @@ def _ot_entry(trace_state: str) -> tuple[int, int | None] | None:
 
 
 def _hex(form: re.Pattern[str], digits: str) -> int | None:
-    """Digits as the specification writes them: lower case, trailing zeros left out."""
+    """Parse digits as the specification writes them: lower case, trailing zeros omitted."""
     return int(digits.ljust(14, "0"), 16) if form.fullmatch(digits) else None

@@ -1,13 +1,13 @@
-"""Samplers that keep to a number of runs per minute or hour, and stay unbiased.
+"""Samplers with a rate limit, per minute or hour, whose estimates stay unbiased.
 
-Each run's probability is chosen before the run is looked at, from the runs of the last minute alone, and
-that probability goes on record. An estimate that weights each score by one over its probability is therefore
-right on average, whatever the traffic does (the Horvitz-Thompson estimator, with predictable probabilities).
+Each run's probability is chosen before the run is looked at, from the runs of the last minute alone, and is
+recorded. An estimate that weights each score by one over its probability is therefore unbiased, whatever the
+traffic does (the Horvitz-Thompson estimator, with predictable probabilities).
 
-The probability is what spreads the limit over the runs of the last minute. Once the limit is reached it
-halves with every further pick instead of dropping to zero, since a run that could not be picked at all would
-be missing from every estimate. So a burst of m runs is overdrawn by about log2(m) picks; after 57 halvings
-the probability is below what 56 random bits can express, so never by more than 57.
+The probability is the limit divided by the number of runs of the last minute. Once the limit is reached, the
+probability halves with every further sampled run instead of dropping to zero, since a run that cannot be
+sampled at all would be missing from every estimate. A burst of m runs therefore exceeds the limit by about
+log2(m) runs; after 57 halvings the probability is smaller than 56 random bits can express, so by 57 at most.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Run
 from otel_evals.sampling.algebra import ALONE, Chance, Earlier, Sampler, positive
 from otel_evals.sampling.conditions import find_attribute
-from otel_evals.sampling.consistent import picks
-from otel_evals.sampling.identity import drawn_from
+from otel_evals.sampling.consistent import is_sampled
+from otel_evals.sampling.identity import randomness_source
 
 __all__ = ["per_minute", "stratified"]
 
@@ -32,42 +32,42 @@ _SLICES = 12
 _MAX_STRATA = 4096
 
 
-class _Pace:
+class _RateControl:
     """Chooses each run's probability from the runs of the window before it.
 
-    The window is cut into slices that are forgotten whole, so it reaches back between 1 and 1 + 1/12 windows.
+    The window is kept in twelve slices, so it is between 1 and 1 + 1/12 windows long.
     """
 
-    __slots__ = ("_arrived", "_limit", "_picked", "_seconds", "_slices")
+    __slots__ = ("_arrived", "_limit", "_sampled", "_seconds", "_slices")
 
     def __init__(self, limit: float, window: float) -> None:
         self._limit = limit
         self._seconds = window / _SLICES
-        self._slices: deque[list[int]] = deque()  # [slice number, arrived, picked]
-        self._arrived = self._picked = 0
+        self._slices: deque[list[int]] = deque()  # [slice number, arrived, sampled]
+        self._arrived = self._sampled = 0
 
     def probability(self, now: float) -> float:
-        """Of the next run to arrive."""
+        """The probability of the next run."""
         self._forget(int(now / self._seconds) - _SLICES)
-        overdrawn = max(0.0, self._picked - self._limit + 1.0)
-        return min(1.0, self._limit / (self._arrived + 1)) * math.ldexp(1.0, -math.ceil(overdrawn))
+        excess = max(0.0, self._sampled - self._limit + 1.0)
+        return min(1.0, self._limit / (self._arrived + 1)) * math.ldexp(1.0, -math.ceil(excess))
 
-    def count(self, now: float, picked: bool) -> None:
-        """A run has arrived."""
+    def count(self, now: float, sampled: bool) -> None:
+        """Count a run that has arrived."""
         number = int(now / self._seconds)
         if not self._slices or self._slices[-1][0] != number:
             self._slices.append([number, 0, 0])
         last = self._slices[-1]
         last[1] += 1
-        last[2] += picked
+        last[2] += sampled
         self._arrived += 1
-        self._picked += picked
+        self._sampled += sampled
 
     def _forget(self, oldest: int) -> None:
         while self._slices and self._slices[0][0] < oldest:
-            _, arrived, picked = self._slices.popleft()
+            _, arrived, sampled = self._slices.popleft()
             self._arrived -= arrived
-            self._picked -= picked
+            self._sampled -= sampled
 
 
 class _Limited(Sampler):
@@ -78,12 +78,12 @@ class _Limited(Sampler):
         self._limit, self._window, self._words, self._clock = limit, window, words, clock
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
-        now, pace = self._clock(), self._pace(run)
-        probability = pace.probability(now)
-        pace.count(now, picks(probability, *drawn_from(run)))
+        now, control = self._clock(), self._control(run)
+        probability = control.probability(now)
+        control.count(now, is_sampled(probability, *randomness_source(run)))
         return Chance(probability)
 
-    def _pace(self, run: Run) -> _Pace:
+    def _control(self, run: Run) -> _RateControl:
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -93,14 +93,14 @@ class _Limited(Sampler):
 class _PerMinute(_Limited):
     def __init__(self, limit: float, words: str, clock: Callable[[], float]) -> None:
         super().__init__(limit, 60.0, words, clock)
-        self._one = _Pace(limit, 60.0)
+        self._only = _RateControl(limit, 60.0)
 
-    def _pace(self, run: Run) -> _Pace:
-        return self._one
+    def _control(self, run: Run) -> _RateControl:
+        return self._only
 
 
 class _Stratified(_Limited):
-    """One pace for each stratum, the most recent ones."""
+    """A rate limit for each of the most recent strata."""
 
     def __init__(
         self,
@@ -112,22 +112,22 @@ class _Stratified(_Limited):
     ) -> None:
         super().__init__(limit, window, words, clock)
         self._by = by
-        self._paces: OrderedDict[str, _Pace] = OrderedDict()
+        self._controls: OrderedDict[str, _RateControl] = OrderedDict()
 
-    def _pace(self, run: Run) -> _Pace:
+    def _control(self, run: Run) -> _RateControl:
         stratum = str(self._by(run))
-        pace = self._paces.get(stratum)
-        if pace is None:
-            pace = self._paces[stratum] = _Pace(self._limit, self._window)
-            if len(self._paces) > _MAX_STRATA:
-                self._paces.popitem(last=False)
+        control = self._controls.get(stratum)
+        if control is None:
+            control = self._controls[stratum] = _RateControl(self._limit, self._window)
+            if len(self._controls) > _MAX_STRATA:
+                self._controls.popitem(last=False)
         else:
-            self._paces.move_to_end(stratum)
-        return pace
+            self._controls.move_to_end(stratum)
+        return control
 
 
 class _ByName:
-    """A run's field of this name, else its attribute."""
+    """The run's field of this name, or else its attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -138,14 +138,14 @@ class _ByName:
 
 
 def per_minute(limit: float, *, clock: Callable[[], float] = time.monotonic) -> Sampler:
-    """Pick about this many runs a minute, evenly, however many there are; all while there are fewer.
+    """Sample about this many runs per minute, evenly; all runs while there are fewer.
 
-    The limit is each process's own. Rules that share one sampler object share the limit. Joined by `&`, only
-    the runs that the other sampler lets pass are counted: `errors() & per_minute(10)`.
+    The limit is per process. Rules that share one sampler object share its limit. Combined by `&`, only the
+    runs that the other sampler can sample count against it: `errors() & per_minute(10)`.
 
     Args:
-        limit: runs per minute, at least 1. At most 57 more are picked in any minute, whatever the traffic
-            does; a burst of m runs out of silence is overdrawn by about log2(m).
+        limit: runs per minute, at least 1. A sudden burst of m runs exceeds it by about log2(m) runs; it is
+            never exceeded by more than 57 per minute.
         clock: seconds, monotonic.
 
     Raises:
@@ -161,15 +161,16 @@ def stratified(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Sampler:
-    """Pick about this many runs of each kind, so that rare agents, tenants or routes are seen too.
+    """Sample about this many runs of each stratum, so that rare agents, tenants or routes are scored too.
 
-    Joined by `|`, it lifts the rate where a kind would get less: `ratio(0.01) | stratified("agent_name", 5)`.
-    The 4,096 kinds met last are told apart; a kind forgotten and met again starts anew.
+    Combined by `|`, it raises the rate of strata that would get less:
+    `ratio(0.01) | stratified("agent_name", 5)`. The 4,096 most recent strata have limits of their own; a
+    stratum that comes back later starts with a new one.
 
     Args:
-        by: what tells the kinds apart: a field of the run, an attribute's name, or a function of the run.
-        floor: runs of each kind per minute or hour, at least 1; all, where a kind has fewer. Overdrawn like
-            `per_minute`.
+        by: what makes the strata: a field of the run, an attribute's name, or a function of the run.
+        floor: runs of each stratum per minute or hour, at least 1; all runs of a stratum that has fewer. A
+            burst exceeds it as with `per_minute`.
         per: `minute` or `hour`.
         clock: seconds, monotonic.
 

@@ -8,12 +8,13 @@ from pydantic import BaseModel
 
 from otel_evals.context import Params
 from otel_evals.errors import ConfigError
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import YesNoUnsure, one_each, round2, share
+from otel_evals.scorers.common import mean_worth, round_half_up
+from otel_evals.scorers.replies import YesNoUnsure, one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Relevance", "Statements", "answer_relevancy"]
+__all__ = ["RelevanceReply", "StatementsReply", "answer_relevancy"]
 
 INSTRUCTIONS = """\
 You judge whether an answer is to the point. Whether it is true, complete or polite is not your concern: a
@@ -60,23 +61,23 @@ The results:
 $results"""
 
 
-class Statements(BaseModel):
+class StatementsReply(BaseModel):
     """What an answer is made of."""
 
     statements: list[str]
 
 
-class Result(BaseModel):
+class StatementVerdict(BaseModel):
     """Whether one statement is to the point."""
 
     result: YesNoUnsure
     reason: str = ""
 
 
-class Relevance(BaseModel):
+class RelevanceReply(BaseModel):
     """One result for each statement."""
 
-    results: list[Result]
+    results: list[StatementVerdict]
 
 
 def answer_relevancy(
@@ -86,7 +87,7 @@ def answer_relevancy(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "answer_relevancy",
-) -> StepScorer[Statements, Relevance]:
+) -> StepScorer[StatementsReply, RelevanceReply]:
     """The share of an answer's statements that serve what the user asked.
 
     Range: 0..scale, higher is better.
@@ -110,19 +111,19 @@ def answer_relevancy(
     if not 0.0 <= uncertainty_weight <= 1.0 or math.isnan(uncertainty_weight):
         raise ConfigError(f"{id}.uncertainty_weight", f"must lie within 0..1, not {uncertainty_weight}")
 
-    def score(params: Params[Statements, Relevance]) -> float:
+    def score(params: Params[StatementsReply, RelevanceReply]) -> float:
         results = [r.result for r in params.results.analyze.results]
-        return round2(share(results, yes=1.0, unsure=uncertainty_weight) * scale)
+        return round_half_up(mean_worth(results, yes=1.0, unsure=uncertainty_weight) * scale)
 
     scorer = (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
-        .preprocess(PromptStep(prompt=STATEMENTS, schema=Statements))
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        .preprocess(PromptStep(prompt=STATEMENTS, schema=StatementsReply))
         .analyze(
             PromptStep(
                 prompt=RELEVANCE,
-                schema=Relevance,
+                schema=RelevanceReply,
                 data=lambda params: {"statements": _statements(params) or _NOTHING_SAID},
-                check=one_each(lambda reply: reply.results, _statements),
+                check=one_verdict_each(lambda reply: reply.results, _statements),
             )
         )
         .generate_score(score)
@@ -136,10 +137,10 @@ def answer_relevancy(
 _NOTHING_SAID = NotScored(reason="no_statements", explanation="the answer says nothing that could be judged")
 
 
-def _statements(params: Params[Statements, Relevance]) -> list[str]:
+def _statements(params: Params[StatementsReply, RelevanceReply]) -> list[str]:
     return params.results.preprocess.statements
 
 
-def _lines(params: Params[Statements, Relevance]) -> list[str]:
+def _lines(params: Params[StatementsReply, RelevanceReply]) -> list[str]:
     pairs = zip(_statements(params), params.results.analyze.results, strict=True)
     return [f"{r.result}: {statement} ({r.reason})" for statement, r in pairs]

@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator
 
 from otel_evals.context import Params
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import explained, normalised, one_each, round2, within
+from otel_evals.scorers.common import check_range, round_half_up, with_reason
+from otel_evals.scorers.replies import normalise_word, one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Comparison", "Units", "answer_similarity"]
+__all__ = ["SimilarityReply", "Units", "answer_similarity"]
 
 INSTRUCTIONS = """\
 You compare an answer with the expected answer by meaning. Wording, order, length and language do not
@@ -69,7 +70,7 @@ $contradictions"""
 MOST_FOR_EXTRAS = 0.2
 """Additions never take more than this away."""
 
-MatchType = Annotated[Literal["exact", "semantic", "partial", "missing"], BeforeValidator(normalised)]
+MatchType = Annotated[Literal["exact", "semantic", "partial", "missing"], BeforeValidator(normalise_word)]
 
 
 class Units(BaseModel):
@@ -96,7 +97,7 @@ class Contradiction(BaseModel):
     explanation: str = ""
 
 
-class Comparison(BaseModel):
+class SimilarityReply(BaseModel):
     """One match for each unit of the expected answer, additions and contradictions."""
 
     matches: list[Match]
@@ -115,7 +116,7 @@ def answer_similarity(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "answer_similarity",
-) -> StepScorer[Units, Comparison]:
+) -> StepScorer[Units, SimilarityReply]:
     """How much of the expected answer an answer says, less what it adds and contradicts.
 
     Range: 0..scale, higher is better. An answer that says everything in other words scores 0.67 of the
@@ -145,48 +146,48 @@ def answer_similarity(
         ConfigError: an option is out of its range, or the judge cannot be used.
     """
     worth = {
-        "exact": 1 + within(f"{id}.exact_match_bonus", exact_match_bonus),
-        "semantic": within(f"{id}.semantic_threshold", semantic_threshold),
+        "exact": 1 + check_range(f"{id}.exact_match_bonus", exact_match_bonus),
+        "semantic": check_range(f"{id}.semantic_threshold", semantic_threshold),
         "partial": semantic_threshold / 2,
-        "missing": -within(f"{id}.missing_penalty", missing_penalty),
+        "missing": -check_range(f"{id}.missing_penalty", missing_penalty),
     }
-    within(f"{id}.contradiction_penalty", contradiction_penalty)
-    within(f"{id}.extra_info_penalty", extra_info_penalty)
+    check_range(f"{id}.contradiction_penalty", contradiction_penalty)
+    check_range(f"{id}.extra_info_penalty", extra_info_penalty)
 
-    def score(params: Params[Units, Comparison]) -> float:
+    def score(params: Params[Units, SimilarityReply]) -> float:
         found = params.results.analyze
         value = sum(worth[m.match_type] for m in found.matches) / (len(found.matches) * worth["exact"])
         value -= len(found.contradictions) * contradiction_penalty
         value -= min(len(found.extra_in_output) * extra_info_penalty, MOST_FOR_EXTRAS)
-        return round2(min(1.0, max(0.0, value)) * scale)
+        return round_half_up(min(1.0, max(0.0, value)) * scale)
 
     scorer = (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
         .preprocess(PromptStep(prompt=UNITS, schema=Units))
         .analyze(
             PromptStep(
                 prompt=COMPARISON,
-                schema=Comparison,
+                schema=SimilarityReply,
                 data=lambda params: {
                     "wanted": _wanted(params) or _NO_UNITS,
                     "given": params.results.preprocess.output_units,
                 },
-                check=one_each(lambda reply: reply.matches, _wanted),
+                check=one_verdict_each(lambda reply: reply.matches, _wanted),
             )
         )
         .generate_score(score)
     )
-    return explained(scorer, REASON, explain, _found)
+    return with_reason(scorer, REASON, explain, _found)
 
 
 _NO_UNITS = NotScored(reason="no_units", explanation="the expected answer says nothing to compare with")
 
 
-def _wanted(params: Params[Units, Comparison]) -> list[str]:
+def _wanted(params: Params[Units, SimilarityReply]) -> list[str]:
     return params.results.preprocess.ground_truth_units
 
 
-def _found(params: Params[Units, Comparison]) -> dict[str, list[str]]:
+def _found(params: Params[Units, SimilarityReply]) -> dict[str, list[str]]:
     found = params.results.analyze
     return {
         "matches": [f"{m.match_type}: {m.ground_truth_unit} ({m.explanation})" for m in found.matches],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, missing, scorer
+from otel_evals.scorers.bounds import pattern_search
+from otel_evals.scoring.scorer import FunctionScorer, missing, scorer
 
 __all__ = ["answered"]
 
@@ -40,23 +41,26 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
     Range: 0 or 1, higher is better. Labels: `answered`, `refused`, `empty`. Ours.
     Needs: the answer, or the knowledge that there was none.
     Not scored: `output_not_recorded`, `output_captured_off`.
-    Cost: none; microseconds.
+    Cost: none; microseconds. `refusals` need the `text` extra; a search is given up after a second.
 
     Raises:
-        ConfigError: one of `refusals` is no regular expression.
+        ConfigError: one of `refusals` is no regular expression, or the regex library is not installed.
     """
-    patterns = [_REFUSALS, *(_compiled(i, pattern) for i, pattern in enumerate(refusals))]
+    searches: list[Callable[[str], Any]] = [
+        _REFUSALS.search,
+        *(pattern_search(f"answered.refusals[{i}]", p, ignore_case=True) for i, p in enumerate(refusals)),
+    ]
 
-    @scorer(id="answered", inline=True)
+    @scorer(id="answered", inline=not refusals)
     def answered(run: Run) -> Score | NotScored:
         """Whether the agent answered at all: neither nothing, nor a refusal."""
         if refused := _REFUSED_BY_PROVIDER.intersection(reason.lower() for reason in run.finish_reasons):
             return Score(value=0.0, label="refused", explanation=f"finish reason {min(refused)}")
-        output = (run.output or "").strip()
-        if not output:
+        start = (run.output or "").lstrip()[:_START].rstrip()
+        if not start:
             return _nothing(run)
-        start = output[:_START].replace("\u2019", "'")
-        said = next((m for pattern in patterns if (m := pattern.search(start))), None)
+        start = start.replace("\u2019", "'")
+        said = next((m for search in searches if (m := search(start))), None)
         if said is not None:
             return Score(value=0.0, label="refused", explanation=f'it says "{said[0]}"')
         return Score(value=1.0, label="answered")
@@ -69,10 +73,3 @@ def _nothing(run: Run) -> Score | NotScored:
     if known:
         return Score(value=0.0, label="empty", explanation="the answer is empty")
     return missing(run, "output") or Score(value=0.0, label="empty")
-
-
-def _compiled(place: int, pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
-        raise ConfigError(f"answered.refusals[{place}]", f"is no regular expression: {error}") from error

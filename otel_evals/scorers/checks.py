@@ -2,7 +2,8 @@
 
 Each scores 1 or 0, higher is better, with the label `true` or `false`, and costs microseconds. Rules need
 distinct ids: give `id` where a check is used twice. Checks of the answer are not scored where it is missing
-(`output_not_recorded`, `output_captured_off`, `output_empty`). Source: the checks of Mastra's evals, which
+(`output_not_recorded`, `output_captured_off`, `output_empty`) or longer
+than 200,000 characters (`output_too_long`). Source: the checks of Mastra's evals, which
 look at all of the assistant's messages; these look at the final answer.
 """
 
@@ -13,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, missing, scorer
+from otel_evals.scorers.bounds import pattern_search, unreadable
 from otel_evals.scorers.content_similarity import bigram_similarity
 from otel_evals.scorers.tool_errors import has_failed
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = [
     "called_tool",
@@ -61,15 +63,14 @@ def equals(text: str, *, ignore_case: bool = True, id: str = "equals") -> Functi
 def matches(pattern: str | re.Pattern[str], *, exact: bool = False, id: str = "matches") -> FunctionScorer:
     """Whether a regular expression matches somewhere in the answer, or all of it if `exact`.
 
+    The search is given up, as a failure of type TimeoutError, after a second: some patterns take exponential
+    time on some texts. Needs the `text` extra.
+
     Raises:
-        ConfigError: the pattern is no regular expression.
+        ConfigError: the pattern is no regular expression, or the regex library is not installed.
     """
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(f"{id}.pattern", f"is no regular expression: {error}") from error
-    find = compiled.fullmatch if exact else compiled.search
-    return _of_answer(id, lambda answer: find(answer) is not None)
+    find = pattern_search(f"{id}.pattern", pattern, whole=exact)
+    return _of_answer(id, lambda answer: find(answer) is not None, inline=False)
 
 
 def similarity(expected: str, *, threshold: float | None = None, id: str = "similarity") -> FunctionScorer:
@@ -85,7 +86,7 @@ def similarity(expected: str, *, threshold: float | None = None, id: str = "simi
         alike = bigram_similarity(expected, answer)
         return alike if threshold is None else alike >= threshold
 
-    return _of_answer(id, judge)
+    return _of_answer(id, judge, inline=False)
 
 
 def called_tool(name: str, *, times: int = 1, id: str = "called_tool") -> FunctionScorer:
@@ -136,11 +137,11 @@ def no_tool_errors(*, id: str = "no_tool_errors") -> FunctionScorer:
     return no_tool_errors
 
 
-def _of_answer(id: str, judge: Callable[[str], bool | float]) -> FunctionScorer:
-    @scorer(id=id, inline=True)
+def _of_answer(id: str, judge: Callable[[str], bool | float], inline: bool = True) -> FunctionScorer:
+    @scorer(id=id, inline=inline)
     def check(run: Run) -> bool | float | Score | NotScored:
         """Check the answer."""
-        return missing(run, "output") or judge(run.output or "")
+        return unreadable(run, "output") or judge(run.output or "")
 
     return check
 

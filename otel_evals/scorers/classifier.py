@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, create_model
 
 from otel_evals.context import Params, Resolver
 from otel_evals.errors import ConfigError
-from otel_evals.judge.fence import Plain
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.fence import TrustedText
+from otel_evals.judge.judge import Judge
 from otel_evals.model import Direction, Score
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import normalised
+from otel_evals.scorers.replies import normalise_word
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
 __all__ = ["classifier"]
 
@@ -76,7 +76,7 @@ def classifier(
         ConfigError: there are fewer than two classes, a worth is no number, a description has no class, or
             the judge cannot be used.
     """
-    labels = {normalised(label): label for label in classes}
+    labels = {normalise_word(label): label for label in classes}
     if len(labels) < 2 or len(labels) != len(classes) or "" in labels:
         raise ConfigError(
             f"{id}.classes", "needs at least two classes that differ by more than case and punctuation"
@@ -84,7 +84,9 @@ def classifier(
     if stray := sorted((descriptions or {}).keys() - classes.keys()):
         raise ConfigError(f"{id}.descriptions", f"describes {stray[0]!r}, which is no class")
 
-    choice: Any = Annotated[Literal[tuple(classes)], BeforeValidator(lambda w: labels.get(normalised(w), w))]
+    choice: Any = Annotated[
+        Literal[tuple(classes)], BeforeValidator(lambda w: labels.get(normalise_word(w), w))
+    ]
     schema: type[BaseModel] = create_model("Classification", reason=(str, ""), label=(choice, ...))
     shown = "\n".join(f"{label}: {(descriptions or {}).get(label, '')}".rstrip(": ") for label in classes)
 
@@ -93,7 +95,7 @@ def classifier(
         return Score(value=float(classes[label]), label=label)
 
     return (
-        pipeline(
+        step_scorer(
             id,
             judge=model,
             instructions=INSTRUCTIONS,
@@ -108,8 +110,8 @@ def classifier(
                 prompt=CLASSIFICATION + (WITH_CONTEXT if get_context else ""),
                 schema=schema,
                 data=lambda params: {
-                    "criterion": Plain(question),
-                    "classes": Plain(shown),
+                    "criterion": TrustedText(question),
+                    "classes": TrustedText(shown),
                     "question": params.run.input or "",
                 },
             )

@@ -8,15 +8,20 @@ from collections.abc import Callable, Collection, Iterable
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score, StepRecord
-from otel_evals.scorer import FunctionScorer, scorer
 from otel_evals.scorers.reference import Reference, check_reference, compared
-from otel_evals.text.extra import text_library
+from otel_evals.scorers.text.extra import text_library
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["completeness", "coverage", "elements", "lemmatiser"]
 
 _EXACT = 3
 _SIMILAR = 0.6
 _MAX_NAMED = 10
+_WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
+_LONGEST_WORD = 64
+_MOST_CHARS = 100_000
+_MOST_ELEMENTS = 2_000
+"""Each is compared with each."""
 
 
 def completeness(*, reference: Reference = "input", language: str = "en") -> FunctionScorer:
@@ -44,10 +49,13 @@ def completeness(*, reference: Reference = "input", language: str = "en") -> Fun
     @scorer(id="completeness")
     def completeness(run: Run) -> Score | NotScored:
         """How many of the elements of the question come back in the answer."""
-        texts = compared(run, reference)
+        texts = compared(run, reference, _MOST_CHARS)
         if isinstance(texts, NotScored):
             return texts
         wanted, given = (elements(text, lemma) for text in texts)
+        if max(len(wanted), len(given)) > _MOST_ELEMENTS:
+            explanation = f"{len(wanted)} and {len(given)} elements; at most {_MOST_ELEMENTS} are compared"
+            return NotScored(reason="too_many_elements", explanation=explanation)
         if not wanted:
             return NotScored(reason="no_elements", explanation=f"the {reference} has no word")
         lost = uncovered(wanted, given)
@@ -63,9 +71,14 @@ def completeness(*, reference: Reference = "input", language: str = "en") -> Fun
 
 def elements(text: str, lemma: Callable[[str], str]) -> list[str]:
     """The distinct base forms of a text's words, in order."""
-    words = re.findall(r"[^\W_]+(?:'[^\W\d_]+)?", text.replace("\u2019", "'"))
-    folded = (_without_accents(lemma(word.lower())) for word in words)
+    words = (match[0] for match in _WORD.finditer(text.replace("\u2019", "'")))
+    folded = (_without_accents(_lemma(word.lower(), lemma)) for word in words)
     return list(dict.fromkeys(part for word in folded for part in re.findall(r"[^\W_]+", word)))
+
+
+def _lemma(word: str, lemma: Callable[[str], str]) -> str:
+    """A word's base form; what is too long to be a word is its own."""
+    return lemma(word) if len(word) <= _LONGEST_WORD else word
 
 
 def coverage(wanted: Collection[str], given: Iterable[str]) -> float:

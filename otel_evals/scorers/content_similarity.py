@@ -6,8 +6,9 @@ from collections import Counter
 from itertools import pairwise
 
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scorers.bounds import batches
 from otel_evals.scorers.reference import Reference, check_reference, compared
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["bigram_similarity", "content_similarity"]
 
@@ -30,7 +31,7 @@ def content_similarity(
     """
     check_reference("content_similarity", reference)
 
-    @scorer(id="content_similarity", inline=True)
+    @scorer(id="content_similarity")
     def content_similarity(run: Run) -> Score | NotScored:
         """How alike two texts are, letter pair by letter pair."""
         texts = compared(run, reference)
@@ -53,5 +54,13 @@ def bigram_similarity(
         return 1.0
     if min(len(first), len(second)) < 2:
         return 0.0
-    pairs = [Counter(pairwise(text)) for text in (first, second)]
-    return 2 * (pairs[0] & pairs[1]).total() / (len(first) + len(second) - 2)
+    one, other = (_pairs(text) for text in (first, second))
+    shared = sum(min(count, other[pair]) for pair, count in one.items() if pair in other)
+    return 2 * shared / (len(first) + len(second) - 2)
+
+
+def _pairs(text: str) -> Counter[tuple[str, str]]:
+    counted: Counter[tuple[str, str]] = Counter()
+    for batch in batches(pairwise(text)):
+        counted.update(batch)
+    return counted

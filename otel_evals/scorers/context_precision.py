@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from otel_evals.context import Params, Resolver
-from otel_evals.judge.socket import Judge
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import YesNo, explained, material, one_each, round2
+from otel_evals.judge.judge import Judge
+from otel_evals.scorers.common import context_source, round_half_up, with_reason
+from otel_evals.scorers.replies import YesNo, one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Verdicts", "average_precision", "context_precision"]
+__all__ = ["PrecisionReply", "average_precision", "context_precision"]
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought. For each piece you say whether it was of use for the answer. You
@@ -51,7 +52,7 @@ The verdicts, in the order of the pieces:
 $verdicts"""
 
 
-class Verdict(BaseModel):
+class PieceVerdict(BaseModel):
     """Whether one piece of context was of use."""
 
     context_index: int
@@ -59,10 +60,10 @@ class Verdict(BaseModel):
     reason: str = ""
 
 
-class Verdicts(BaseModel):
+class PrecisionReply(BaseModel):
     """One verdict for each piece."""
 
-    verdicts: list[Verdict]
+    verdicts: list[PieceVerdict]
 
 
 def context_precision(
@@ -73,7 +74,7 @@ def context_precision(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "context_precision",
-) -> StepScorer[None, Verdicts]:
+) -> StepScorer[None, PrecisionReply]:
     """The average precision of the retrieved pieces: 1 when all useful pieces stand before the useless ones.
 
     Range: 0..scale, higher is better.
@@ -96,24 +97,24 @@ def context_precision(
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
     scorer = (
-        pipeline(
+        step_scorer(
             id,
             judge=model,
             instructions=INSTRUCTIONS,
-            get_context=material(id, get_context, context),
+            get_context=context_source(id, get_context, context),
             scale=scale,
             inline=True,
         )
         .analyze(
             PromptStep(
                 prompt=VERDICTS,
-                schema=Verdicts,
-                check=one_each(lambda reply: reply.verdicts, _pieces, at_least=True),
+                schema=PrecisionReply,
+                check=one_verdict_each(lambda reply: reply.verdicts, _pieces, at_least=True),
             )
         )
-        .generate_score(lambda params: round2(average_precision(_useful(params)) * scale))
+        .generate_score(lambda params: round_half_up(average_precision(_useful(params)) * scale))
     )
-    return explained(scorer, REASON, explain, lambda params: {"verdicts": _lines(params)})
+    return with_reason(scorer, REASON, explain, lambda params: {"verdicts": _lines(params)})
 
 
 def average_precision(useful: Sequence[bool]) -> float:
@@ -122,17 +123,17 @@ def average_precision(useful: Sequence[bool]) -> float:
     return sum(at) / len(at) if at else 0.0
 
 
-def _pieces(params: Params[None, Verdicts]) -> Sequence[str]:
+def _pieces(params: Params[None, PrecisionReply]) -> Sequence[str]:
     return params.context.pieces if params.context else ()
 
 
-def _ordered(params: Params[None, Verdicts]) -> list[Verdict]:
+def _ordered(params: Params[None, PrecisionReply]) -> list[PieceVerdict]:
     return sorted(params.results.analyze.verdicts, key=lambda v: v.context_index)
 
 
-def _useful(params: Params[None, Verdicts]) -> list[bool]:
+def _useful(params: Params[None, PrecisionReply]) -> list[bool]:
     return [v.verdict == "yes" for v in _ordered(params)]
 
 
-def _lines(params: Params[None, Verdicts]) -> list[str]:
+def _lines(params: Params[None, PrecisionReply]) -> list[str]:
     return [f"{v.verdict} ({v.reason})" for v in _ordered(params)]

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from otel_evals.context import Params, Resolver
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import YesNoUnsure, explained, material, one_each, round2, share
+from otel_evals.scorers.common import context_source, mean_worth, round_half_up, with_reason
+from otel_evals.scorers.replies import YesNoUnsure, one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Claims", "Verdicts", "context_recall"]
+__all__ = ["ExpectedClaims", "RecallReply", "context_recall"]
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought, by what a correct answer would have needed. The answer that was
@@ -55,23 +56,23 @@ The context:
 $context"""
 
 
-class Claims(BaseModel):
+class ExpectedClaims(BaseModel):
     """What the expected answer claims."""
 
     claims: list[str]
 
 
-class Verdict(BaseModel):
+class RecallVerdict(BaseModel):
     """Whether the context holds one claim."""
 
     verdict: YesNoUnsure
     reason: str = ""
 
 
-class Verdicts(BaseModel):
+class RecallReply(BaseModel):
     """One verdict for each claim."""
 
-    verdicts: list[Verdict]
+    verdicts: list[RecallVerdict]
 
 
 def context_recall(
@@ -82,7 +83,7 @@ def context_recall(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "context_recall",
-) -> StepScorer[Claims, Verdicts]:
+) -> StepScorer[ExpectedClaims, RecallReply]:
     """The share of the expected answer's claims that stand in the retrieved context.
 
     Range: 0..scale, higher is better.
@@ -104,39 +105,39 @@ def context_recall(
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
     scorer = (
-        pipeline(
+        step_scorer(
             id,
             judge=model,
             instructions=INSTRUCTIONS,
-            get_context=material(id, get_context, context),
+            get_context=context_source(id, get_context, context),
             scale=scale,
             inline=True,
         )
-        .preprocess(PromptStep(prompt=CLAIMS, schema=Claims))
+        .preprocess(PromptStep(prompt=CLAIMS, schema=ExpectedClaims))
         .analyze(
             PromptStep(
                 prompt=VERDICTS,
-                schema=Verdicts,
+                schema=RecallReply,
                 data=lambda params: {"claims": _claims(params) or _NO_CLAIMS},
-                check=one_each(lambda reply: reply.verdicts, _claims),
+                check=one_verdict_each(lambda reply: reply.verdicts, _claims),
             )
         )
         .generate_score(
-            lambda params: round2(
-                share([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
+            lambda params: round_half_up(
+                mean_worth([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
             )
         )
     )
-    return explained(scorer, REASON, explain, lambda params: {"verdicts": _lines(params)})
+    return with_reason(scorer, REASON, explain, lambda params: {"verdicts": _lines(params)})
 
 
 _NO_CLAIMS = NotScored(reason="no_claims", explanation="the expected answer claims nothing")
 
 
-def _claims(params: Params[Claims, Verdicts]) -> list[str]:
+def _claims(params: Params[ExpectedClaims, RecallReply]) -> list[str]:
     return params.results.preprocess.claims
 
 
-def _lines(params: Params[Claims, Verdicts]) -> list[str]:
+def _lines(params: Params[ExpectedClaims, RecallReply]) -> list[str]:
     pairs = zip(_claims(params), params.results.analyze.verdicts, strict=True)
     return [f"{v.verdict}: {claim} ({v.reason})" for claim, v in pairs]

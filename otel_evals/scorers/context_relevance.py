@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from otel_evals.context import Params, Resolver
-from otel_evals.judge.socket import Judge
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import Level, explained, material, one_each, round2, share, within
+from otel_evals.judge.judge import Judge
+from otel_evals.scorers.common import check_range, context_source, mean_worth, round_half_up, with_reason
+from otel_evals.scorers.replies import Level, one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
 __all__ = ["Assessment", "context_relevance"]
 
@@ -60,7 +61,7 @@ $missing"""
 WORTH = {"high": 1.0, "medium": 0.7, "low": 0.3, "none": 0.0}
 
 
-class Evaluation(BaseModel):
+class PieceRelevance(BaseModel):
     """What one piece of context is worth."""
 
     context_index: int
@@ -72,7 +73,7 @@ class Evaluation(BaseModel):
 class Assessment(BaseModel):
     """All pieces, and what is missing."""
 
-    evaluations: list[Evaluation]
+    evaluations: list[PieceRelevance]
     missing_context: list[str] = []
 
 
@@ -113,23 +114,23 @@ def context_relevance(
     Raises:
         ConfigError: an option is out of its range, `context` is empty, or the judge cannot be used.
     """
-    within(f"{id}.unused_penalty", unused_penalty)
-    within(f"{id}.missing_penalty", missing_penalty)
-    within(f"{id}.max_missing_penalty", max_missing_penalty)
+    check_range(f"{id}.unused_penalty", unused_penalty)
+    check_range(f"{id}.missing_penalty", missing_penalty)
+    check_range(f"{id}.max_missing_penalty", max_missing_penalty)
 
     def score(params: Params[None, Assessment]) -> float:
         found = params.results.analyze
-        base = share([e.relevance_level for e in found.evaluations], **WORTH)
+        base = mean_worth([e.relevance_level for e in found.evaluations], **WORTH)
         unused = sum(e.relevance_level == "high" and not e.was_used for e in found.evaluations)
         missing = min(len(found.missing_context) * missing_penalty, max_missing_penalty)
-        return round2(max(0.0, base - unused * unused_penalty - missing) * scale)
+        return round_half_up(max(0.0, base - unused * unused_penalty - missing) * scale)
 
     scorer = (
-        pipeline(
+        step_scorer(
             id,
             judge=model,
             instructions=INSTRUCTIONS,
-            get_context=material(id, get_context, context),
+            get_context=context_source(id, get_context, context),
             scale=scale,
             inline=True,
         )
@@ -137,12 +138,12 @@ def context_relevance(
             PromptStep(
                 prompt=ASSESSMENT,
                 schema=Assessment,
-                check=one_each(lambda reply: reply.evaluations, _pieces, at_least=True),
+                check=one_verdict_each(lambda reply: reply.evaluations, _pieces, at_least=True),
             )
         )
         .generate_score(score)
     )
-    return explained(scorer, REASON, explain, _found)
+    return with_reason(scorer, REASON, explain, _found)
 
 
 def _pieces(params: Params[None, Assessment]) -> Sequence[str]:

@@ -9,12 +9,13 @@ from pydantic import BaseModel, BeforeValidator
 
 from otel_evals.context import Params
 from otel_evals.errors import ConfigError
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import Score
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import normalised, within
+from otel_evals.scorers.common import check_range
+from otel_evals.scorers.replies import normalise_word
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Comparison", "factuality"]
+__all__ = ["FactualityReply", "factuality"]
 
 INSTRUCTIONS = """\
 You compare the facts of an answer with those of an expert's answer. The expert is right. Style, order,
@@ -51,11 +52,11 @@ WORTH: Mapping[str, float] = {
 }
 
 
-class Comparison(BaseModel):
+class FactualityReply(BaseModel):
     """How the two answers relate."""
 
     reason: str = ""
-    relation: Annotated[Relation, BeforeValidator(normalised)]
+    relation: Annotated[Relation, BeforeValidator(normalise_word)]
 
 
 def factuality(
@@ -64,7 +65,7 @@ def factuality(
     worth: Mapping[str, float] | None = None,
     scale: float = 1.0,
     id: str = "factuality",
-) -> StepScorer[None, Comparison]:
+) -> StepScorer[None, FactualityReply]:
     """What the relation of the answer's facts to those of an expected answer is worth.
 
     Range: 0..scale, higher is better. Label: the relation (same, narrower, broader, immaterial, contradicts).
@@ -89,18 +90,18 @@ def factuality(
         known = ", ".join(get_args(Relation))
         raise ConfigError(f"{id}.worth", f"knows no relation {unknown[0]!r}; known: {known}")
     for relation, value in worths.items():
-        within(f"{id}.worth.{relation}", value, 0.0, 1.0)
+        check_range(f"{id}.worth.{relation}", value, 0.0, 1.0)
 
-    def score(params: Params[None, Comparison]) -> Score:
+    def score(params: Params[None, FactualityReply]) -> Score:
         relation = params.results.analyze.relation
         return Score(value=worths[relation] * scale, label=relation)
 
     return (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
         .analyze(
             PromptStep(
                 prompt=COMPARISON,
-                schema=Comparison,
+                schema=FactualityReply,
                 data=lambda params: {"question": params.run.input or ""},
             )
         )

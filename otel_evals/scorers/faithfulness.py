@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from otel_evals.context import Params, Resolver, combine, documents, static, tool_results
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import YesNoUnsure, explained, one_each, round2, share
+from otel_evals.scorers.common import mean_worth, round_half_up, with_reason
+from otel_evals.scorers.replies import YesNoUnsure, one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Claims", "Verdicts", "faithfulness"]
+__all__ = ["AnswerClaims", "FaithfulnessReply", "faithfulness"]
 
 INSTRUCTIONS = """\
 You check whether claims are backed by a given context. Only the context counts, not what you know yourself.
@@ -60,23 +61,23 @@ The context:
 $context"""
 
 
-class Claims(BaseModel):
+class AnswerClaims(BaseModel):
     """What an answer claims."""
 
     claims: list[str]
 
 
-class Verdict(BaseModel):
+class FaithfulnessVerdict(BaseModel):
     """Whether the context backs one claim."""
 
     verdict: YesNoUnsure
     reason: str = ""
 
 
-class Verdicts(BaseModel):
+class FaithfulnessReply(BaseModel):
     """One verdict for each claim."""
 
-    verdicts: list[Verdict]
+    verdicts: list[FaithfulnessVerdict]
 
 
 def faithfulness(
@@ -88,7 +89,7 @@ def faithfulness(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "faithfulness",
-) -> StepScorer[Claims, Verdicts]:
+) -> StepScorer[AnswerClaims, FaithfulnessReply]:
     """The share of an answer's claims that the context supports.
 
     Range: 0..scale, higher is better.
@@ -113,7 +114,7 @@ def faithfulness(
     """
     fixed = static(*context) if context is not None else combine(tool_results(), documents())
     scorer = (
-        pipeline(
+        step_scorer(
             id,
             judge=model,
             instructions=INSTRUCTIONS,
@@ -122,22 +123,22 @@ def faithfulness(
             scale=scale,
             inline=True,
         )
-        .preprocess(PromptStep(prompt=CLAIMS, schema=Claims))
+        .preprocess(PromptStep(prompt=CLAIMS, schema=AnswerClaims))
         .analyze(
             PromptStep(
                 prompt=VERDICTS,
-                schema=Verdicts,
+                schema=FaithfulnessReply,
                 data=lambda params: {"claims": _claims(params) or _NO_CLAIMS},
-                check=one_each(lambda reply: reply.verdicts, _claims),
+                check=one_verdict_each(lambda reply: reply.verdicts, _claims),
             )
         )
         .generate_score(
-            lambda params: round2(
-                share([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
+            lambda params: round_half_up(
+                mean_worth([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
             )
         )
     )
-    return explained(
+    return with_reason(
         scorer,
         REASON,
         explain,
@@ -148,10 +149,10 @@ def faithfulness(
 _NO_CLAIMS = NotScored(reason="no_claims", explanation="the answer claims nothing that could be checked")
 
 
-def _claims(params: Params[Claims, Verdicts]) -> list[str]:
+def _claims(params: Params[AnswerClaims, FaithfulnessReply]) -> list[str]:
     return params.results.preprocess.claims
 
 
-def _lines(params: Params[Claims, Verdicts]) -> list[str]:
+def _lines(params: Params[AnswerClaims, FaithfulnessReply]) -> list[str]:
     pairs = zip(_claims(params), params.results.analyze.verdicts, strict=True)
     return [f"{v.verdict}: {claim} ({v.reason})" for claim, v in pairs]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from otel_evals.model import Availability, Message, NotScored, Part, Run, Score, StepRecord
-from otel_evals.scorer import FunctionScorer, missing, scorer
-from otel_evals.text.claims import Claim, claims_in, list_items
-from otel_evals.text.evidence import Evidence
-from otel_evals.text.lookup import ungrounded
+from otel_evals.scorers.text.claims import Claim, claims_in, fold, list_items
+from otel_evals.scorers.text.contradiction import Alternatives
+from otel_evals.scorers.text.evidence import Evidence
+from otel_evals.scorers.text.lookup import check
+from otel_evals.scoring.scorer import FunctionScorer, missing, scorer
 
 __all__ = ["grounded_in_tools"]
 
 _MAX_NAMED = 8
+_MAX_ANSWER = 50_000
+_MAX_CLAIMS = 1_000
+_MAX_COMPARED = 50
 
 
 def grounded_in_tools() -> FunctionScorer:
@@ -26,24 +31,35 @@ def grounded_in_tools() -> FunctionScorer:
 
     A number also counts as found when it follows from the evidence in a way a reader can check: rounded
     (22 for 21.7), 5% off where the text says about, in another unit (50% for 0.5, 2 hours for 120 minutes,
-    $49.90 for 4990 cents, °F for °C), a length of a list or the number of its entries with an equal value,
-    the total of a field over a list, a product of two fields, a stated percentage of a number or what it
-    leaves, or a sum, difference or product of found numbers that the answer itself states.
+    $49.90 for 4990 cents, °F for °C), in words (two dozen for 24), a length of a list or the number of its
+    entries with an equal value, the total of a field over a list, a product of two fields, a stated
+    percentage of a number or what it leaves, a sum, difference or product of found numbers that the answer
+    itself states, a sum or difference of two numbers of a short text, the years between two years. A name
+    counts as found in other forms: Turkish for Turkey, Western Australia for WA, UN for United Nations.
+
+    A fact that is not found is contradicted when the evidence gives another value for it: beside the same
+    words, under a field that the answer names, of the same things (5 business days for 10 business days,
+    though 10 stands elsewhere), an identifier of the same pattern, a name that differs in one of two words.
+    Otherwise it is found nowhere. The explanation says which, and what the evidence says instead.
 
     A date without a year matches any year, an ambiguous one (3/4/2026) in either order. Relative dates, list
-    numbering, examples in brackets and the number one are not checked. Names need capital letters, and
-    several words in German; digits of all scripts count, words for numbers in English only. A fact that
-    stands in the evidence in another role (the price of another item) passes: this finds what was made up,
-    not what was mixed up.
+    numbering, examples in brackets and the number one are not checked. In running text things can be counted
+    that no number states: where a result is running text, a count in words up to twelve is not checked unless
+    the texts count the same things otherwise. Names need capital letters, and several words in German; digits
+    of all scripts count, words for numbers in English only. Apart from that, a fact that stands in the
+    evidence in another role (the price of another item) passes: this finds what was made up, not what was
+    mixed up.
 
     Range: 0..1, higher is better. Label: `grounded` when every fact is found, else `ungrounded`.
-    Formula: facts found / facts stated, each counted once. Ours, not taken from elsewhere.
+    Formula: facts found / facts stated, each counted once and a contradicted one twice. Ours, not taken from
+    elsewhere.
     Needs: the answer; tool results or documents, of this turn or an earlier one.
     Not scored: `output_not_recorded`, `output_captured_off`; `tool_results_captured_off` or
     `tool_results_truncated` when a fact is missing but evidence is incomplete; `no_tool_results` when there
     is nothing to check against; `no_claims` when the answer states no such fact.
     Cost: none; about 1 ms for every 1,000 characters of evidence, in a worker thread. At most 200,000
-    characters of evidence are read; a fact that is not found among them is then not scored.
+    characters of evidence are read, and a fact that is not found among them is then not scored; of an answer
+    the first 50,000 characters and 1,000 facts are.
     """
     return scorer(id="grounded_in_tools")(_judge)
 
@@ -53,21 +69,50 @@ def _judge(run: Run) -> Score | NotScored:
     absent = missing(run, "output") or _no_evidence(run)
     if absent is not None:
         return absent
-    answer = run.output or ""
-    claims = _distinct(claims_in(answer))
+    answer = fold((run.output or "")[:_MAX_ANSWER], _MAX_ANSWER)
+    stated = _distinct(claims_in(answer))[:_MAX_CLAIMS]
+    evidence = _evidence(run)
+    claims, wrong = check(stated, evidence, _countable(run, answer)) if stated else ([], [])
     if not claims:
         return NotScored(reason="no_claims", explanation="the answer states no fact that code can check")
-    evidence = _evidence(run)
-    wrong = ungrounded(claims, evidence, _countable(run, answer))
     if wrong and (incomplete := _incomplete(run, evidence)):
         return incomplete
-    step = StepRecord(name="analyze", result=[_record(claim, claim not in wrong) for claim in claims])
+    verdicts = _verdicts(claims, wrong, Alternatives(answer, evidence))
+    against = sum(verdict.instead is not None for verdict in verdicts)
     return Score(
-        value=1 - len(wrong) / len(claims),
+        value=1 - (len(wrong) + against) / (len(claims) + against),
         label="ungrounded" if wrong else "grounded",
-        explanation=_explain(len(claims), wrong),
-        steps=(step,),
+        explanation=_explain(verdicts),
+        steps=(StepRecord(name="analyze", result=[verdict.record() for verdict in verdicts]),),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What became of a claim."""
+
+    claim: Claim
+    found: bool
+    instead: str | None
+    """The other value that the evidence gives for the same fact."""
+
+    def record(self) -> dict[str, str | bool]:
+        record: dict[str, str | bool] = {
+            "kind": self.claim.kind,
+            "text": self.claim.text,
+            "found": self.found,
+        }
+        return record if self.instead is None else record | {"instead": self.instead}
+
+    def __str__(self) -> str:
+        said = f'{self.claim.kind} "{self.claim.text}"'
+        return said if self.instead is None else f'{said} (not "{self.instead}")'
+
+
+def _verdicts(claims: Iterable[Claim], wrong: Sequence[Claim], alternatives: Alternatives) -> list[_Verdict]:
+    missing = {id(claim) for claim in wrong}
+    instead = {id(claim): alternatives.to(claim) for claim in wrong[:_MAX_COMPARED]}
+    return [_Verdict(claim, id(claim) not in missing, instead.get(id(claim))) for claim in claims]
 
 
 def _distinct(claims: Iterable[Claim]) -> list[Claim]:
@@ -82,17 +127,21 @@ def _countable(run: Run, answer: str) -> set[int]:
     return {*list_items(answer), *calls.values(), len(run.tool_calls)}
 
 
-def _record(claim: Claim, found: bool) -> dict[str, str | bool]:
-    return {"kind": claim.kind, "text": claim.text, "found": found}
-
-
-def _explain(stated: int, wrong: Sequence[Claim]) -> str:
+def _explain(verdicts: Sequence[_Verdict]) -> str:
+    wrong = [verdict for verdict in verdicts if not verdict.found]
     if not wrong:
-        return f"{stated} of {stated} facts stand in the tool results or the conversation"
-    named = ", ".join(f'{claim.kind} "{claim.text}"' for claim in wrong[:_MAX_NAMED])
-    more = f" and {len(wrong) - _MAX_NAMED} more" if len(wrong) > _MAX_NAMED else ""
-    found = "found neither in the tool results nor in the conversation"
-    return f"{len(wrong)} of {stated} facts {found}: {named}{more}"
+        return f"{len(verdicts)} of {len(verdicts)} facts stand in the tool results or the conversation"
+    against = [verdict for verdict in wrong if verdict.instead is not None]
+    nowhere = [verdict for verdict in wrong if verdict.instead is None]
+    parts = [f"{len(wrong)} of {len(verdicts)} facts do not stand in the tool results or the conversation"]
+    parts += [f"contradicted there: {_named(against)}"] if against else []
+    parts += [f"found nowhere: {_named(nowhere)}"] if nowhere else []
+    return "; ".join(parts)
+
+
+def _named(verdicts: Sequence[_Verdict]) -> str:
+    more = f" and {len(verdicts) - _MAX_NAMED} more" if len(verdicts) > _MAX_NAMED else ""
+    return ", ".join(map(str, verdicts[:_MAX_NAMED])) + more
 
 
 # --- evidence ---
@@ -100,11 +149,11 @@ def _explain(stated: int, wrong: Sequence[Claim]) -> str:
 
 def _evidence(run: Run) -> Evidence:
     said = (*run.history, *run.input_messages)
-    texts = [run.system_instructions or "", *(d.content or "" for d in run.documents)]
+    texts = [run.system_instructions or ""]
     texts += [part.text for message in said for part in message.parts if part.kind == "text" and part.text]
     results = [result for call in run.tool_calls for result in (call.result, call.error)]
     results += [call.arguments for call in run.tool_calls if call.status != "error"]
-    results += [dict(document.metadata) for document in run.documents]
+    results += [told for document in run.documents for told in (document.content, dict(document.metadata))]
     results += [part.data if part.data is not None else part.text for part in _earlier_results(said)]
     return Evidence(results=results, texts=texts, now=run.start_time)
 

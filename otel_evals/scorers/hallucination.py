@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from otel_evals.context import Params, Resolver, combine, documents, static, tool_results
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import Direction, NotScored
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import YesNo, one_each, round2, share
+from otel_evals.scorers.common import mean_worth, round_half_up
+from otel_evals.scorers.replies import YesNo, one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Claims", "Findings", "hallucination"]
+__all__ = ["ClaimsReply", "HallucinationReply", "hallucination"]
 
 INSTRUCTIONS = """\
 You check statements against reference material, as a fact checker would. You rely on nothing but the
@@ -65,13 +66,13 @@ The reference material:
 $context"""
 
 
-class Claims(BaseModel):
+class ClaimsReply(BaseModel):
     """What an answer claims."""
 
     claims: list[str]
 
 
-class Finding(BaseModel):
+class HallucinationVerdict(BaseModel):
     """Whether one claim is hallucinated."""
 
     statement: str
@@ -79,10 +80,10 @@ class Finding(BaseModel):
     reason: str = ""
 
 
-class Findings(BaseModel):
+class HallucinationReply(BaseModel):
     """One finding for each claim."""
 
-    verdicts: list[Finding]
+    verdicts: list[HallucinationVerdict]
 
 
 def hallucination(
@@ -94,7 +95,7 @@ def hallucination(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "hallucination",
-) -> StepScorer[Claims, Findings]:
+) -> StepScorer[ClaimsReply, HallucinationReply]:
     """The share of an answer's claims that the reference material contradicts or does not hold.
 
     Range: 0..scale, lower is better.
@@ -120,7 +121,7 @@ def hallucination(
     """
     fixed = static(*context) if context is not None else combine(tool_results(), documents())
     scorer = (
-        pipeline(
+        step_scorer(
             id,
             judge=model,
             instructions=INSTRUCTIONS,
@@ -130,18 +131,18 @@ def hallucination(
             scale=scale,
             inline=True,
         )
-        .preprocess(PromptStep(prompt=CLAIMS, schema=Claims))
+        .preprocess(PromptStep(prompt=CLAIMS, schema=ClaimsReply))
         .analyze(
             PromptStep(
                 prompt=FINDINGS,
-                schema=Findings,
+                schema=HallucinationReply,
                 data=lambda params: {"claims": _claims(params) or _NO_CLAIMS},
-                check=one_each(lambda reply: reply.verdicts, _claims),
+                check=one_verdict_each(lambda reply: reply.verdicts, _claims),
             )
         )
         .generate_score(
-            lambda params: round2(
-                share([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
+            lambda params: round_half_up(
+                mean_worth([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
             )
         )
     )
@@ -154,9 +155,9 @@ def hallucination(
 _NO_CLAIMS = NotScored(reason="no_claims", explanation="the answer claims nothing that could be checked")
 
 
-def _claims(params: Params[Claims, Findings]) -> list[str]:
+def _claims(params: Params[ClaimsReply, HallucinationReply]) -> list[str]:
     return params.results.preprocess.claims
 
 
-def _lines(params: Params[Claims, Findings]) -> list[str]:
+def _lines(params: Params[ClaimsReply, HallucinationReply]) -> list[str]:
     return [f"{v.verdict}: {v.statement} ({v.reason})" for v in params.results.analyze.verdicts]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from otel_evals.model import NotScored, Run, Score, StepRecord
-from otel_evals.scorer import FunctionScorer, scorer
 from otel_evals.scorers.reference import Reference, check_reference, compared
-from otel_evals.text.extra import text_library
+from otel_evals.scorers.text.extra import text_library
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["keyword_coverage", "keywords"]
 
-_TAG = re.compile(r"<[^>]+>")
-_PUNCTUATION = re.compile(r"[.,;!?():\"\u201c\u201d]")
+_PUNCTUATION = str.maketrans("", "", '.,;!?():"\u201c\u201d')
 _NOTHING = frozenset("_@&#")
 _MAX_NAMED = 10
+_MOST = 100_000
+_LONGEST_WORD = 10_000
 
 
 def keyword_coverage(
@@ -41,10 +41,10 @@ def keyword_coverage(
     check_reference("keyword_coverage", reference)
     ignored = frozenset(stop_words) if stop_words is not None else _smart_stop_words()
 
-    @scorer(id="keyword_coverage", inline=True)
+    @scorer(id="keyword_coverage")
     def keyword_coverage(run: Run) -> Score | NotScored:
         """How many of the reference's keywords come back in the answer."""
-        texts = compared(run, reference)
+        texts = compared(run, reference, _MOST)
         if isinstance(texts, NotScored):
             return texts
         wanted = keywords(texts[0], ignored)
@@ -58,12 +58,25 @@ def keyword_coverage(
 def keywords(text: str, stop_words: Collection[str]) -> list[str]:
     """The distinct keywords of a text, in order."""
     found: dict[str, None] = {}
-    for token in _TAG.sub("", text).split():
-        word = token if token.startswith(("http://", "https://")) else _PUNCTUATION.sub("", token)
+    for token in _without_tags(text).split():
+        is_word = len(token) <= _LONGEST_WORD and not token.startswith(("http://", "https://"))
+        word = token.translate(_PUNCTUATION) if is_word else token
         word = word.strip("'\u2018\u2019*`~").lower()
         if word and word not in _NOTHING and not word.isdigit() and word not in stop_words:
             found[word] = None
     return list(found)
+
+
+def _without_tags(text: str) -> str:
+    """Without what stands between `<` and the next `>`, in one pass."""
+    parts, kept, start = [], 0, text.find("<")
+    while start >= 0 and (end := text.find(">", start + 2)) >= 0:
+        following = start + 1
+        if text[following] != ">":
+            parts.append(text[kept:start])
+            following = kept = end + 1
+        start = text.find("<", following)
+    return "".join([*parts, text[kept:]])
 
 
 def _smart_stop_words() -> frozenset[str]:
@@ -71,11 +84,12 @@ def _smart_stop_words() -> frozenset[str]:
 
 
 def _score(wanted: list[str], given: list[str]) -> Score:
-    matched = [word for word in wanted if word in given]
-    lost = [word for word in wanted if word not in given]
+    covered = frozenset(given)
+    lost = [word for word in wanted if word not in covered]
+    matched = len(wanted) - len(lost)
     named = f"; missing: {', '.join(lost[:_MAX_NAMED])}" if lost else ""
     return Score(
-        value=len(matched) / len(wanted),
-        explanation=f"{len(matched)} of {len(wanted)} keywords covered{named}",
+        value=matched / len(wanted),
+        explanation=f"{matched} of {len(wanted)} keywords covered{named}",
         steps=(StepRecord(name="preprocess", result={"wanted": wanted, "given": given}),),
     )

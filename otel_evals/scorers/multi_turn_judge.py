@@ -8,13 +8,13 @@ from pydantic import BaseModel
 
 from otel_evals.context import Params
 from otel_evals.errors import ConfigError
-from otel_evals.judge.fence import Plain
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.fence import TrustedText
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored, Score
-from otel_evals.scorer import missing
-from otel_evals.steps import PromptStep, StepScorer, pipeline
+from otel_evals.scoring.scorer import missing
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Finding", "multi_turn_judge"]
+__all__ = ["ConversationReply", "multi_turn_judge"]
 
 INSTRUCTIONS = """\
 You examine what an assistant said in a conversation by one criterion, as strictly as it is written. Judge
@@ -32,7 +32,7 @@ The conversation, oldest first:
 $turns"""
 
 
-class Finding(BaseModel):
+class ConversationReply(BaseModel):
     """Whether the criterion is satisfied."""
 
     satisfied: bool
@@ -41,7 +41,7 @@ class Finding(BaseModel):
 
 def multi_turn_judge(
     model: Judge | str, *, criterion: str, scale: float = 1.0, id: str = "multi_turn_judge"
-) -> StepScorer[None, Finding]:
+) -> StepScorer[None, ConversationReply]:
     """Whether the assistant's turns, earlier ones included, satisfy a criterion.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
@@ -62,17 +62,17 @@ def multi_turn_judge(
     if not criterion.strip():
         raise ConfigError(f"{id}.criterion", "is empty: say what the conversation has to satisfy")
 
-    def score(params: Params[None, Finding]) -> Score:
+    def score(params: Params[None, ConversationReply]) -> Score:
         met = params.results.analyze.satisfied
         return Score(value=scale if met else 0.0, label="satisfied" if met else "not_satisfied")
 
     return (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
         .analyze(
             PromptStep(
                 prompt=FINDING,
-                schema=Finding,
-                data=lambda params: {"criterion": Plain(criterion), "turns": _turns(params)},
+                schema=ConversationReply,
+                data=lambda params: {"criterion": TrustedText(criterion), "turns": _turns(params)},
             )
         )
         .generate_score(score)

@@ -9,12 +9,13 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from otel_evals.context import Params
 from otel_evals.errors import ConfigError
-from otel_evals.judge.fence import Plain
-from otel_evals.judge.socket import Judge
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import explained, normalised, round2, within
+from otel_evals.judge.fence import TrustedText
+from otel_evals.judge.judge import Judge
+from otel_evals.scorers.common import check_range, round_half_up, with_reason
+from otel_evals.scorers.replies import normalise_word
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Comparison", "Levels", "noise_sensitivity"]
+__all__ = ["Levels", "NoiseReply", "noise_sensitivity"]
 
 INSTRUCTIONS = """\
 You compare two answers of the same assistant: one to a clean question, one to the same question with noise
@@ -70,7 +71,7 @@ $issues"""
 WEIGHTS = {"none": 1.0, "minimal": 0.85, "moderate": 0.6, "significant": 0.3, "severe": 0.1}
 
 Impact = Annotated[
-    Literal["none", "minimal", "moderate", "significant", "severe"], BeforeValidator(normalised)
+    Literal["none", "minimal", "moderate", "significant", "severe"], BeforeValidator(normalise_word)
 ]
 
 
@@ -91,7 +92,7 @@ class Levels(BaseModel):
     major_issues: list[str] = []
 
 
-class Comparison(Levels):
+class NoiseReply(Levels):
     """The same with the judge's own number."""
 
     robustness_score: float = Field(ge=0, le=1)
@@ -150,10 +151,10 @@ def noise_sensitivity(
             f"{id}.impact_weights", f"knows no level {unknown[0]!r}; known: {', '.join(WEIGHTS)}"
         )
     for level, weight in weights.items():
-        within(f"{id}.impact_weights.{level}", weight, 0.0, 1.0)
-    within(f"{id}.major_issue_penalty", major_issue_penalty)
-    within(f"{id}.max_major_issue_penalty", max_major_issue_penalty)
-    within(f"{id}.discrepancy_threshold", discrepancy_threshold)
+        check_range(f"{id}.impact_weights.{level}", weight, 0.0, 1.0)
+    check_range(f"{id}.major_issue_penalty", major_issue_penalty)
+    check_range(f"{id}.max_major_issue_penalty", max_major_issue_penalty)
+    check_range(f"{id}.discrepancy_threshold", discrepancy_threshold)
     if form not in ("number", "verdicts"):
         raise ConfigError(f"{id}.form", f"must be 'number' or 'verdicts', not {form!r}")
 
@@ -161,20 +162,20 @@ def noise_sensitivity(
         found = params.results.analyze
         levels = [weights[d.impact_level] for d in found.dimensions]
         mean = sum(levels) / len(levels) if levels else None
-        number = found.robustness_score if isinstance(found, Comparison) else None
+        number = found.robustness_score if isinstance(found, NoiseReply) else None
         value = _settle(number, mean, discrepancy_threshold)
         issues = min(len(found.major_issues) * major_issue_penalty, max_major_issue_penalty)
-        return round2(max(0.0, value - issues))
+        return round_half_up(max(0.0, value - issues))
 
-    schema: type[Levels] = Comparison if form == "number" else Levels
+    schema: type[Levels] = NoiseReply if form == "number" else Levels
     shown = {
         "baseline": baseline_response,
         "noisy": noisy_query,
-        "noise_type": Plain(noise_type),
-        "ask": Plain(ASK_FOR_NUMBER if form == "number" else ""),
+        "noise_type": TrustedText(noise_type),
+        "ask": TrustedText(ASK_FOR_NUMBER if form == "number" else ""),
     }
     scorer = (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, inline=True)
         .analyze(
             PromptStep(
                 prompt=COMPARISON,
@@ -185,7 +186,7 @@ def noise_sensitivity(
         )
         .generate_score(score)
     )
-    return explained(scorer, REASON, explain, _found)
+    return with_reason(scorer, REASON, explain, _found)
 
 
 def _settle(number: float | None, mean: float | None, threshold: float) -> float:

@@ -8,12 +8,13 @@ from pydantic import BaseModel, Field
 
 from otel_evals.context import Params
 from otel_evals.errors import ConfigError
-from otel_evals.judge.fence import Plain, Slot
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.fence import Slot, TrustedText
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored
-from otel_evals.scorer import missing
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import Level, explained, round2
+from otel_evals.scorers.common import round_half_up, with_reason
+from otel_evals.scorers.replies import Level
+from otel_evals.scoring.scorer import missing
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
 __all__ = ["Alignment", "prompt_alignment"]
 
@@ -69,7 +70,7 @@ WORTH = {"high": 1.0, "medium": 0.7, "low": 0.3, "none": 0.0}
 Number = Annotated[float, Field(ge=0, le=1)]
 
 
-class Requirement(BaseModel):
+class PromptRequirement(BaseModel):
     """One thing that was asked for."""
 
     requirement: str
@@ -91,7 +92,7 @@ class Alignment(BaseModel):
     class Requirements(BaseModel):
         """The single requirements."""
 
-        requirements: list[Requirement] = []
+        requirements: list[PromptRequirement] = []
         overall_score: Number
 
     class Completeness(BaseModel):
@@ -129,7 +130,7 @@ class Alignment(BaseModel):
 class AlignmentLevels(BaseModel):
     """The same in named levels."""
 
-    requirements: list[Requirement] = []
+    requirements: list[PromptRequirement] = []
     missing_elements: list[str] = []
     intent_alignment: Level
     requirements_fulfillment: Level
@@ -192,19 +193,19 @@ def prompt_alignment(
         aspects = params.results.analyze.aspects
         user = sum(w * a for w, a in zip(USER_WEIGHTS, aspects, strict=True))
         system = sum(w * a for w, a in zip(SYSTEM_WEIGHTS, aspects, strict=True))
-        return round2((user_share * user + (1 - user_share) * system) * scale)
+        return round_half_up((user_share * user + (1 - user_share) * system) * scale)
 
     def data(params: Params[Any, Any]) -> dict[str, Slot | NotScored]:
         how = AS_NUMBERS if form == "number" else AS_LEVELS
-        return {"whose": Plain(WHOSE[mode]), "how": Plain(how), "prompts": _prompts(params, mode)}
+        return {"whose": TrustedText(WHOSE[mode]), "how": TrustedText(how), "prompts": _prompts(params, mode)}
 
     schema: type[Judgement] = Alignment if form == "number" else AlignmentLevels
     scorer = (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
         .analyze(PromptStep(prompt=ALIGNMENT, schema=schema, data=data))
         .generate_score(score)
     )
-    return explained(
+    return with_reason(
         scorer,
         REASON,
         explain,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from typing import Literal
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run
-from otel_evals.scorer import missing
+from otel_evals.scorers.bounds import MAX_CHARS, composed, unreadable
 
 __all__ = ["Reference", "check_reference", "compared", "whole_text"]
 
@@ -21,18 +20,17 @@ def check_reference(scorer_id: str, reference: str) -> None:
         raise ConfigError(f"{scorer_id}.reference", f"must be input or ground_truth, not {reference!r}")
 
 
-def compared(run: Run, reference: Reference) -> tuple[str, str] | NotScored:
-    """The reference and the answer as text, composed (NFC); or why one of them is not there."""
-    absent = missing(run, reference, "output")
+def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str, str] | NotScored:
+    """The reference and the answer as text, in normal form C; or why one of them cannot be read."""
+    absent = unreadable(run, reference, "output", most=most)
     if absent is not None:
         return absent
-    return _nfc(whole_text(getattr(run, reference))), _nfc(run.output or "")
+    expected = whole_text(getattr(run, reference))
+    if len(expected) > most:
+        return NotScored(reason=f"{reference}_too_long", explanation=f"more than {most} characters")
+    return composed(expected), composed(run.output or "")
 
 
 def whole_text(value: object) -> str:
     """A value as text: itself, or as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _nfc(text: str) -> str:
-    return unicodedata.normalize("NFC", text)

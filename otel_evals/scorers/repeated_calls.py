@@ -8,9 +8,13 @@ from itertools import groupby
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import Direction, NotScored, Run, Score, ToolCall
-from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scoring.scorer import FunctionScorer, scorer
+from otel_evals.util.plain import as_text, plain_value
 
 __all__ = ["repeated_calls"]
+
+_MOST = 20_000
+"""Characters of arguments that are compared."""
 
 
 def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
@@ -47,10 +51,13 @@ def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
 
 
 def _same(call: ToolCall, place: int) -> tuple[str, str]:
-    """What is equal for equal calls."""
+    """What is equal for equal calls. Arguments too large to compare are equal to no others."""
     if call.arguments is None:
         return call.name, f"call {place}"
-    return call.name, json.dumps(call.arguments, sort_keys=True, default=str)
+    arguments = as_text(call.arguments, _MOST)
+    if isinstance(call.arguments, str) or len(arguments) > _MOST:
+        return call.name, arguments if len(arguments) <= _MOST else f"call {place}"
+    return call.name, json.dumps(plain_value(call.arguments), sort_keys=True)
 
 
 def _score(calls: list[tuple[str, str]], loop_from: int) -> Score:

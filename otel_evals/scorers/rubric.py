@@ -11,13 +11,13 @@ from pydantic import BaseModel
 
 from otel_evals.context import Params
 from otel_evals.errors import ConfigError
-from otel_evals.judge.fence import Plain
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.fence import Slot, TrustedText
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.steps import PromptStep, ReasonParams, StepScorer, pipeline
-from otel_evals.verdicts import one_each
+from otel_evals.scorers.replies import one_verdict_each
+from otel_evals.scoring.steps import PromptStep, ReasonParams, StepScorer, step_scorer
 
-__all__ = ["Criterion", "Findings", "rubric"]
+__all__ = ["Criterion", "RubricReply", "rubric"]
 
 INSTRUCTIONS = """\
 You examine an answer by a list of criteria, one by one, as strictly as they are written. A criterion that
@@ -47,10 +47,12 @@ class Criterion:
     """Whether the answer fails without it."""
 
 
+_MOST_CRITERIA = 100
+_MAX_CHARS = 50_000
 Criteria = str | Sequence[str | Criterion | Mapping[str, Any]]
 
 
-class Finding(BaseModel):
+class CriterionVerdict(BaseModel):
     """Whether one criterion is satisfied."""
 
     criterion: str
@@ -58,10 +60,10 @@ class Finding(BaseModel):
     reasoning: str = ""
 
 
-class Findings(BaseModel):
+class RubricReply(BaseModel):
     """One finding for each criterion."""
 
-    criteria: list[Finding]
+    criteria: list[CriterionVerdict]
     overall_assessment: str = ""
 
 
@@ -71,14 +73,14 @@ def rubric(
     criteria: Criteria | Callable[[Run], Criteria | None],
     scale: float = 1.0,
     id: str = "rubric",
-) -> StepScorer[list[Criterion], Findings]:
+) -> StepScorer[list[Criterion], RubricReply]:
     """Whether an answer satisfies every required criterion; where none is required, every criterion.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
     Formula: scale if all required criteria are satisfied, else 0 (Mastra evals, rubric scorer; which
     criteria are required is taken from the configuration, not from the judge).
     Needs: the final answer; the user's words help.
-    Not scored: `no_criteria` when the run has none; output not recorded.
+    Not scored: `no_criteria`, `too_many_criteria` when the run has none; output not recorded.
     Cost: one judge call.
 
     Args:
@@ -97,26 +99,30 @@ def rubric(
 
     def prepare(params: Params[None, None]) -> list[Criterion] | NotScored:
         found = fixed if fixed is not None else _of_run(criteria, params.run, id)
+        if len(found) > _MOST_CRITERIA:
+            return NotScored(reason="too_many_criteria", explanation=f"{len(found)} criteria")
         return found or NotScored(reason="no_criteria", explanation="this run has no criteria to judge by")
 
-    def score(params: Params[list[Criterion], Findings]) -> Score:
+    def score(params: Params[list[Criterion], RubricReply]) -> Score:
         pairs = list(zip(params.results.preprocess, params.results.analyze.criteria, strict=True))
         decisive = [finding for criterion, finding in pairs if criterion.required]
         met = all(f.satisfied for f in (decisive or params.results.analyze.criteria))
         return Score(value=scale if met else 0.0, label="satisfied" if met else "not_satisfied")
 
     return (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
         .preprocess(prepare)
         .analyze(
             PromptStep(
                 prompt=FINDINGS,
-                schema=Findings,
+                schema=RubricReply,
                 data=lambda params: {
-                    "criteria": Plain(_listed(params.results.preprocess)),
+                    "criteria": _slot(params.results.preprocess, of_the_run=fixed is None),
                     "question": params.run.input or "",
                 },
-                check=one_each(lambda reply: reply.criteria, lambda params: params.results.preprocess),
+                check=one_verdict_each(
+                    lambda reply: reply.criteria, lambda params: params.results.preprocess
+                ),
             )
         )
         .generate_score(score)
@@ -124,7 +130,7 @@ def rubric(
     )
 
 
-def _reason(params: ReasonParams[list[Criterion], Findings]) -> str:
+def _reason(params: ReasonParams[list[Criterion], RubricReply]) -> str:
     found = params.results.analyze
     pairs = zip(params.results.preprocess, found.criteria, strict=True)
     lines = []
@@ -135,12 +141,17 @@ def _reason(params: ReasonParams[list[Criterion], Findings]) -> str:
     return "\n".join([found.overall_assessment, *lines]).strip()
 
 
-def _listed(criteria: Sequence[Criterion]) -> str:
-    return "\n".join(f"{n}. {c.description}" for n, c in enumerate(criteria, 1))
+def _slot(criteria: Sequence[Criterion], *, of_the_run: bool) -> Slot:
+    """The configuration's criteria as they are; those taken from a run are data, and fenced."""
+    if of_the_run:
+        return [criterion.description for criterion in criteria]
+    return TrustedText("\n".join(f"{n}. {c.description}" for n, c in enumerate(criteria, 1)))
 
 
 def _of_run(criteria: Any, run: Run, scorer_id: str) -> list[Criterion]:
     found = criteria(run)
+    if isinstance(found, str):
+        found = found[:_MAX_CHARS]
     return [] if found is None else _parsed(found, scorer_id)
 
 

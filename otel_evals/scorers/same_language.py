@@ -9,12 +9,14 @@ from typing import Any
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, missing, scorer
-from otel_evals.text.extra import text_library
+from otel_evals.scorers.text.extra import text_library
+from otel_evals.scoring.scorer import FunctionScorer, missing, scorer
 
 __all__ = ["same_language"]
 
-_NO_PROSE = re.compile(r"```.*?```|https?://\S+|\S+@\S+|\S*[\d_/\\<>{}=]\S*", re.DOTALL)
+_NOT_OF_WORDS = re.compile(r"[\d_/\\<>{}=@]")
+_LONGEST_WORD = 40
+_READ = 20_000
 _MAX = 2000
 _PLAUSIBLE = 0.05
 
@@ -60,7 +62,19 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
 
 
 def _prose(text: str) -> str:
-    return _NO_PROSE.sub(" ", text)[:_MAX]
+    """The beginning of a text without code blocks, links and words with digits or signs of code."""
+    outside_code = text[:_READ].split("```")[::2]
+    words = (_word(token) for part in outside_code for token in part.split())
+    return " ".join(word for word in words if word)[:_MAX]
+
+
+def _word(token: str) -> str:
+    """A token if it is a word. Of a whole sentence in a script without blanks the letters are kept."""
+    if _NOT_OF_WORDS.search(token) is None:
+        return token
+    if len(token) > _LONGEST_WORD and not token.isascii():
+        return " ".join(_NOT_OF_WORDS.sub(" ", token).split())
+    return ""
 
 
 def _letters(text: str) -> int:

@@ -8,13 +8,14 @@ from pydantic import BaseModel
 
 from otel_evals.context import Params
 from otel_evals.errors import ConfigError
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored, Run
-from otel_evals.scorer import missing
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import explained, one_each, round2
+from otel_evals.scorers.common import round_half_up, with_reason
+from otel_evals.scorers.replies import one_verdict_each
+from otel_evals.scoring.scorer import missing
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
 
-__all__ = ["Coverage", "Reading", "summarization"]
+__all__ = ["CoverageReply", "SummaryReply", "summarization"]
 
 INSTRUCTIONS = """\
 You examine summaries in two respects: whether what they say stands in the source, and whether they hold
@@ -63,7 +64,7 @@ The main points:
 $points"""
 
 
-class Claim(BaseModel):
+class SummaryClaim(BaseModel):
     """Whether the source supports one claim."""
 
     claim: str
@@ -71,14 +72,14 @@ class Claim(BaseModel):
     reason: str = ""
 
 
-class Reading(BaseModel):
+class SummaryReply(BaseModel):
     """The summary's claims and the source's main points."""
 
-    alignment: list[Claim]
+    alignment: list[SummaryClaim]
     questions: list[str]
 
 
-class Answer(BaseModel):
+class CoveredQuestion(BaseModel):
     """Whether the summary answers one question."""
 
     question: str
@@ -86,10 +87,10 @@ class Answer(BaseModel):
     reason: str = ""
 
 
-class Coverage(BaseModel):
+class CoverageReply(BaseModel):
     """One result for each question."""
 
-    coverage: list[Answer]
+    coverage: list[CoveredQuestion]
 
 
 def summarization(
@@ -100,7 +101,7 @@ def summarization(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "summarization",
-) -> StepScorer[Reading, Coverage]:
+) -> StepScorer[SummaryReply, CoverageReply]:
     """How true a summary is to its source, and how much of it it holds: the lower of the two.
 
     Range: 0..scale, higher is better.
@@ -125,51 +126,51 @@ def summarization(
     if max_questions < 1:
         raise ConfigError(f"{id}.max_questions", f"must be at least 1, not {max_questions}")
 
-    def questions(params: Params[Reading, Coverage]) -> list[str]:
+    def questions(params: Params[SummaryReply, CoverageReply]) -> list[str]:
         return params.results.preprocess.questions[:max_questions]
 
-    def original(params: Params[Reading, Coverage]) -> str | NotScored:
+    def original(params: Params[SummaryReply, CoverageReply]) -> str | NotScored:
         found = source(params.run) if callable(source) else source
         if found:
             return found
         return missing(params.run, "input") or params.run.input or ""
 
-    def asked(params: Params[Reading, Coverage]) -> list[str] | NotScored:
+    def asked(params: Params[SummaryReply, CoverageReply]) -> list[str] | NotScored:
         if not params.results.preprocess.alignment:
             return NotScored(reason="no_claims", explanation="the summary claims nothing")
         return questions(params) or NotScored(
             reason="no_questions", explanation="the source has no main point"
         )
 
-    def score(params: Params[Reading, Coverage]) -> float:
+    def score(params: Params[SummaryReply, CoverageReply]) -> float:
         claims, answers = params.results.preprocess.alignment, params.results.analyze.coverage
         supported = sum(c.supported for c in claims) / len(claims)
         answered = sum(a.answered for a in answers) / len(answers)
-        return round2(min(supported, answered) * scale)
+        return round_half_up(min(supported, answered) * scale)
 
     scorer = (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
         .preprocess(
             PromptStep(
                 prompt=READING,
-                schema=Reading,
+                schema=SummaryReply,
                 data=lambda params: {"source": original(params), "max_questions": max_questions},
             )
         )
         .analyze(
             PromptStep(
                 prompt=COVERAGE,
-                schema=Coverage,
+                schema=CoverageReply,
                 data=lambda params: {"questions": asked(params)},
-                check=one_each(lambda reply: reply.coverage, questions),
+                check=one_verdict_each(lambda reply: reply.coverage, questions),
             )
         )
         .generate_score(score)
     )
-    return explained(scorer, REASON, explain, lambda params: {"source": original(params), **_found(params)})
+    return with_reason(scorer, REASON, explain, lambda params: {"source": original(params), **_found(params)})
 
 
-def _found(params: Params[Reading, Coverage]) -> dict[str, list[str]]:
+def _found(params: Params[SummaryReply, CoverageReply]) -> dict[str, list[str]]:
     claims, answers = params.results.preprocess.alignment, params.results.analyze.coverage
     return {
         "claims": [

@@ -1,13 +1,16 @@
-"""How much of two texts is left when what differs is taken out. Code only."""
+"""Similarity of two texts by their longest matching blocks. Code only."""
 
 from __future__ import annotations
 
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, scorer
 from otel_evals.scorers.reference import Reference, check_reference, compared
-from otel_evals.text.extra import text_library
+from otel_evals.scorers.text.extra import text_library
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["textual_difference"]
+
+_MOST = 20_000
+"""Characters of each text: the time grows with the product of the lengths."""
 
 
 def textual_difference(*, reference: Reference = "input") -> FunctionScorer:
@@ -30,14 +33,14 @@ def textual_difference(*, reference: Reference = "input") -> FunctionScorer:
 
     @scorer(id="textual_difference")
     def textual_difference(run: Run) -> Score | NotScored:
-        """How much of two texts is left when what differs is taken out."""
-        texts = compared(run, reference)
+        """Similarity of two texts by their longest matching blocks."""
+        texts = compared(run, reference, _MOST)
         if isinstance(texts, NotScored):
             return texts
-        left_out = indel.distance(*texts)
+        left_out, total = indel.distance(*texts), sum(map(len, texts))
         return Score(
-            value=indel.normalized_similarity(*texts),
-            explanation=f"{left_out} of {sum(map(len, texts))} characters stand in one text only",
+            value=1 - left_out / total,
+            explanation=f"{left_out} of {total} characters stand in one text only",
         )
 
     return textual_difference

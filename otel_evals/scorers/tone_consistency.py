@@ -11,17 +11,19 @@ from statistics import fmean, pvariance
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, missing, scorer
+from otel_evals.scorers.bounds import unreadable
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["tone_consistency"]
 
 _NEGATIONS = frozenset("cant can't dont don't doesnt doesn't not non wont won't isnt isn't".split())  # noqa: SIM905
-_MARKS = re.compile(r"[./,#!?$%^&*;:{}=_`\"~()]")
-_SENTENCE = re.compile(r"[.!?]+(?:\s+|$)|[\u3002\uff01\uff1f]+\s*")
+_MOST = 100_000
+_MARKS = str.maketrans(dict.fromkeys('./,#!?$%^&*;:{}=_`"~()', " "))
+_SENTENCE = re.compile(r"(?<![.!?])[.!?]+(?:\s+|$)|[\u3002\uff01\uff1f]+\s*")
 
 
 def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
-    """How evenly the sentences of an answer feel, or how near the answer feels to a sample.
+    """How even the sentiment of an answer's sentences is, or how near its sentiment is to a sample's.
 
     A text's tone is the mean valence of its words, each -5 to 5 by the AFINN-165 list of English words and
     turned round after a negation.
@@ -42,10 +44,10 @@ def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
         raise ConfigError("tone_consistency.reference_tone", "must be a text with words")
     aim = None if reference_tone is None else _tone(reference_tone, valences)
 
-    @scorer(id="tone_consistency", inline=True)
+    @scorer(id="tone_consistency")
     def tone_consistency(run: Run) -> Score | NotScored:
         """Whether an answer keeps one tone, or the tone of a sample."""
-        if (absent := missing(run, "output")) is not None:
+        if (absent := unreadable(run, "output", most=_MOST)) is not None:
             return absent
         sentences = [part for part in _SENTENCE.split(run.output or "") if _words(part)]
         if not sentences:
@@ -68,7 +70,7 @@ def _nearness(tone: float, aim: float) -> Score:
 
 
 def _words(text: str) -> list[str]:
-    return _MARKS.sub(" ", text.lower().replace("\u2019", "'")).split()
+    return text.lower().replace("\u2019", "'").translate(_MARKS).split()
 
 
 def _tone(text: str, valences: Mapping[str, int]) -> float:

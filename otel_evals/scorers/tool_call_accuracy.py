@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["Expectation", "tool_call_accuracy"]
 

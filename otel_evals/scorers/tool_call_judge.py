@@ -7,14 +7,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from otel_evals.context import Params, as_text
+from otel_evals.context import Params
 from otel_evals.judge.fence import shorten
-from otel_evals.judge.socket import Judge
+from otel_evals.judge.judge import Judge
 from otel_evals.model import NotScored, OperationKind, Run
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import explained, one_each, round2
+from otel_evals.scorers.common import round_half_up, with_reason
+from otel_evals.scorers.replies import one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals.util.plain import as_text
 
-__all__ = ["Evaluations", "tool_call_judge"]
+__all__ = ["ToolCallsReply", "tool_call_judge"]
 
 INSTRUCTIONS = """\
 You judge an agent's choice of tools, not its final answer and not what the tools returned. Asking back is
@@ -51,7 +53,7 @@ Missing tools:
 $missing"""
 
 
-class Evaluation(BaseModel):
+class CallVerdict(BaseModel):
     """Whether one call was appropriate."""
 
     tool_called: str
@@ -59,10 +61,10 @@ class Evaluation(BaseModel):
     reasoning: str = ""
 
 
-class Evaluations(BaseModel):
+class ToolCallsReply(BaseModel):
     """One evaluation for each call, and what was missing."""
 
-    evaluations: list[Evaluation]
+    evaluations: list[CallVerdict]
     missing_tools: list[str] = []
 
 
@@ -72,7 +74,7 @@ def tool_call_judge(
     available_tools: Sequence[str] | Mapping[str, str] | None = None,
     explain: bool = True,
     id: str = "tool_call_judge",
-) -> StepScorer[None, Evaluations]:
+) -> StepScorer[None, ToolCallsReply]:
     """The share of the agent's tool calls that were appropriate to what the user asked.
 
     Range: 0..1, higher is better.
@@ -110,25 +112,25 @@ def tool_call_judge(
         return {"tools": known, "calls": _calls(params)}
 
     scorer = (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, inline=True)
         .analyze(
             PromptStep(
                 prompt=EVALUATIONS,
-                schema=Evaluations,
+                schema=ToolCallsReply,
                 data=data,
-                check=one_each(lambda reply: reply.evaluations, _calls),
+                check=one_verdict_each(lambda reply: reply.evaluations, _calls),
             )
         )
         .generate_score(_score)
     )
-    return explained(scorer, REASON, explain, _found)
+    return with_reason(scorer, REASON, explain, _found)
 
 
-def _score(params: Params[None, Evaluations]) -> float:
+def _score(params: Params[None, ToolCallsReply]) -> float:
     found = params.results.analyze
     if not found.evaluations:
         return 0.0 if found.missing_tools else 1.0
-    return round2(sum(e.was_appropriate for e in found.evaluations) / len(found.evaluations))
+    return round_half_up(sum(e.was_appropriate for e in found.evaluations) / len(found.evaluations))
 
 
 def _defined(run: Run) -> list[str]:
@@ -148,7 +150,7 @@ def _calls(params: Params[Any, Any]) -> list[str]:
     ]
 
 
-def _found(params: Params[None, Evaluations]) -> dict[str, list[str]]:
+def _found(params: Params[None, ToolCallsReply]) -> dict[str, list[str]]:
     found = params.results.analyze
     lines = [
         f"{e.tool_called}: {'appropriate' if e.was_appropriate else 'not appropriate'} ({e.reasoning})"

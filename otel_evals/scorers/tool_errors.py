@@ -1,11 +1,11 @@
-"""Tool calls that failed, and whether the agent got over them. Code only."""
+"""Tool calls that failed, and whether the agent recovered from them. Code only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from otel_evals.model import Direction, NotScored, Run, Score, ToolCall
-from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["has_failed", "tool_error_rate", "unrecovered_tool_errors"]
 
@@ -32,7 +32,7 @@ def tool_error_rate() -> FunctionScorer:
 
 
 def unrecovered_tool_errors() -> FunctionScorer:
-    """The share of failed tool calls that no later call of the same tool made good.
+    """The share of failed tool calls that no later successful call of the same tool followed.
 
     Range: 0..1, lower is better. Labels: `unrecovered`, `ok`. Formula: failed calls after which the same
     tool did not succeed / failed calls; 0 where none failed. Ours.
@@ -42,14 +42,10 @@ def unrecovered_tool_errors() -> FunctionScorer:
 
     @scorer(id="unrecovered_tool_errors", inline=True, direction=Direction.LOWER)
     def unrecovered_tool_errors(run: Run) -> Score | NotScored:
-        """The share of failed tool calls that no later call of the same tool made good."""
-        calls = run.tool_calls
-        failed = [(i, call) for i, call in enumerate(calls) if has_failed(call)]
-        lost = [
-            call
-            for i, call in failed
-            if not any(later.name == call.name and not has_failed(later) for later in calls[i + 1 :])
-        ]
+        """The share of failed tool calls that no later successful call of the same tool followed."""
+        failed = [(i, call) for i, call in enumerate(run.tool_calls) if has_failed(call)]
+        last_success = {call.name: i for i, call in enumerate(run.tool_calls) if not has_failed(call)}
+        lost = [call for i, call in failed if last_success.get(call.name, -1) < i]
         return _share(lost, run, "unrecovered", len(failed))
 
     return unrecovered_tool_errors

@@ -10,7 +10,15 @@ from typing import Any, Literal, get_args
 from otel_evals.errors import ConfigError
 from otel_evals.model import Operation, OperationKind, Run, ToolCall
 
-__all__ = ["Comparison", "ExpectedStep", "Ordering", "Step", "compare", "expected_steps", "steps_of"]
+__all__ = [
+    "ExpectedStep",
+    "Ordering",
+    "Step",
+    "TrajectoryComparison",
+    "compare",
+    "expected_steps",
+    "steps_of",
+]
 
 Ordering = Literal["relaxed", "strict", "unordered"]
 """How expected steps are found: in order with others between, at the same places, or anywhere."""
@@ -56,7 +64,7 @@ class ExpectedStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class TrajectoryComparison:
     """How steps compare with expected ones."""
 
     score: float
@@ -99,7 +107,7 @@ def _expected(field: str, step: Any) -> ExpectedStep:
 
 def compare(
     expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: Ordering, allow_repeats: bool
-) -> Comparison:
+) -> TrajectoryComparison:
     """Compare steps with expected ones; trajectory_accuracy documents the formula."""
     found = {"strict": _same_places, "relaxed": _in_order, "unordered": _anywhere}[ordering](expected, actual)
     names = Counter(step.name for step in actual)
@@ -110,7 +118,9 @@ def compare(
     if not allow_repeats:
         score -= _REPEATED * len(repeated)
     missing = tuple(step.name for step, there in zip(expected, found, strict=True) if not there)
-    return Comparison(score=min(1.0, max(0.0, score)), matched=sum(found), missing=missing, repeated=repeated)
+    return TrajectoryComparison(
+        score=min(1.0, max(0.0, score)), matched=sum(found), missing=missing, repeated=repeated
+    )
 
 
 def _same_places(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scorers.common import round_half_up
 from otel_evals.scorers.trajectory import Ordering, check_ordering, compare, expected_steps, steps_of
-from otel_evals.verdicts import round2
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["trajectory_accuracy"]
 
@@ -19,7 +19,7 @@ Steps = Sequence[Any] | Callable[[Run], Sequence[Any] | None]
 def trajectory_accuracy(
     *, expected: Steps, ordering: Ordering = "relaxed", allow_repeats: bool = True
 ) -> FunctionScorer:
-    """How much of an expected way an agent went: tool calls, retrievals, runs of other agents.
+    """Share of an expected trajectory that an agent followed: tool calls, retrievals, runs of other agents.
 
     A step matches by name and, where they are given, by kind, arguments and result. `relaxed` finds the
     expected steps in order with others between, `strict` at their very places, `unordered` anywhere, each
@@ -51,6 +51,6 @@ def trajectory_accuracy(
         found = compare(wanted, steps_of(run), ordering, allow_repeats)
         missing = f"; missing: {', '.join(found.missing)}" if found.missing else ""
         explanation = f"{found.matched} of {len(wanted)} expected steps taken{missing}"
-        return Score(value=round2(found.score), explanation=explanation)
+        return Score(value=round_half_up(found.score), explanation=explanation)
 
     return trajectory_accuracy

@@ -7,11 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from otel_evals.context import Params, as_text
-from otel_evals.judge.fence import Plain, shorten
-from otel_evals.judge.socket import Judge
-from otel_evals.steps import PromptStep, StepScorer, pipeline
-from otel_evals.verdicts import explained, one_each, round2
+from otel_evals.context import Params
+from otel_evals.judge.fence import TrustedText, shorten
+from otel_evals.judge.judge import Judge
+from otel_evals.scorers.common import round_half_up, with_reason
+from otel_evals.scorers.replies import one_verdict_each
+from otel_evals.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals.util.plain import as_text
 
 __all__ = ["Trajectory", "trajectory_judge"]
 
@@ -95,21 +97,21 @@ def trajectory_judge(
     """
     wanted = "\n".join(f"{n}. {step}" for n, step in enumerate(expected_steps or (), 1))
     scorer = (
-        pipeline(id, judge=model, instructions=INSTRUCTIONS, inline=True)
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, inline=True)
         .analyze(
             PromptStep(
                 prompt=TRAJECTORY,
                 schema=Trajectory,
                 data=lambda params: {
                     "steps": _steps(params),
-                    "wanted": Plain(wanted or "not stated; decide by what the user wants"),
+                    "wanted": TrustedText(wanted or "not stated; decide by what the user wants"),
                 },
-                check=one_each(lambda reply: reply.step_evaluations, _steps),
+                check=one_verdict_each(lambda reply: reply.step_evaluations, _steps),
             )
         )
         .generate_score(_score)
     )
-    return explained(
+    return with_reason(
         scorer, REASON, explain, lambda params: {"judgement": params.results.analyze.model_dump_json()}
     )
 
@@ -121,7 +123,7 @@ def _score(params: Params[None, Trajectory]) -> float:
         return 0.0 if lost else 0.5 if found.extra_steps else 1.0
     necessary = sum(e.was_necessary for e in found.step_evaluations) / taken
     ordered = sum(e.was_in_order for e in found.step_evaluations) / taken
-    return round2(NECESSARY * necessary + ORDERED * ordered + WHOLE * taken / (taken + lost))
+    return round_half_up(NECESSARY * necessary + ORDERED * ordered + WHOLE * taken / (taken + lost))
 
 
 def _steps(params: Params[Any, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How well an agent went its way: right steps, within budget, without vain retries, nothing forbidden."""
+"""Quality of an agent's trajectory: expected steps, budgets, repeated failures, forbidden tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score, StepRecord
-from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scorers.common import round_half_up
 from otel_evals.scorers.trajectory import (
     ExpectedStep,
     Ordering,
@@ -21,7 +21,7 @@ from otel_evals.scorers.trajectory import (
     expected_steps,
     steps_of,
 )
-from otel_evals.verdicts import round2
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["Plan", "trajectory_quality"]
 
@@ -34,7 +34,7 @@ _OWN = 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a way is held against; what is None is not looked at."""
+    """What a trajectory is compared with; a field that is None is not checked."""
 
     steps: Sequence[Any] | None = None
     """Expected steps: names, mappings or ExpectedSteps; a step's own `plan` is for an agent's own run."""
@@ -60,8 +60,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """What was done, and what it took."""
+class _Trajectory:
+    """The steps taken, and their cost."""
 
     steps: Sequence[Step]
     tokens: int | None
@@ -69,7 +69,7 @@ class _Way:
 
 
 class _NotMeasuredError(Exception):
-    """A limit speaks of something that was not measured."""
+    """A limit is set on something that was not measured."""
 
 
 class _ForbiddenError(Exception):
@@ -79,7 +79,7 @@ class _ForbiddenError(Exception):
 def trajectory_quality(
     plan: Plan | Mapping[str, Any], *, weights: Mapping[str, float] = _WEIGHTS
 ) -> FunctionScorer:
-    """How well an agent went its way, in up to four respects.
+    """Quality of an agent's trajectory, in up to four respects.
 
     `accuracy`: as trajectory_accuracy, where steps are expected. `efficiency`, where there is a limit: mean
     of max(0, 1 - (actual - limit) / limit) for each limit, and of 1 - 0.2 for each call that repeats the one
@@ -107,17 +107,19 @@ def trajectory_quality(
 
     @scorer(id="trajectory_quality", inline=True)
     def trajectory_quality(run: Run) -> Score | NotScored:
-        """How well an agent went its way."""
+        """Quality of an agent's trajectory."""
         tokens = run.usage.total_tokens or None
         try:
-            score, respects = _judge(checked, _Way(steps_of(run), tokens, run.duration), worth)
+            score, respects = _judge(checked, _Trajectory(steps_of(run), tokens, run.duration), worth)
         except _ForbiddenError as error:
             return Score(value=0.0, label="forbidden", explanation=str(error))
         except _NotMeasuredError as error:
             return NotScored(reason=f"{error}_not_recorded", explanation=f"the run tells no {error}")
         explanation = ", ".join(f"{name} {value:.2f}" for name, value in respects.items())
         steps = (StepRecord(name="analyze", result=respects),)
-        return Score(value=round2(score), explanation=explanation or "nothing to object to", steps=steps)
+        return Score(
+            value=round_half_up(score), explanation=explanation or "nothing to object to", steps=steps
+        )
 
     return trajectory_quality
 
@@ -129,40 +131,40 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
         raise ConfigError("trajectory_quality.plan", f"is no plan: {error}") from error
 
 
-def _judge(plan: Plan, way: _Way, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
-    _check_forbidden(plan, [step.name for step in way.steps])
-    respects = dict(_respects(plan, way))
+def _judge(plan: Plan, taken: _Trajectory, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+    _check_forbidden(plan, [step.name for step in taken.steps])
+    respects = dict(_respects(plan, taken))
     total = sum(weights[name] for name in respects)
     own = sum(weights[name] * value for name, value in respects.items()) / total if total else 1.0
-    nested = [_nested(step, way, weights) for step in plan.steps or () if step.plan is not None]
+    nested = [_nested(step, taken, weights) for step in plan.steps or () if step.plan is not None]
     return (_OWN * own + (1 - _OWN) * sum(nested) / len(nested) if nested else own), respects
 
 
-def _nested(expected: ExpectedStep, way: _Way, weights: Mapping[str, float]) -> float:
-    step = next((step for step in way.steps if replace(expected, plan=None).matches(step)), None)
+def _nested(expected: ExpectedStep, taken: _Trajectory, weights: Mapping[str, float]) -> float:
+    step = next((step for step in taken.steps if replace(expected, plan=None).matches(step)), None)
     if step is None:
         return 0.0
     plan = expected.plan if isinstance(expected.plan, Plan) else _plan(expected.plan)
-    return _judge(plan, _Way(step.steps, step.tokens, step.seconds), weights)[0]
+    return _judge(plan, _Trajectory(step.steps, step.tokens, step.seconds), weights)[0]
 
 
-def _respects(plan: Plan, way: _Way) -> Iterator[tuple[str, float]]:
+def _respects(plan: Plan, taken: _Trajectory) -> Iterator[tuple[str, float]]:
     if plan.steps is not None:
-        yield "accuracy", compare(plan.steps, way.steps, plan.ordering, plan.allow_repeats).score
-    if terms := list(_efficiency(plan, way)):
+        yield "accuracy", compare(plan.steps, taken.steps, plan.ordering, plan.allow_repeats).score
+    if terms := list(_efficiency(plan, taken)):
         yield "efficiency", sum(terms) / len(terms)
-    if retries := _retries(way.steps):
+    if retries := _retries(taken.steps):
         excess = sum(max(0, count - plan.max_retries_per_tool) for count in retries.values())
         yield "tool_failures", max(0.0, 1 - _PENALTY * excess)
     if plan.forbidden_tools or plan.forbidden_sequences:
         yield "forbidden", 1.0
 
 
-def _efficiency(plan: Plan, way: _Way) -> Iterator[float]:
+def _efficiency(plan: Plan, taken: _Trajectory) -> Iterator[float]:
     limits = {
-        "steps": (plan.max_steps, len(way.steps)),
-        "tokens": (plan.max_tokens, way.tokens),
-        "seconds": (plan.max_seconds, way.seconds),
+        "steps": (plan.max_steps, len(taken.steps)),
+        "tokens": (plan.max_tokens, taken.tokens),
+        "seconds": (plan.max_seconds, taken.seconds),
     }
     limited = False
     for name, (limit, actual) in limits.items():
@@ -173,7 +175,7 @@ def _efficiency(plan: Plan, way: _Way) -> Iterator[float]:
         limited = True
         yield max(0.0, 1 - max(0.0, actual - limit) / limit)
     if plan.no_redundant_calls or (limited and plan.no_redundant_calls is None):
-        same = sum(a.name == b.name and a.arguments == b.arguments for a, b in pairwise(way.steps))
+        same = sum(a.name == b.name and a.arguments == b.arguments for a, b in pairwise(taken.steps))
         yield max(0.0, 1 - _PENALTY * same)
 
 

@@ -11,12 +11,13 @@ from pydantic import BaseModel, ValidationError
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.scorer import FunctionScorer, missing, scorer
-from otel_evals.text.extra import text_library
+from otel_evals.scorers.bounds import unreadable
+from otel_evals.scorers.text.extra import text_library
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["valid_json"]
 
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL | re.IGNORECASE)
+_OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)
 
 
 def valid_json(
@@ -40,18 +41,26 @@ def valid_json(
     @scorer(id="valid_json", inline=True)
     def valid_json(run: Run) -> Score | NotScored:
         """Whether the answer is JSON, and of the right form."""
-        if (absent := missing(run, "output")) is not None:
+        if (absent := unreadable(run, "output")) is not None:
             return absent
         text = run.output or ""
-        block = _FENCED.fullmatch(text) if fenced else None
         try:
-            value = json.loads(block[1] if block else text, parse_constant=_refuse)
+            value = json.loads(_unfenced(text) if fenced else text, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             return Score(value=0.0, label="not_json", explanation=str(error)[:300])
         wrong = problem(value)
         return Score(value=float(wrong is None), label="wrong_form" if wrong else "valid", explanation=wrong)
 
     return valid_json
+
+
+def _unfenced(text: str) -> str:
+    """What stands in a text that is one fenced code block; else the text."""
+    stripped = text.strip()
+    opening = _OPENING.match(stripped)
+    if opening is None or not stripped.endswith("```") or len(stripped) < opening.end() + 3:
+        return text
+    return stripped[opening.end() : -3]
 
 
 def _refuse(constant: str) -> None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, OperationKind, Run, Score
-from otel_evals.scorer import FunctionScorer, scorer
+from otel_evals.scoring.scorer import FunctionScorer, scorer
 
 __all__ = ["within_budget"]
 
@@ -25,7 +25,7 @@ def within_budget(
     prices: Mapping[str, tuple[float, float]] = _NO_PRICES,
     id: str = "within_budget",
 ) -> FunctionScorer:
-    """Whether a run kept within its limits, and by how much it broke the worst one.
+    """Whether a run kept within its limits, and by how much it exceeded the worst one.
 
     Money is the tokens of each model call times its model's price: US dollars for a million input and a
     million output tokens, by model name or by a beginning of it.

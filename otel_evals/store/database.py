@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,23 +19,23 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         CREATE TABLE owner (
             id TEXT PRIMARY KEY,
             pid INTEGER NOT NULL,
-            boot TEXT NOT NULL,     -- of the machine: its clock below starts anew with each
-            seen REAL NOT NULL      -- last sign of life, seconds on the machine's monotonic clock
+            boot TEXT NOT NULL,     -- boot id of the machine: `seen` is comparable only within one boot
+            seen REAL NOT NULL      -- last heartbeat, seconds on the machine's monotonic clock
         ) WITHOUT ROWID
         """,
         """
         CREATE TABLE run (
             id INTEGER PRIMARY KEY,
             trace_id TEXT NOT NULL,
-            state TEXT NOT NULL,    -- open, done, aside
-            since REAL NOT NULL,    -- when it came into this state, seconds since the Unix epoch
-            owner TEXT,             -- who scores it; NULL when it is free
-            due REAL NOT NULL,      -- not to be taken before, seconds since the Unix epoch
+            state TEXT NOT NULL,    -- open, done, dead_letter
+            since REAL NOT NULL,    -- when it entered this state, seconds since the Unix epoch
+            owner TEXT,             -- the process that holds the lease; NULL when it is free
+            due REAL NOT NULL,      -- not to be claimed before, seconds since the Unix epoch
             attempts INTEGER NOT NULL,
             crashes INTEGER NOT NULL,
             revision INTEGER NOT NULL,
             reason TEXT NOT NULL,
-            jobs TEXT,              -- what is to be done; NULL before the rules were asked
+            jobs TEXT,              -- what is to be done; NULL before the rules were evaluated
             payload BLOB NOT NULL
         )
         """,
@@ -44,7 +45,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX run_free ON run (due) WHERE state = 'open' AND owner IS NULL",
     ),
 )
-"""The statements that lead from each version of the schema to the next; `user_version` counts them."""
+"""The statements that migrate each version of the schema to the next; `user_version` counts them."""
 
 
 def open_database(
@@ -53,12 +54,12 @@ def open_database(
     """A connection to the store's file, for the calling thread.
 
     Args:
-        path: the file; made if need be, with its folder.
-        create: False leaves a missing file missing.
-        wait: seconds to wait where another process writes.
+        path: the file; created with its folder if missing.
+        create: False raises an error where the file is missing.
+        wait: seconds to wait for a lock that another process holds.
 
     Raises:
-        StoreError: the file is missing, no store, from a newer version, or cannot be used.
+        StoreError: the file is missing, is not a store, was written by a newer version, or cannot be used.
     """
     try:
         if create:
@@ -69,6 +70,7 @@ def open_database(
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{os.fspath(path)}: {error}") from error
     try:
+        _use_wal(connection, wait)
         _prepare(connection)
     except (sqlite3.Error, StoreError) as error:
         connection.close()
@@ -78,8 +80,8 @@ def open_database(
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it, or nothing; the right to write is had from the beginning."""
-    connection.execute("BEGIN IMMEDIATE")
+    """One transaction: committed at the end, rolled back on an exception."""
+    connection.execute("BEGIN IMMEDIATE")  # takes the write lock now: an upgrade later could fail
     try:
         yield
         connection.execute("COMMIT")
@@ -90,14 +92,26 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _make(path: Path) -> None:
-    """The file holds conversations: nobody but its owner reads it."""
+    """Create the file, readable by its owner only: it holds what was said in conversations."""
     path.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
+def _use_wal(connection: sqlite3.Connection, wait: float) -> None:
+    """Switch the file to WAL mode; SQLite does not wait by itself while another process switches it too."""
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.01)
+
+
 def _prepare(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
-    # With FULL a commit is on the disk, not only with the operating system, before it is acknowledged.
+    # With FULL a commit is on the disk before it returns, so it survives a power failure too.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA journal_size_limit = 16777216")
     with transaction(connection):

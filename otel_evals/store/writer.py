@@ -1,7 +1,10 @@
-"""The store's own thread: gathers what the engine hands over, writes it in group commits, takes up free runs.
+"""The store's thread: writes changed runs in group commits, and claims free ones.
 
 Neither the application nor the engine ever waits for the disk. When the file cannot be used (full, locked,
-broken), scoring goes on without it: what could not be written is counted, and the log says so once.
+corrupt), scoring continues without it: what could not be written is counted and logged once.
+
+Long for one module, because a commit that fails has to put back exactly what the batch had taken: the queues,
+the batch and both ends of it stand together.
 """
 
 from __future__ import annotations
@@ -11,23 +14,24 @@ import sqlite3
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from otel_evals.accounting.counters import StoreStats
 from otel_evals.store.database import transaction
-from otel_evals.store.entry import Entry
-from otel_evals.store.file import Limits, StoreFile
+from otel_evals.store.file import StoreFile, StoreLimits
 from otel_evals.store.payload import encode
-from otel_evals.store.spool import Spool
+from otel_evals.store.stored_run import StoredRun
+from otel_evals.store.table import RunTable
 
 __all__ = ["Writer"]
 
 _logger = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.05
 _REST = 4.0
-"""Rests so many times as long as a commit took: no more than a fifth of the time goes into them."""
+"""Pause after a commit, as a multiple of its duration: at most a fifth of the time goes into commits."""
 _POLL_SECONDS = 1.0
 _CLAIM = 256
 _BACKLOG = 20_000
@@ -36,50 +40,52 @@ _FORK_SECONDS = 2.0
 _inherited: list[StoreFile] = []
 """Connections of the parent process: a forked child must neither use nor close them."""
 
-Then = Callable[[Sequence[Entry]], None]
+Then = Callable[[Sequence[StoredRun]], None]
 _Item = TypeVar("_Item")
 
 
 @dataclass(slots=True)
 class _Batch:
-    """What is done in one transaction, and what came of it."""
+    """The work of one transaction, and its results."""
 
-    changed: list[Entry]
+    changed: list[StoredRun]
     asked: list[tuple[str, Then]]
     rows: list[int | None] = field(default_factory=list)
-    answers: list[tuple[Then, list[Entry]]] = field(default_factory=list)
-    claimed: list[Entry] = field(default_factory=list)
+    answers: list[tuple[Then, list[StoredRun]]] = field(default_factory=list)
+    claimed: list[StoredRun] = field(default_factory=list)
 
 
 class Writer:
-    """Keeps the file in step with entries, on a thread of its own.
+    """Writes runs to the file, on a thread of its own.
 
     Args:
         path: the store's file.
         limits: its bounds.
         post: has a function called on the engine's thread.
-        room: how many more runs the engine would take.
-        found: called on the engine's thread with runs that were taken up.
-        told: called on the engine's thread once it is known whether a new entry is kept.
+        room: how many more runs the engine can take.
+        claimed: called on the engine's thread with runs that were claimed.
+        resolved: called on the engine's thread once it is known whether a new run is in the file.
     """
 
     def __init__(
         self,
         path: str,
-        limits: Limits,
+        limits: StoreLimits,
         post: Callable[[Callable[[], object]], None],
         room: Callable[[], int],
-        found: Then,
-        told: Callable[[Entry], None],
+        claimed: Then,
+        resolved: Callable[[StoredRun], None],
     ) -> None:
         self._limits = limits
         self._post = post
         self._room = room
-        self._found = found
-        self._told = told
+        self._claimed = claimed
+        self._resolved = resolved
         self._counts: Counter[str] = Counter()
-        self._file = StoreFile(path, limits, self._counts)
-        self._changed: deque[Entry] = deque()
+        self._not_written: Counter[str] = Counter()
+        self._evicted: Counter[str] = Counter()
+        self._file = StoreFile(path, limits, self._evicted)
+        self._changed: deque[StoredRun] = deque()
         self._asked: deque[tuple[str, Then]] = deque()
         self._waiting: deque[Callable[[], None]] = deque()
         self._held: Counter[int] = Counter()
@@ -93,14 +99,21 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._claim_at = self._rest_until = 0.0
 
-    def stats(self) -> Mapping[str, int]:
-        """`written`, `taken_over`, `lease_lost`, and what was lost: `not_written.*`, `evicted.*`."""
-        return dict(self._counts)
+    def stats(self) -> StoreStats:
+        """Runs written, taken over and lost so far. May be called from any thread."""
+        counts = self._counts
+        return StoreStats(
+            written=counts["written"],
+            taken_over=counts["taken_over"],
+            lease_lost=counts["lease_lost"],
+            not_written=dict(self._not_written),
+            evicted=dict(self._evicted),
+        )
 
     # --- from the engine's thread ---
 
     def start(self) -> None:
-        """Start the thread, if it does not run yet."""
+        """Start the thread, if it is not running."""
         with self._starting:
             if self._thread is None and not self._closing:
                 self._thread = threading.Thread(target=self._run, name="otel-evals-store", daemon=True)
@@ -110,14 +123,14 @@ class Writer:
                     self._thread = None
                     self._closing = True
 
-    def save(self, entry: Entry) -> None:
-        """Have an entry's status written. `entry.kept` tells later whether a new one could be."""
+    def save(self, run: StoredRun) -> None:
+        """Have a run's status written; for a new run, `run.kept` is set when it was or could not be."""
         if self._closing or len(self._changed) >= _BACKLOG:
-            self._counts["not_written.backlog"] += 1
-            self._post(partial(self._tell, [entry]))
+            self._not_written["backlog"] += 1
+            self._post(partial(self._resolve, [run]))
             return
-        self._changed.append(entry)
-        if entry.row is None and not self._hurry.is_set():
+        self._changed.append(run)
+        if run.row is None and not self._hurry.is_set():
             self._hurry.set()
         if not self._work.is_set():
             self._work.set()
@@ -125,13 +138,13 @@ class Writer:
             self.start()
 
     def ask(self, trace_id: str, then: Then) -> None:
-        """Take up the kept runs of a trace; `then` is called with them on the engine's thread."""
+        """Claim the done runs of a trace; `then` is called with them on the engine's thread."""
         self._asked.append((trace_id, then))
         self._work.set()
         self.start()
 
     def flush(self, then: Callable[[], None]) -> None:
-        """Write everything at once; `then` is called on the writer's thread when that was tried."""
+        """Write everything now; `then` is called on the writer's thread after the attempt."""
         self._waiting.append(then)
         self._hurry.set()
         self._work.set()
@@ -139,14 +152,15 @@ class Writer:
             _call_all(_popped(self._waiting))
 
     def close(self, then: Callable[[], None]) -> None:
-        """Write everything, free what is still held, and end the thread."""
+        """Write everything, free the runs that are still held, and end the thread."""
         self._closing = True
         self.flush(then)
 
     def before_fork(self) -> None:
-        """Have the file closed until the fork is over: SQLite's locks and notes do not survive one.
+        """Have the file closed until the fork is over: SQLite's locks and caches do not survive a fork.
 
-        Its own thread closes it: on another one it would not end at once, where there is no interpreter lock.
+        The writer's own thread closes it: on free-threaded Python, SQLite's locks could otherwise outlive
+        the close.
         """
         self._forking.acquire(timeout=_FORK_SECONDS)
         if self._thread is not None and self._thread.is_alive():
@@ -157,13 +171,13 @@ class Writer:
             self._paused.wait(_FORK_SECONDS)
 
     def after_fork_in_parent(self) -> None:
-        """Go on; the file is opened again when there is something to write."""
+        """Resume; the file is opened again when there is something to write."""
         self._pausing = False
         if self._forking.locked():
             self._forking.release()
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: should a connection of the parent still be open, leave it alone."""
+    def after_fork_in_child(self) -> None:
+        """Keep a connection of the parent that is still open from being closed by this process."""
         _inherited.append(self._file)
 
     # --- on the writer's thread ---
@@ -180,7 +194,7 @@ class Writer:
             try:
                 self._step(closing)
             except Exception:
-                _logger.exception("the store's thread failed; it goes on")
+                _logger.exception("the store's thread caught an error and continues")
             if closing:
                 self._file.close()
             _call_all(waiting)
@@ -189,7 +203,7 @@ class Writer:
                 return
 
     def _pause(self) -> None:
-        """While the process forks, without the file."""
+        """Close the file and wait, while the process forks."""
         if self._pausing:
             self._file.pause()
             while self._pausing:
@@ -197,19 +211,19 @@ class Writer:
                 time.sleep(0.001)
 
     def _gather(self) -> None:
-        """What is new is written at once where nothing was written just before; what changes can wait."""
+        """Wait for more to write: not at all for new runs after a pause, a little for changes."""
         self._hurry.wait(_GATHER_SECONDS)
         time.sleep(max(0.0, self._rest_until - time.monotonic()))
 
     def _idle_for(self) -> float:
-        """Seconds until there is something to do without being asked."""
+        """Seconds until the next poll or heartbeat."""
         longest = min(_POLL_SECONDS, self._limits.lease / 3)
         return max(0.0, min(longest, self._claim_at - time.monotonic()))
 
     def _step(self, closing: bool) -> None:
         batch = _Batch(list(dict.fromkeys(_popped(self._changed))), _popped(self._asked))
-        spool = self._file.opened()
-        if spool is None:
+        table = self._file.opened()
+        if table is None:
             self._refuse(batch.changed, "unusable")
             for _, then in batch.asked:
                 self._post(partial(then, ()))
@@ -219,7 +233,7 @@ class Writer:
             return
         try:
             began = time.monotonic()
-            self._write(spool, batch, may_claim=may_claim, closing=closing)
+            self._write(table, batch, may_claim=may_claim, closing=closing)
             ended = time.monotonic()
             self._rest_until = ended + min(_GATHER_SECONDS, _REST * (ended - began))
         except (sqlite3.Error, OSError) as error:
@@ -227,96 +241,96 @@ class Writer:
         else:
             self._succeeded(batch)
 
-    def _write(self, spool: Spool, batch: _Batch, *, may_claim: bool, closing: bool) -> None:
+    def _write(self, table: RunTable, batch: _Batch, *, may_claim: bool, closing: bool) -> None:
         assert self._file.connection is not None
         with transaction(self._file.connection):
-            self._file.upkeep(spool)
-            batch.rows = [self._save(spool, entry) for entry in batch.changed]
-            batch.answers = [(then, spool.take_done(trace_id)) for trace_id, then in batch.asked]
-            batch.claimed = self._claim(spool) if may_claim else []
+            self._file.upkeep(table)
+            batch.rows = [self._save(table, run) for run in batch.changed]
+            batch.answers = [(then, table.take_done(trace_id)) for trace_id, then in batch.asked]
+            batch.claimed = self._claim(table) if may_claim else []
             if closing:
-                spool.release()
+                table.release()
 
-    def _save(self, spool: Spool, entry: Entry) -> int | None:
-        """Write one entry; its row, or None when it has none."""
-        status = entry.status
+    def _save(self, table: RunTable, run: StoredRun) -> int | None:
+        """Write one run; returns its row id, or None if it is not in the file."""
+        status = run.status
         if status.state == "done" and not self._limits.keep:
             status = replace(status, state="gone")
-        # Cleared before the spans are read: what the engine adds from now on is written the next time.
-        grown, entry.grown = entry.grown, False
-        if entry.row is not None:
-            payload = encode(entry.spans, entry.links) if grown else None
-            if not spool.update(entry.row, status, payload):
+        # Cleared before the spans are read, so that what the engine adds meanwhile is written next time.
+        grown, run.grown = run.grown, False
+        if run.row is not None:
+            payload = encode(run.spans, run.links) if grown else None
+            if not table.update(run.row, status, payload):
                 self._counts["lease_lost"] += 1
-            return entry.row
-        if entry.kept is False or status.state == "gone":
+            return run.row
+        if run.kept is False or status.state == "gone":
             return None
         try:
-            payload = encode(entry.spans, entry.links)
+            payload = encode(run.spans, run.links)
         except (ValueError, RecursionError):
-            self._counts["not_written.unserializable"] += 1
+            self._not_written["unserializable"] += 1
             return None
-        if not self._file.has_room(spool, len(payload)):
-            self._counts["not_written.full"] += 1
+        if not self._file.has_room(table, len(payload)):
+            self._not_written["full"] += 1
             self._file.trouble("it is full")
             return None
-        return spool.insert(entry, status, payload)
+        return table.insert(run, status, payload)
 
-    def _claim(self, spool: Spool) -> list[Entry]:
+    def _claim(self, table: RunTable) -> list[StoredRun]:
         limit = min(_CLAIM, self._room())
-        claimed = spool.claim(limit, self._held) if limit > 0 else []
-        self._counts["taken_over"] += sum(entry.status.crashes > 0 for entry in claimed)
-        # More may be waiting: a full hand, or a full engine, is asked again soon.
-        more = len(claimed) >= limit or any(entry.status.crashes for entry in claimed)
+        claimed = table.claim(limit, self._held) if limit > 0 else []
+        self._counts["taken_over"] += sum(run.status.crashes > 0 for run in claimed)
+        # There may be more: claim again soon if the limit was reached or suspect runs were claimed.
+        more = len(claimed) >= limit or any(run.status.crashes for run in claimed)
         self._claim_at = time.monotonic() + (_GATHER_SECONDS if more else _POLL_SECONDS)
         return claimed
 
     def _succeeded(self, batch: _Batch) -> None:
-        refused, told = False, []
-        for entry, row in zip(batch.changed, batch.rows, strict=True):
-            if entry.row is None:
-                entry.row = row
+        refused, new = False, []
+        for run, row in zip(batch.changed, batch.rows, strict=True):
+            if run.row is None:
+                run.row = row
                 self._counts["written"] += row is not None
-                refused |= row is None and entry.kept is None and entry.status.state == "open"
-                told.append(entry)
-            elif entry.status.state != "open" or entry.status.free:
-                self._held[entry.status.crashes] -= self._held[entry.status.crashes] > 0
-        if told:
-            self._post(partial(self._tell, told))
+                refused |= row is None and run.kept is None and run.status.state == "open"
+                new.append(run)
+            elif run.status.state != "open" or run.status.free:
+                self._held[run.status.crashes] -= self._held[run.status.crashes] > 0
+        if new:
+            self._post(partial(self._resolve, new))
         for then, found in batch.answers:
             self._post(partial(then, found))
-        self._held.update(entry.status.crashes for entry in batch.claimed)
+        self._held.update(run.status.crashes for run in batch.claimed)
         if batch.claimed:
-            self._post(partial(self._found, batch.claimed))
-        # A transaction that wrote nothing succeeds on a full disk too.
+            self._post(partial(self._claimed, batch.claimed))
+        # A transaction that wrote nothing would succeed on a full disk as well.
         if any(row is not None for row in batch.rows) and not refused:
             self._file.fine()
 
     def _failed(self, batch: _Batch, error: Exception) -> None:
         self._file.failed(error)
-        for entry in batch.changed:
-            entry.grown = True
+        for run in batch.changed:
+            run.grown = True
         self._refuse(batch.changed, "failed")
         for _, then in batch.asked:
             self._post(partial(then, ()))
-        # What is in the file already is tried again; at the end its lease runs out.
+        # Updates of existing rows are tried again; if the process ends first, their lease expires.
         if not self._closing:
-            self._changed.extendleft(entry for entry in reversed(batch.changed) if entry.row is not None)
+            self._changed.extendleft(run for run in reversed(batch.changed) if run.row is not None)
             self._claim_at = time.monotonic() + _POLL_SECONDS
 
-    def _refuse(self, entries: Sequence[Entry], reason: str) -> None:
-        for entry in entries:
-            if entry.row is None and entry.kept is None:
-                self._counts[f"not_written.{reason}"] += 1
-        if entries:
-            self._post(partial(self._tell, entries))
+    def _refuse(self, runs: Sequence[StoredRun], reason: str) -> None:
+        for run in runs:
+            if run.row is None and run.kept is None:
+                self._not_written[reason] += 1
+        if runs:
+            self._post(partial(self._resolve, runs))
 
-    def _tell(self, entries: Sequence[Entry]) -> None:
-        """On the engine's thread: whether new entries are kept is known now."""
-        for entry in entries:
-            if entry.kept is None:
-                entry.kept = entry.row is not None
-                self._told(entry)
+    def _resolve(self, runs: Sequence[StoredRun]) -> None:
+        """On the engine's thread: set `kept` of new runs."""
+        for run in runs:
+            if run.kept is None:
+                run.kept = run.row is not None
+                self._resolved(run)
 
 
 def _popped(queue: deque[_Item]) -> list[_Item]:

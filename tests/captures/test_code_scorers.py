@@ -16,12 +16,12 @@ import pytest
 
 from otel_evals import scorers
 from otel_evals.assembly import find_runs
-from otel_evals.assembly.scattered import join_scattered
+from otel_evals.assembly.split_runs import join_split_runs
 from otel_evals.dialect import load_dialects
+from otel_evals.intake.otlp.files import read_traces
 from otel_evals.model import Availability, NotScored, Run, Score
-from otel_evals.otlp import read_traces
-from otel_evals.scorer import FunctionScorer
 from otel_evals.scorers import checks
+from otel_evals.scoring.scorer import FunctionScorer
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
@@ -59,7 +59,7 @@ def runs() -> list[Run]:
     found: list[Run] = []
     for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
         paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
-        found += join_scattered(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
+        found += join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
     assert len(found) > 300
     return found
 

@@ -18,11 +18,11 @@ from auto_judge import AutoJudge
 
 from otel_evals import scorers
 from otel_evals.assembly import find_runs
-from otel_evals.assembly.scattered import join_scattered
+from otel_evals.assembly.split_runs import join_split_runs
 from otel_evals.dialect import load_dialects
+from otel_evals.intake.otlp.files import read_traces
 from otel_evals.model import NotScored, Run, Score
-from otel_evals.otlp import read_traces
-from otel_evals.scorer import Scorer
+from otel_evals.scoring.scorer import Scorer
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
@@ -62,7 +62,7 @@ def runs() -> list[Run]:
         names = [entry["file"], *filter(None, [entry.get("logs_file")])]
         paths = [str(Path(FOLDER) / name) for name in names]
         trees = (run for trace in read_traces(paths) for run in find_runs(trace, dialects))
-        found += join_scattered(trees)
+        found += join_split_runs(trees)
     return found
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from otel_evals.assembly import find_runs
 from otel_evals.dialect import load_dialects
+from otel_evals.intake.otlp.files import read_traces
 from otel_evals.model import Availability, Run, SpanRecord
-from otel_evals.otlp import read_traces
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
@@ -84,6 +84,24 @@ def test_texts_that_a_limit_cut_off_are_said_to_be_cut_off_or_are_whole(entry: A
                 if value is None or run.availability[name] is Availability.TRUNCATED:
                     continue
                 assert value in {getattr(r, name) for r in whole} or len(value) == limit, (name, value)
+
+
+@each_capture
+@pytest.mark.parametrize("limit", [150, 400, 900, 2_000])
+def test_a_list_that_was_cut_off_never_tells_an_older_turn_s_question(entry: Any, limit: int) -> None:
+    """What is left of a list may be history; only a question that itself was cut off may have been last."""
+    for trace in traces_of(entry):
+        asked = [run.input for run in find_runs(trace, DIALECTS) if run.input]
+        for run in find_runs([_cut(span, limit) for span in trace], DIALECTS):
+            told = run.input
+            last = run.input_messages[-1].parts[-1] if run.input_messages else None
+            cut_off = last is not None and last.truncated
+            assert told is None or cut_off or any(_begins(question, told) for question in asked), told
+
+
+def _begins(question: str, told: str) -> bool:
+    """Whether a text is the other's beginning, or holds it in the JSON that it was cut out of."""
+    return question.startswith(told.rstrip()) or told in question or question in told
 
 
 def _cut(span: SpanRecord, limit: int) -> SpanRecord:

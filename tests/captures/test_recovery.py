@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from otel_evals.assembly import find_runs
-from otel_evals.assembly.scattered import join_scattered
+from otel_evals.assembly.split_runs import join_split_runs
 from otel_evals.cli.runs import run_as_json
 from otel_evals.dialect import load_dialects
-from otel_evals.otlp import read_traces
+from otel_evals.intake.otlp.files import read_traces
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
@@ -42,7 +42,7 @@ def test_content_is_recovered_and_nothing_is_invented(judge: ModuleType) -> None
     totals: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
         paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
-        found = join_scattered(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
+        found = join_split_runs(run for trace in read_traces(paths) for run in find_runs(trace, dialects))
         runs: list[Any] = [json.loads(json.dumps(run_as_json(run), default=str)) for run in found]
         raw = judge.records(paths)
         for scenario in entry["scenarios"]:

@@ -40,10 +40,10 @@ class Case:
 
 def load(path: Path) -> list[Case]:
     """All cases of a file."""
-    return [_case(raw) for raw in json.loads(path.read_text())["cases"]]
+    return [case_of(raw) for raw in json.loads(path.read_text())["cases"]]
 
 
-def _case(raw: dict[str, Any]) -> Case:
+def case_of(raw: dict[str, Any]) -> Case:
     recorded = decode(raw.get("run") or {})
     return Case(
         id=raw["id"],
@@ -151,7 +151,7 @@ def tool_calls(output: Any) -> list[ToolCall]:
             continue
         parts = [p["toolInvocation"] for p in content.get("parts", ()) if p.get("type") == "tool-invocation"]
         for n, call in enumerate([*(content.get("toolInvocations") or ()), *parts]):
-            if call.get("toolName"):
+            if call.get("toolName") and call.get("state") != "partial-call":  # its arguments still stream in
                 found.setdefault(call.get("toolCallId") or (m.get("id"), n), invocation(call))
     return list(found.values())
 

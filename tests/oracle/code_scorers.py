@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
-from otel_evals.scorer import FunctionScorer, Scorer
 from otel_evals.scorers import checks
 from otel_evals.scorers.completeness import completeness
 from otel_evals.scorers.content_similarity import content_similarity
@@ -17,6 +16,7 @@ from otel_evals.scorers.tone_consistency import tone_consistency
 from otel_evals.scorers.tool_call_accuracy import tool_call_accuracy
 from otel_evals.scorers.trajectory_accuracy import trajectory_accuracy
 from otel_evals.scorers.trajectory_quality import trajectory_quality
+from otel_evals.scoring.scorer import FunctionScorer, Scorer
 from tests.oracle.cases import Case, snake, step_call
 
 RENAMED = {
@@ -52,23 +52,38 @@ def _check(case: Case) -> Scorer:
 # --- trajectories ---
 
 
-def _plan(recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _plan(recorded: Mapping[str, Any], types: Types) -> dict[str, Any]:
     """A recorded expectation in our words."""
     plan = {RENAMED.get(snake(key), snake(key)): value for key, value in recorded.items()}
     if "steps" in plan:
-        plan["steps"] = [_step(step) for step in plan["steps"]]
+        plan["steps"] = [_step(step, types) for step in plan["steps"]]
     if "max_seconds" in plan:
         plan["max_seconds"] /= 1000
     return plan
 
 
-def _step(recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _step(recorded: Mapping[str, Any], types: Types) -> dict[str, Any]:
     step = {RENAMED.get(snake(key), snake(key)): value for key, value in recorded.items()}
-    if "kind" in step:
+    # Spans tell fewer kinds of steps apart: a step that was taken, but as another type, must match none.
+    if "kind" in step and (step["name"], step["kind"]) in types:
         step["kind"] = KINDS.get(step["kind"], step["kind"])
     if isinstance(step.get("plan"), Mapping):
-        step["plan"] = _plan(step["plan"])
+        step["plan"] = _plan(step["plan"], types)
     return step
+
+
+Types = Collection[tuple[str, str]]
+"""Names of the steps that were taken, each with its type."""
+
+
+def _types(steps: Any) -> Iterator[tuple[str, str]]:
+    for step in steps or ():
+        yield step["name"], step["stepType"]
+        yield from _types(step.get("children"))
+
+
+def _taken(case: Case) -> Types:
+    return set(_types((case.recorded.get("output") or {}).get("steps")))
 
 
 def _accuracy(case: Case) -> Scorer:
@@ -79,12 +94,14 @@ def _accuracy(case: Case) -> Scorer:
         **{k: v for k, v in given.items() if k != "steps"},
     }
     options = {RENAMED.get(snake(key), snake(key)): value for key, value in compared.items()}
-    expected = [_step(step) for step in given["steps"]] if given else lambda run: None
+    expected = [_step(step, _taken(case)) for step in given["steps"]] if given else lambda run: None
     return _on_steps(case, trajectory_accuracy(expected=expected, **options))
 
 
 def _quality(case: Case) -> Scorer:
-    plan = _plan({**case.options.get("defaults", {}), **case.recorded.get("expectedTrajectory", {})})
+    plan = _plan(
+        {**case.options.get("defaults", {}), **case.recorded.get("expectedTrajectory", {})}, _taken(case)
+    )
     weights = {RENAMED.get(snake(key), snake(key)): w for key, w in case.options.get("weights", {}).items()}
     return _on_steps(case, trajectory_quality(plan, weights=weights))
 
@@ -111,8 +128,14 @@ def _run(steps: Any, duration: float | None) -> Run:
         children=children,
         tool_calls=tuple(o.tool_call for o in operations if o.tool_call),
         usage=usage,
-        end_time=None if duration is None else int(duration * 1e6),
+        end_time=_nanoseconds(steps if duration is None else [{"durationMs": duration}]),
     )
+
+
+def _nanoseconds(steps: Any) -> int | None:
+    """How long steps took together; None where not every one tells."""
+    told = [step.get("durationMs") for step in steps]
+    return int(sum(told) * 1e6) if told and None not in told else None
 
 
 def _operations(
@@ -131,7 +154,7 @@ def _operation(span_id: str, step: Mapping[str, Any]) -> Operation:
     call: ToolCall | None = step_call(dict(step)) if kind is OperationKind.TOOL else None
     tokens = Usage(input_tokens=step.get("promptTokens", 0), output_tokens=step.get("completionTokens", 0))
     return Operation(
-        span=SpanRecord(trace_id="", span_id=span_id, end_time=None),
+        span=SpanRecord(trace_id="", span_id=span_id, end_time=_nanoseconds(step.get("children") or [step])),
         kind=kind,
         dialect="",
         name=step["name"],

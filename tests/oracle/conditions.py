@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from otel_evals.scorers.context_precision import average_precision
-from otel_evals.verdicts import normalised
+from otel_evals.scorers.replies import normalise_word
 from tests.oracle import text_conditions
 from tests.oracle.cases import Case
 
@@ -54,10 +54,12 @@ def names(case: Case) -> dict[str, Any]:
         "analyze": analyze,
         "verdicts": _verdicts(analyze),
         "words": _words(analyze),
-        "unknown_words": [w for w in _words(analyze) if normalised(w) not in ALLOWED.get(case.scorer, {w})],
+        "unknown_words": [
+            w for w in _words(analyze) if normalise_word(w) not in ALLOWED.get(case.scorer, {w})
+        ],
         "asked": _asked(case, options),
         "as_read_there": _from_words(case, analyze, options, READ_THERE.get(case.scorer, _lower)),
-        "as_read_here": _from_words(case, analyze, options, normalised),
+        "as_read_here": _from_words(case, analyze, options, normalise_word),
         "user_sum": _weighted(analyze, (0.4, 0.3, 0.2, 0.1)),
         "system_sum": _weighted(analyze, (0.35, 0.35, 0.15, 0.15)),
         "trajectory": _trajectory(analyze),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from otel_evals.errors import JudgeReplyError
+from otel_evals.judge.judge import JudgeReply, JudgeRequest
 from otel_evals.judge.scripted import ScriptedJudge
-from otel_evals.scorer import Scorer
 from otel_evals.scorers.answer_relevancy import answer_relevancy
 from otel_evals.scorers.answer_similarity import answer_similarity
 from otel_evals.scorers.bias import bias
@@ -23,6 +24,7 @@ from otel_evals.scorers.summarization import summarization
 from otel_evals.scorers.tool_call_judge import tool_call_judge
 from otel_evals.scorers.toxicity import toxicity
 from otel_evals.scorers.trajectory_judge import trajectory_judge
+from otel_evals.scoring.scorer import Scorer
 from tests.oracle.cases import Case, snake
 
 RENAMED = {
@@ -35,13 +37,24 @@ RENAMED = {
 NESTED = ("penalties", "scoring", "options")
 
 
+class RepairedJudge(ScriptedJudge):
+    """As a real judge, asked once more where an answer does not have the form asked for."""
+
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
+        """Answer from the script; the next answer is the repair."""
+        try:
+            return await super().ask(request)
+        except JudgeReplyError:
+            return await super().ask(request)
+
+
 def judge(case: Case) -> ScriptedJudge:
     """Answers what the recorded judge answered; `$sequence` gives its answers in turn."""
     answers = {}
     for step, reply in case.replies.items():
         sequence = isinstance(reply, dict) and reply.get("$sequence")
         answers[step] = list(sequence) if sequence else reply
-    return ScriptedJudge(answers)
+    return RepairedJudge(answers)
 
 
 def options(case: Case) -> dict[str, Any]:

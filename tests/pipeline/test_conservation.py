@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from traffic import Live
 
 from otel_evals import NotScored, Rule, Run, sampling
-from otel_evals.engine import Stats
+from otel_evals.accounting.counters import Stats
 from otel_evals.errors import JudgeUnavailableError
-from otel_evals.scorer import scorer
+from otel_evals.scoring.scorer import scorer
 
 FAULTS = ("none", "none", "raises", "hangs", "not_scorable", "unavailable", "nan", "cancels")
 
@@ -71,7 +71,7 @@ def test_a_thousand_faulty_runs_add_up(seed: int, queue_size: int, rate: float) 
 
     assert stats.check() == []
     assert stats.seen == stats.eligible == len(traces)
-    assert stats.rules["a"].sampled == sum(sampling.picks(rate, t) for t in traces)
+    assert stats.rules["a"].sampled == sum(sampling.is_sampled(rate, t) for t in traces)
     reported = {name: Counter[str]() for name in ("a", "b")}
     for evaluation in live.scored.evaluations:
         reported[evaluation.scorer_id][evaluation.status] += 1

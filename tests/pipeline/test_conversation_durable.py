@@ -16,7 +16,7 @@ import asyncio, os, signal, sys, time
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
-from otel_evals.scorer import scorer
+from otel_evals.scoring.scorer import scorer
 from traffic import agent_run
 
 store, scores = sys.argv[1:3]
@@ -82,7 +82,7 @@ def test_conversations_that_wait_are_judged_whole_after_kill_9(tmp_path: Path) -
     talk = "for name in ('c1', 'c2', 'c1'): say(name)\n"
     run(tmp_path, f"{talk}otel_evals.force_flush()\n{KILL}", code=-signal.SIGKILL, IDLE="300")
     assert rows(tmp_path) == 3
-    ending = "wait(lambda s: s.conversations == {'waiting': 2}); say('c2'); otel_evals.shutdown()\n"
+    ending = "wait(lambda s: s.conversations.waiting == 2); say('c2'); otel_evals.shutdown()\n"
     run(tmp_path, f"{ending}assert pipeline.stats().check() == []", IDLE="200")
     assert sorted(judged(tmp_path)) == [("c1", 2, 1), ("c2", 2, 1)]
     assert rows(tmp_path) == 0
@@ -91,9 +91,10 @@ def test_conversations_that_wait_are_judged_whole_after_kill_9(tmp_path: Path) -
 def test_a_conversation_judged_before_kill_9_is_not_judged_again_until_it_goes_on(tmp_path: Path) -> None:
     """Then whole, with the next revision."""
     run(tmp_path, f"say('c1'); say('c1'); scored(1)\n{KILL}", code=-signal.SIGKILL)
-    taken = "wait(lambda s: s.store.get('taken_over', 0) == 2)\n"
+    taken = "wait(lambda s: s.store.taken_over == 2)\n"
     run(
-        tmp_path, taken + "time.sleep(1.2); assert not otel_evals.stats().conversations\nsay('c1'); scored(1)"
+        tmp_path,
+        taken + "time.sleep(1.2); assert not otel_evals.stats().conversations.waiting\nsay('c1'); scored(1)",
     )
     assert judged(tmp_path) == [("c1", 2, 1), ("c1", 3, 2)]
 
@@ -108,7 +109,7 @@ def test_a_conversation_being_scored_at_kill_9_is_scored_once(tmp_path: Path) ->
 def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
     """Nothing else stays in the store."""
     leave = "otel_evals.shutdown(600); s = pipeline.stats(); assert s.check() == [], s\n"
-    leave += "assert s.rules['turns@conversation'].spooled == 1, s"
+    leave += "assert s.rules['turns@conversation'].stored == 1, s"
     run(tmp_path, f"say('c1'); say('c1'); time.sleep(0.2)\n{leave}", TAKES="30", IDLE="300")
     assert rows(tmp_path) == 1
     run(tmp_path, "scored(1)")
@@ -117,7 +118,7 @@ def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_
 
 def test_a_process_without_the_rule_leaves_conversations_to_one_that_has_it(tmp_path: Path) -> None:
     run(tmp_path, f"say('c1'); otel_evals.force_flush()\n{KILL}", code=-signal.SIGKILL, IDLE="300")
-    other = "wait(lambda s: s.store.get('taken_over', 0) == 1); otel_evals.force_flush()"
+    other = "wait(lambda s: s.store.taken_over == 1); otel_evals.force_flush()"
     run(tmp_path, other, SCOPE="run")
     connection = sqlite3.connect(tmp_path / "runs.db")
     found = connection.execute("SELECT state, owner, reason FROM run").fetchall()
@@ -125,7 +126,7 @@ def test_a_process_without_the_rule_leaves_conversations_to_one_that_has_it(tmp_
     connection.commit()
     connection.close()
     assert found == [("open", None, "its rule is not configured here")]
-    run(tmp_path, "wait(lambda s: s.conversations == {'waiting': 1}); otel_evals.shutdown()", IDLE="300")
+    run(tmp_path, "wait(lambda s: s.conversations.waiting == 1); otel_evals.shutdown()", IDLE="300")
     assert judged(tmp_path) == [("c1", 1, 1)]
 
 
@@ -138,7 +139,7 @@ def test_conversations_that_wait_are_judged_when_the_program_ends(tmp_path: Path
 @pytest.mark.slow
 def test_evaluations_in_the_file_but_not_known_as_delivered_are_not_sent_twice(tmp_path: Path) -> None:
     """The destination has the conversation's score, the store does not know: the next process asks it."""
-    forgetful = "pipeline._spool._settle = lambda entry: None  # what the kill would cut off\n"
+    forgetful = "pipeline.engine._store._settle = lambda run: None  # what the kill would cut off\n"
     run(tmp_path, f"{forgetful}say('c1'); scored(1); time.sleep(0.3)\n{KILL}", code=-signal.SIGKILL)
-    run(tmp_path, "wait(lambda s: s.store.get('taken_over', 0) >= 2); time.sleep(1.5)")
+    run(tmp_path, "wait(lambda s: s.store.taken_over >= 2); time.sleep(1.5)")
     assert judged(tmp_path) == [("c1", 1, 1)]

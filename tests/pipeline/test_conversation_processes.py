@@ -17,8 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, Score, scorer
+from otel_evals.accounting.counters import ConversationStats
 from otel_evals.config import build_config
-from otel_evals.hosted import HostedPipeline
+from otel_evals.live.pipeline import Pipeline
 
 
 @scorer(version="1")
@@ -56,7 +57,7 @@ def test_a_scorer_in_its_own_process_sees_the_turns() -> None:
     assert (int(pid) != os.getpid(), tools, said) == (True, "3", "['q0', 'q1', 'q2']")
 
 
-class Hosted:
+class App:
     """An application whose engine has a process of its own; use as a context manager."""
 
     def __init__(self, *rules: Rule, **options: Any) -> None:
@@ -64,12 +65,12 @@ class Hosted:
         self.exported, self.events = InMemorySpanExporter(), InMemoryLogRecordExporter()
         self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.events))
         config = build_config(rules, isolation="process", grace=0.02, **options)
-        self.pipeline = HostedPipeline(config, tracer_provider=self.provider, logger_provider=self.loggers)
+        self.pipeline = Pipeline(config, tracer_provider=self.provider, logger_provider=self.loggers)
         self.provider.add_span_processor(self.pipeline.spans)
         self.provider.add_span_processor(SimpleSpanProcessor(self.pipeline.hold(self.exported)))
         self.tracer = self.provider.get_tracer("tests.app")
 
-    def __enter__(self) -> Hosted:
+    def __enter__(self) -> App:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,15 +79,15 @@ class Hosted:
 
 
 def test_an_engine_in_its_own_process_judges_conversations_too() -> None:
-    with Hosted(Rule(elsewhere, scope="conversation", idle=1.0)) as hosted:
-        traces = [say(hosted.tracer, "c1", f"q{number}") for number in range(2)]
-        until(lambda: hosted.pipeline.stats().conversations == {"waiting": 1})
-        assert hosted.pipeline.explain(traces[0]).decisions[0].status == "gathered"
-        until(lambda: hosted.pipeline.stats().rules["elsewhere@conversation"].scored == 1)
-        assert hosted.pipeline.force_flush(20_000)
-        (span,) = [s for s in hosted.exported.get_finished_spans() if s.name == "evaluate elsewhere"]
-        (event,) = [record.log_record for record in hosted.events.get_finished_logs()]
-        assert hosted.pipeline.stats().check() == []
+    with App(Rule(elsewhere, scope="conversation", idle=1.0)) as app:
+        traces = [say(app.tracer, "c1", f"q{number}") for number in range(2)]
+        until(lambda: app.pipeline.stats().conversations.waiting == 1)
+        assert app.pipeline.explain(traces[0]).decisions[0].status == "awaiting_idle"
+        until(lambda: app.pipeline.stats().rules["elsewhere@conversation"].scored == 1)
+        assert app.pipeline.force_flush(20_000)
+        (span,) = [s for s in app.exported.get_finished_spans() if s.name == "evaluate elsewhere"]
+        (event,) = [record.log_record for record in app.events.get_finished_logs()]
+        assert app.pipeline.stats().check() == []
     for attributes in (span.attributes, event.attributes):
         assert attributes is not None
         assert attributes["gen_ai.conversation.id"] == "c1"
@@ -98,17 +99,21 @@ def test_an_engine_in_its_own_process_judges_conversations_too() -> None:
 
 @pytest.mark.slow
 def test_conversations_that_waited_in_an_engine_that_died_are_counted() -> None:
-    with Hosted(Rule(elsewhere, scope="conversation")) as hosted:
+    with App(Rule(elsewhere, scope="conversation")) as app:
         for name in ("c1", "c2"):
-            say(hosted.tracer, name, "q")
-        until(lambda: hosted.pipeline.stats().conversations == {"waiting": 2})
-        assert hosted.pipeline.pid is not None
-        os.kill(hosted.pipeline.pid, signal.SIGKILL)
-        until(lambda: hosted.pipeline.deaths == 1)
-        assert hosted.pipeline.stats().conversations == {"lost.worker_died": 2}
-        assert hosted.pipeline.health().losses["conversations (worker_died)"] == 2
-        say(hosted.tracer, "c1", "again")
-        until(lambda: hosted.pipeline.stats().conversations == {"lost.worker_died": 2, "waiting": 1})
-        hosted.pipeline.shutdown()
-        assert hosted.pipeline.stats().rules["elsewhere@conversation"].scored == 1
-        assert hosted.pipeline.stats().check() == []
+            say(app.tracer, name, "q")
+        until(lambda: app.pipeline.stats().conversations.waiting == 2)
+        assert app.pipeline.engine.pid is not None
+        os.kill(app.pipeline.engine.pid, signal.SIGKILL)
+        until(lambda: app.pipeline.engine.deaths == 1)
+        assert app.pipeline.stats().conversations == ConversationStats(lost={"process_died": 2})
+        assert app.pipeline.health().losses["conversations (process_died)"] == 2
+        say(app.tracer, "c1", "again")
+        until(
+            lambda: (
+                app.pipeline.stats().conversations == ConversationStats(waiting=1, lost={"process_died": 2})
+            )
+        )
+        app.pipeline.shutdown()
+        assert app.pipeline.stats().rules["elsewhere@conversation"].scored == 1
+        assert app.pipeline.stats().check() == []

@@ -20,12 +20,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from traffic import Live, agent_run
 
 from otel_evals import Evaluation, NotScored, Rule, Run, Score, sampling
+from otel_evals.accounting.counters import ConversationStats
 from otel_evals.cli.score import score_files
 from otel_evals.config import build_config
 from otel_evals.export.memory import InMemoryDestination
-from otel_evals.pipeline import Pipeline
+from otel_evals.live.pipeline import Pipeline
 from otel_evals.sampling.identity import conversation_number
-from otel_evals.scorer import Scorer, scorer
+from otel_evals.scoring.scorer import Scorer, scorer
 
 IDLE = 0.5
 
@@ -81,7 +82,7 @@ def test_a_conversation_is_scored_when_idle_and_again_when_it_resumed() -> None:
         other = say(live, "c2", "else", "x")
         live.flush()
         assert whole(live) == [], "a flush does not end conversations"
-        assert live.pipeline.stats().conversations == {"waiting": 2}
+        assert live.pipeline.stats().conversations.waiting == 2
         ended(live, 2)
         third = say(live, "c1", "three", "3")
         ended(live, 3)
@@ -101,7 +102,7 @@ def test_a_conversation_is_scored_when_idle_and_again_when_it_resumed() -> None:
     assert again.outcome.explanation == "one | 1 | two | 2 | three | 3"  # type: ignore[union-attr]
     assert [int(e.trace_id, 16) for e in (first, alone, again)] == [second, other, third]
     assert stats.check() == []
-    assert stats.conversations == {}
+    assert stats.conversations == ConversationStats()
     assert stats.rules["asked"].scored == 4
     assert stats.rules["turns@conversation"].sampled == 3
 
@@ -202,7 +203,7 @@ def test_conversations_are_sampled_whole_and_by_their_own_number() -> None:
         stats = live.pipeline.stats()
         evaluations = [e for s in live.scored.runs for e in s.evaluations]
     for name, rate in (("turns", 0.3), ("asked", 0.6)):
-        picked = {c for c in names if sampling.picks(rate, conversation_number(c))}
+        picked = {c for c in names if sampling.is_sampled(rate, conversation_number(c))}
         mine = [e for e in evaluations if e.scorer_id == name]
         assert {e.conversation_id for e in mine} == picked
         assert all(e.sampled.probability == pytest.approx(rate) for e in mine)
@@ -219,8 +220,8 @@ def test_runs_that_tell_no_conversation_are_counted() -> None:
         stats, answer = live.pipeline.stats(), live.pipeline.explain(trace)
     assert stats.rules["turns@conversation"].not_sampled == {"no_conversation_id": 1}
     assert stats.check() == []
-    assert answer.verdict == "scored"
-    assert "tells of none that it belongs to" in str(answer)
+    assert answer.status == "scored"
+    assert "the run has no conversation id" in str(answer)
 
 
 def test_explain_tells_until_when_a_run_waits_and_what_came_of_its_conversation() -> None:
@@ -231,21 +232,21 @@ def test_explain_tells_until_when_a_run_waits_and_what_came_of_its_conversation(
         for trace in traces:
             answer = live.pipeline.explain(trace)
             (decision,) = answer.decisions
-            assert answer.verdict == "pending"
-            assert (decision.status, decision.conversation_id) == ("gathered", "c1")
+            assert answer.status == "pending"
+            assert (decision.status, decision.conversation_id) == ("awaiting_idle", "c1")
             assert decision.until is not None
             assert before + 1.0 <= decision.until <= time.time() + 1.0
-            assert "conversation c1: is judged at " in str(answer)
+            assert "conversation c1: will be judged at " in str(answer)
         ended(live, 1)
         live.flush()
         for trace in traces:
             answer = live.pipeline.explain(trace)
             (decision,) = answer.decisions
-            assert (answer.verdict, decision.status, decision.value) == ("scored", "scored", 0.2)
-            assert "this conversation draws" in str(answer)
+            assert (answer.status, decision.status, decision.value) == ("scored", "scored", 0.2)
+            assert "randomness " in str(answer)
         say(live, "c1")
-        until(lambda: live.pipeline.explain(traces[0]).verdict == "pending")
-        assert "0.2 when it last was" in str(live.pipeline.explain(traces[0]))
+        until(lambda: live.pipeline.explain(traces[0]).status == "pending")
+        assert "; last score 0.2" in str(live.pipeline.explain(traces[0]))
 
 
 def test_a_gauge_tells_how_many_wait() -> None:
@@ -299,7 +300,7 @@ def test_evicted_conversations_are_counted_as_dropped() -> None:
         for name in names:
             say(live, name)
         live.flush()
-        picked = [sampling.picks(0.5, conversation_number(name)) for name in names]
+        picked = [sampling.is_sampled(0.5, conversation_number(name)) for name in names]
         rule = live.pipeline.stats().rules["turns@conversation"]
         assert rule.dropped == {"too_many_conversations": sum(picked[:16])}
         assert rule.not_sampled == {"sampled_out": 16 - sum(picked[:16])}
@@ -379,7 +380,10 @@ def test_the_books_balance_at_every_moment(seed: int, most: int, queue_size: int
         stats = live.pipeline.stats()
     assert stats.check() == []
     assert stats.eligible == stats.rules["asked"].sampled == 150
-    assert (live.pipeline.stats().conversations, live.pipeline._accounts.pending) == ({}, 0)
+    assert (live.pipeline.stats().conversations, live.pipeline.engine.ledger.pending) == (
+        ConversationStats(),
+        0,
+    )
     delivered = [e for e in live.scored.evaluations if e.scorer_id == "faulty"]
     assert len(delivered) == stats.rules["faulty@conversation"].sampled
     revisions = [(e.evaluation_id, e.revision) for e in delivered]

@@ -16,8 +16,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from otel_evals import Run
 from otel_evals.assembly import find_runs
-from otel_evals.capture import to_record
 from otel_evals.dialect import load_dialects
+from otel_evals.intake.items import to_record
 from otel_evals.model import Availability, OperationKind
 from otel_evals.scorers import grounded_in_tools, tool_call_accuracy
 from otel_evals_instrumentation import agent, inference, retrieval, tool, workflow

@@ -1,4 +1,4 @@
-"""The durable spool, end to end: what is sampled is scored, whatever ends the process, under the same ids."""
+"""The store, end to end: what is sampled is scored, whatever ends the process, under the same ids."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from traffic import Live, agent_run
 from otel_evals import Rule, Run, sampling
 from otel_evals.errors import DestinationError, JudgeUnavailableError
 from otel_evals.export.jsonl import read_jsonl
-from otel_evals.scorer import Scorer, scorer
+from otel_evals.scoring.scorer import Scorer, scorer
 
 PROGRAM = """
-import asyncio, os, signal, sys, time
+import asyncio, dataclasses, os, signal, sys, time
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
-from otel_evals.scorer import scorer
+from otel_evals.scoring.scorer import scorer
 from traffic import agent_run
 
 store, scores = sys.argv[1:3]
@@ -68,7 +68,7 @@ def wait(done, seconds=20):
 def report():
     stats = otel_evals.stats()
     assert stats.check() == [], stats
-    print(stats.rules["slow"], dict(stats.store), flush=True)
+    print(stats.rules["slow"], dataclasses.asdict(stats.store), flush=True)
 """
 
 
@@ -99,7 +99,7 @@ def left(tmp_path: Path) -> Counter[str]:
 
 
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
-ALL_WRITTEN = "wait(lambda s: s.store.get('written', 0) == 20)\n"
+ALL_WRITTEN = "wait(lambda s: s.store.written == 20)\n"
 
 
 def test_after_kill_9_nothing_is_lost_and_nothing_is_doubled(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_after_kill_9_nothing_is_lost_and_nothing_is_doubled(tmp_path: Path) -> 
     run(tmp_path, f"issue(20)\n{ALL_WRITTEN}time.sleep(0.2)\n{KILL}", code=-signal.SIGKILL)
     taken_over = left(tmp_path)["open"]
     assert taken_over > 0
-    ending = f"wait(lambda s: s.store.get('taken_over', 0) == {taken_over})\ntime.sleep(0.1); report()"
+    ending = f"wait(lambda s: s.store.taken_over == {taken_over})\ntime.sleep(0.1); report()"
     run(tmp_path, ending)
     after = delivered(tmp_path)
     assert len(after) == 40
@@ -118,15 +118,15 @@ def test_after_kill_9_nothing_is_lost_and_nothing_is_doubled(tmp_path: Path) -> 
 def test_a_process_killed_between_delivering_and_saying_so_doubles_nothing(tmp_path: Path) -> None:
     """The destination has the scores, the store does not know: the next process asks it."""
     ending = f"""
-pipeline._spool._settle = lambda entry: None  # what the kill would cut off
+pipeline.engine._store._settle = lambda run: None  # what the kill would cut off
 issue(20)
-wait(lambda s: s.rules['slow'].scored == 20 and s.store.get('written', 0) == 20)
+wait(lambda s: s.rules['slow'].scored == 20 and s.store.written == 20)
 otel_evals.force_flush()
 {KILL}"""
     run(tmp_path, ending, code=-signal.SIGKILL)
     assert len(delivered(tmp_path)) == 40
     assert left(tmp_path) == {"open": 20}
-    run(tmp_path, "wait(lambda s: s.store.get('taken_over', 0) == 20); time.sleep(0.3); report()")
+    run(tmp_path, "wait(lambda s: s.store.taken_over == 20); time.sleep(0.3); report()")
     assert set(delivered(tmp_path).values()) == {1}
     assert left(tmp_path) == {"done": 20}
 
@@ -134,23 +134,23 @@ otel_evals.force_flush()
 def test_a_process_killed_before_the_rules_decision_is_written_doubles_nothing(tmp_path: Path) -> None:
     """Scored and delivered while the file has but the spans: the next process asks the destination, too."""
     ending = f"""
-write = pipeline._spool._writer.save
-pipeline._spool._writer.save = lambda entry: entry.row is None and write(entry)  # what the kill would cut off
+write = pipeline.engine._store._writer.save
+pipeline.engine._store._writer.save = lambda run: run.row is None and write(run)  # as if killed
 issue(20)
-wait(lambda s: s.rules['slow'].scored == 20 and s.store.get('written', 0) == 20)
+wait(lambda s: s.rules['slow'].scored == 20 and s.store.written == 20)
 otel_evals.force_flush()
 {KILL}"""
     run(tmp_path, ending, code=-signal.SIGKILL, GRACE="0.5")
     assert len(delivered(tmp_path)) == 40
     assert left(tmp_path) == {"open": 20}
-    run(tmp_path, "wait(lambda s: s.rules['slow'].scored == 20 == s.store['taken_over']); report()")
+    run(tmp_path, "wait(lambda s: s.rules['slow'].scored == 20 == s.store.taken_over); report()")
     assert set(delivered(tmp_path).values()) == {1}
     assert left(tmp_path) == {"done": 20}
 
 
 def test_a_run_whose_grace_is_not_over_survives_kill_9(tmp_path: Path) -> None:
     """Its spans are in the store as soon as its root has ended; the next process asks the rules about it."""
-    ending = f"issue(10)\nwait(lambda s: s.store.get('written', 0) == 10)\n{KILL}"
+    ending = f"issue(10)\nwait(lambda s: s.store.written == 10)\n{KILL}"
     run(tmp_path, ending, code=-signal.SIGKILL, GRACE="30")
     assert delivered(tmp_path) == {}
     run(tmp_path, "wait(lambda s: s.rules['slow'].scored == 10); report()")
@@ -163,7 +163,7 @@ def test_what_no_rule_picks_does_not_stay_in_the_store(tmp_path: Path) -> None:
     """A condition that is known only once the run is whole decides against it."""
     with Live(Rule(fine, sample=sampling.errors()), store=tmp_path / "runs.db", grace=0.2) as live:
         live.run()
-        wait(live, lambda s: s.store.get("written") == 1)
+        wait(live, lambda s: s.store.written == 1)
         stats = wait(live, lambda s: s.rules["fine"].not_sampled)
         assert stats.check() == []
         live.flush()
@@ -171,9 +171,9 @@ def test_what_no_rule_picks_does_not_stay_in_the_store(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
-    """Shutdown leaves the rest in the store and counts it as spooled, not as dropped."""
+    """Shutdown leaves the rest in the store and counts it as stored, not as dropped."""
     ending = "issue(20); time.sleep(0.3); otel_evals.shutdown(400); stats = pipeline.stats()\n"
-    ending += "assert stats.check() == [], stats; assert stats.rules['slow'].spooled == 20, stats\n"
+    ending += "assert stats.check() == [], stats; assert stats.rules['slow'].stored == 20, stats\n"
     ending += "assert stats.rules['slow'].dropped == {} and stats.rules['fast'].scored == 20, stats"
     run(tmp_path, ending, TAKES="5")
     assert len(delivered(tmp_path)) == 20
@@ -219,7 +219,7 @@ def test_a_run_that_ends_every_process_is_set_aside_and_the_others_are_scored(tm
     for _ in range(3):
         run(tmp_path, "time.sleep(9)", code=-signal.SIGKILL)
     run(tmp_path, "wait(lambda s: True); time.sleep(2.5); report()")
-    assert left(tmp_path) == {"done": 6, "aside": 1}
+    assert left(tmp_path) == {"done": 6, "dead_letter": 1}
     assert set(delivered(tmp_path).values()) == {1}
 
 
@@ -228,7 +228,7 @@ def test_a_forked_child_has_its_own_place_in_the_store(tmp_path: Path) -> None:
     """Parent and child each write and score their own runs, once."""
     ending = """
 issue(5)
-wait(lambda s: s.store.get("written", 0) == 5)
+wait(lambda s: s.store.written == 5)
 pids = []
 for _ in range(3):
     issue(2)
@@ -240,7 +240,7 @@ for _ in range(3):
         os._exit(0)
 assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
 assert otel_evals.force_flush(10000)
-assert "lease_lost" not in otel_evals.stats().store
+assert otel_evals.stats().store.lease_lost == 0
 report()"""
     run(tmp_path, ending)
     assert set(delivered(tmp_path).values()) == {1}
@@ -256,17 +256,17 @@ def test_scoring_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
     ending = """
 import logging, resource
 logging.basicConfig()
-issue(2); wait(lambda s: s.store.get("written", 0) == 2)
+issue(2); wait(lambda s: s.store.written == 2)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 import otel_evals.export.jsonl as jsonl
-issue(10); wait(lambda s: s.rules["fast"].scored == 12 and s.store.get("not_written.failed", 0) >= 1)
+issue(10); wait(lambda s: s.rules["fast"].scored == 12 and s.store.not_written.get("failed", 0) >= 1)
 wait(lambda s: s.rules["slow"].scored == 12)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-issue(3); wait(lambda s: s.store.get("written", 0) >= 5)
+issue(3); wait(lambda s: s.store.written >= 5)
 assert otel_evals.force_flush(10000)
 report()"""
     done = run(tmp_path, ending)
-    assert done.stderr.count("scoring goes on without it") == 1, done.stderr
+    assert done.stderr.count("scoring continues without it") == 1, done.stderr
     assert done.stderr.count("is in use again") == 1, done.stderr
     assert set(delivered(tmp_path).values()) == {1}
     assert len(delivered(tmp_path)) == 30
@@ -294,7 +294,7 @@ def flaky(error: Exception, times: int) -> Scorer:
 
 
 def wait(live: Live, done: Any, seconds: float = 5.0) -> Any:
-    """The books, once they say so."""
+    """The counters, once they say so."""
     end = time.monotonic() + seconds
     while not done(live.pipeline.stats()):
         assert time.monotonic() < end, live.pipeline.stats()
@@ -306,12 +306,12 @@ def test_a_judge_that_is_down_loses_nothing_and_burns_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it was unavailable, the run is scored once it is back; then it is one evaluation."""
-    monkeypatch.setattr("otel_evals.store.fate.UNAVAILABLE_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals.store.retries.UNAVAILABLE_SECONDS", 0.05)
     rules = (Rule(flaky(JudgeUnavailableError("503"), 5), attempts=1), Rule(fine))
     with Live(*rules, store=tmp_path / "runs.db", store_attempts=2) as live:
         live.run()
         stats = wait(live, lambda s: s.rules["flaky"].scored == 1, 15)
-        assert stats.rules["flaky"].spooled == stats.rules["flaky"].resumed == 5
+        assert stats.rules["flaky"].stored == stats.rules["flaky"].resumed == 5
         assert stats.rules["fine"].scored == 1
         assert stats.check() == []
         live.flush()
@@ -319,24 +319,24 @@ def test_a_judge_that_is_down_loses_nothing_and_burns_no_attempt(
     assert left(tmp_path) == {"done": 1}
 
 
-def test_a_scorer_that_keeps_failing_is_set_aside_with_its_reason(
+def test_a_scorer_that_keeps_failing_makes_a_dead_letter_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Failures burn attempts; the last one is delivered as what it is, and people can look at the run."""
-    monkeypatch.setattr("otel_evals.store.fate._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals.store.retries._FIRST_RETRY", 0.05)
     with Live(
         Rule(flaky(KeyError("no such order"), 99)), store=tmp_path / "runs.db", store_attempts=2
     ) as live:
         live.run()
         stats = wait(live, lambda s: s.rules["flaky"].failed, 10)
         assert stats.rules["flaky"].failed == {"KeyError": 1}
-        assert stats.rules["flaky"].spooled == 1
+        assert stats.rules["flaky"].stored == 1
         live.flush()
         (evaluation,) = live.scored.evaluations
         assert evaluation.status == "failed"
     connection = sqlite3.connect(tmp_path / "runs.db")
     assert connection.execute("SELECT state, attempts, reason FROM run").fetchall() == [
-        ("aside", 1, "KeyError: 'no such order'")
+        ("dead_letter", 1, "KeyError: 'no such order'")
     ]
     connection.close()
 
@@ -354,7 +354,7 @@ def test_a_burst_beyond_the_queue_waits_in_the_store(tmp_path: Path) -> None:
             live.run()
         stats = wait(live, lambda s: s.rules["slowly"].scored == 100, 20)
         assert stats.rules["slowly"].dropped == {}
-        assert stats.rules["slowly"].spooled == stats.rules["slowly"].resumed > 0
+        assert stats.rules["slowly"].stored == stats.rules["slowly"].resumed > 0
         assert stats.check() == []
         live.flush()
         assert len({e.evaluation_id for e in live.scored.evaluations}) == len(live.scored.evaluations) == 100
@@ -418,9 +418,9 @@ def test_scoring_goes_on_without_a_store_that_cannot_be_used(
     with Live(Rule(fine), store=store) as live:
         for _ in range(3):
             live.run()
-        stats = wait(live, lambda s: s.rules["fine"].scored == 3 and s.store.get("not_written.unusable") == 3)
+        stats = wait(live, lambda s: s.rules["fine"].scored == 3 and s.store.not_written.get("unusable") == 3)
         assert stats.check() == []
-    assert sum("scoring goes on without it" in r.message for r in caplog.records) == 1
+    assert sum("scoring continues without it" in r.message for r in caplog.records) == 1
 
 
 def test_a_full_store_makes_room_at_the_cost_of_the_oldest_and_counts_them(
@@ -432,15 +432,15 @@ def test_a_full_store_makes_room_at_the_cost_of_the_oldest_and_counts_them(
         for _ in range(40):
             live.run(question="x" * 30_000)
             time.sleep(0.02)
-        stats = wait(live, lambda s: s.store.get("evicted.size", 0) > 0)
+        stats = wait(live, lambda s: s.store.evicted.get("evicted_size", 0) > 0)
         live.flush()
         stats = live.pipeline.stats()
         assert stats.check() == []
         assert (tmp_path / "runs.db").stat().st_size < 2 * 2**20
-        assert stats.rules["flaky"].spooled + sum(stats.rules["flaky"].failed.values()) == 40
-        count = stats.store["evicted.size"]
-        assert live.pipeline.health().losses == {"runs in the store (evicted.size)": count}
-    assert f"in all: {count} runs in the store (evicted.size)" in caplog.text
+        assert stats.rules["flaky"].stored + sum(stats.rules["flaky"].failed.values()) == 40
+        count = stats.store.evicted["evicted_size"]
+        assert live.pipeline.health().losses == {"runs in the store (evicted_size)": count}
+    assert f"in total: {count} runs in the store (evicted_size)" in caplog.text
 
 
 def test_what_waits_too_long_in_the_store_is_counted_and_named(
@@ -452,11 +452,11 @@ def test_what_waits_too_long_in_the_store_is_counted_and_named(
     with Live(rule, store=tmp_path / "runs.db", store_max_age=0.3) as live:
         for _ in range(3):
             live.run()
-        wait(live, lambda s: s.rules["flaky"].spooled == 3)
+        wait(live, lambda s: s.rules["flaky"].stored == 3)
         assert live.pipeline.health().losses == {}
-        wait(live, lambda s: s.store.get("evicted.age") == 3)
-        assert live.pipeline.health().losses == {"runs in the store (evicted.age)": 3}
-    assert "in all: 3 runs in the store (evicted.age)" in caplog.text
+        wait(live, lambda s: s.store.evicted.get("evicted_age") == 3)
+        assert live.pipeline.health().losses == {"runs in the store (evicted_age)": 3}
+    assert "in total: 3 runs in the store (evicted_age)" in caplog.text
     assert left(tmp_path) == {}
 
 
@@ -514,7 +514,7 @@ def test_a_cascade_is_decided_after_the_run_was_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The expensive scorer follows the cheap one's outcome, whenever that comes."""
-    monkeypatch.setattr("otel_evals.store.fate.UNAVAILABLE_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals.store.retries.UNAVAILABLE_SECONDS", 0.05)
     rules = (
         Rule(flaky(JudgeUnavailableError("503"), 1), attempts=1),
         Rule(fine, sample=sampling.below("flaky", 0.7)),
@@ -531,7 +531,7 @@ def test_a_cascade_is_decided_after_the_run_was_taken_up_again(
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 10_000), st.integers(1, 30), st.floats(0.0, 0.3))
 def test_the_books_balance_with_a_store_whatever_fails(seed: int, queue_size: int, broken: float) -> None:
-    """Scorers fail, judges are down, queues are full, processes leave: all their books add up to one."""
+    """Scorers fail, judges are down, queues are full, processes leave: all their counters add up to one."""
 
     async def judge(run: Run) -> float:
         luck = random.Random(f"{seed}{run.trace_id}").random()
@@ -559,13 +559,13 @@ def test_the_books_balance_with_a_store_whatever_fails(seed: int, queue_size: in
                 live.pipeline.shutdown(1_500)
                 stats = live.pipeline.stats()
                 assert stats.check() == []
-                books = stats.rules["judge"]
-                assert books.pending == 0
-                assert books.dropped == {}
+                counters = stats.rules["judge"]
+                assert counters.pending == 0
+                assert counters.dropped == {}
                 totals.update(
-                    sampled=books.sampled,
-                    ended=books.scored + sum(books.failed.values()),
-                    between=books.spooled - books.resumed,
+                    sampled=counters.sampled,
+                    ended=counters.scored + sum(counters.failed.values()),
+                    between=counters.stored - counters.resumed,
                 )
                 ids = [e.evaluation_id for e in live.scored.evaluations]
                 assert len(ids) == len(set(ids))

@@ -14,7 +14,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "handwritten_agent.py": [
-        "1 of 1 facts found neither in the tool results nor in the conversation",
+        'contradicted there: number "$99.',
         "scored: {'is_short': 3, 'grounded_in_tools': 3, 'tool_call_accuracy': 3}",
     ],
     "own_providers.py": ["invoke_agent greeter {'otel_evals.score.says_hello': 1.0"],

@@ -21,7 +21,7 @@ from otel_evals import Explanation, NotScored, Rule, Run, sampling
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.memory import InMemoryDestination
 from otel_evals.model import ScoredRun
-from otel_evals.scorer import Scorer, scorer
+from otel_evals.scoring.scorer import Scorer, scorer
 
 
 def draw(run: Run) -> float:
@@ -57,7 +57,7 @@ def test_a_scored_trace_is_explained_from_its_spans_to_its_destination() -> None
         trace = live.run()
         assert live.flush()
         answer = explain(live, trace)
-    assert answer.verdict == "scored"
+    assert answer.status == "scored"
     assert (answer.spans, answer.runs, answer.dialects) == (3, 1, ("otel_genai",))
     scored, skipped = answer.decisions
     assert (scored.rule, scored.status, scored.attempts) == ("cheap", "scored", 1)
@@ -66,28 +66,28 @@ def test_a_scored_trace_is_explained_from_its_spans_to_its_destination() -> None
     assert (skipped.rule, skipped.status, skipped.reason) == ("dear", "not_sampled", "not_applicable")
     assert answer.deliveries == (("memory", "exported"),)
     assert "dear, span" in str(answer)
-    assert "not_applicable (the rule's `when` says it is not for this run)" in str(answer)
+    assert "not_applicable (the rule's `when` excludes the run)" in str(answer)
 
 
 def test_a_trace_that_lost_is_explained_with_the_numbers() -> None:
     """At the start, where nothing is kept of it, and by its rule, where another rule wanted more."""
     with Live(Rule(cheap, sample=sampling.ratio(0.2))) as live:
         traces = [live.run() for _ in range(30)]
-        lost = next(t for t in traces if not sampling.picks(0.2, t))
+        lost = next(t for t in traces if not sampling.is_sampled(0.2, t))
         answer = explain(live, lost)
-        assert answer.verdict == "lost_at_start"
-        assert f"draws {sampling.share(sampling.randomness(lost)):.6f}" in str(answer)
-        assert "0.2, picks from 0.800000 up" in str(answer)
+        assert answer.status == "ruled_out"
+        assert f"randomness, {sampling.share(sampling.randomness(lost)):.6f}" in str(answer)
+        assert "below 0.800000, the lowest sampling threshold of all rules (probability 0.2)" in str(answer)
     with Live(Rule(cheap, sample=sampling.ratio(0.2)), Rule(dear)) as live:
         traces = [live.run() for _ in range(30)]
-        lost = next(t for t in traces if not sampling.picks(0.2, t))
+        lost = next(t for t in traces if not sampling.is_sampled(0.2, t))
         (decision,) = [d for d in explain(live, lost).decisions if d.rule == "cheap"] or [None]
         live.flush()
         (decision,) = [d for d in explain(live, lost).decisions if d.rule == "cheap"]
         assert decision is not None
         assert (decision.status, decision.reason) == ("not_sampled", "sampled_out")
         assert decision.threshold == pytest.approx(0.8)
-        assert "picks from 0.800000 up" in str(explain(live, lost))
+        assert "< threshold 0.800000" in str(explain(live, lost))
 
 
 def test_every_stage_a_trace_can_be_in_is_told() -> None:
@@ -100,29 +100,29 @@ def test_every_stage_a_trace_can_be_in_is_told() -> None:
             with live.tracer.start_as_current_span("chat", attributes={"gen_ai.operation.name": "chat"}):
                 pass
             answer = explain(live, trace)
-            assert (answer.verdict, answer.waiting_spans) == ("gathering", 1)
+            assert (answer.status, answer.waiting_spans) == ("waiting_for_root", 1)
         traces = [trace, live.run(), live.run()]
         deadline = time.monotonic() + 5
         while live.pipeline.stats().eligible < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert [explain(live, t).verdict for t in traces] == ["pending", "pending", "dropped"]
+        assert [explain(live, t).status for t in traces] == ["pending", "pending", "dropped"]
         assert [explain(live, t).decisions[0].status for t in traces] == ["running", "queued", "dropped"]
-        assert "queue_full (no more than `queue_size`" in str(explain(live, traces[2]))
+        assert "queue_full (`queue_size` evaluations" in str(explain(live, traces[2]))
         gate.set()
         live.flush()
-        assert [explain(live, t).verdict for t in traces] == ["scored", "scored", "dropped"]
+        assert [explain(live, t).status for t in traces] == ["scored", "scored", "dropped"]
         stranger = explain(live, 12345)
-        assert stranger.verdict == "unseen"
-        assert "no dialect knows" in str(stranger)
+        assert stranger.status == "unknown"
+        assert "no dialect claims its spans" in str(stranger)
 
 
 def test_without_a_pipeline_explain_and_health_answer_too() -> None:
     otel_evals.shutdown()
     assert "Scoring is not configured." in str(otel_evals.explain("abc")) or (
-        otel_evals.explain("abc").verdict == "lost_at_start"
+        otel_evals.explain("abc").status == "ruled_out"
     )
     assert otel_evals.health().status == "idle"
-    with pytest.raises(ValueError, match="no trace id"):
+    with pytest.raises(ValueError, match="not a trace id"):
         otel_evals.explain("nonsense")
 
 
@@ -148,7 +148,7 @@ def test_a_cascade_scores_exactly_where_the_cheap_scorer_was_low() -> None:
         low = {t for t, e in by_scorer["cheap"].items() if e.outcome.value < 0.5}
         assert set(by_scorer["dear"]) == low
         assert all(e.sampled.probability == pytest.approx(0.6) for e in by_scorer["dear"].values())
-        seen = {t for t in traces + others if sampling.picks(0.6, t)}  # the ceiling is the cheap rule's
+        seen = {t for t in traces + others if sampling.is_sampled(0.6, t)}  # the ceiling is the cheap rule's
         assert stats.seen == len(seen)
         assert stats.rules["dear"].not_sampled == {
             "cascade_not_met": len(by_scorer["cheap"]) - len(low),
@@ -202,7 +202,7 @@ def test_a_waiting_cascade_is_told_and_shutdown_does_not_leave_it_waiting() -> N
         assert stats.rules["waits"].dropped == {"shutdown": 1}
         assert stats.rules["dear"].not_sampled == {"cascade_not_scored": 1}
         assert stats.rules["cheap"].dropped == {"shutdown": 1}
-        assert explain(live, trace).verdict == "dropped"
+        assert explain(live, trace).status == "dropped"
 
 
 def test_cascades_of_agents_follow_the_same_agent() -> None:
@@ -223,9 +223,9 @@ def test_cascades_of_agents_follow_the_same_agent() -> None:
 
 
 def test_wrong_cascades_are_refused_when_configured() -> None:
-    with pytest.raises(ConfigError, match=r"rules\[0\]\.sample: below\('nobody', 0.5\) follows 'nobody'"):
+    with pytest.raises(ConfigError, match=r"rules\[0\]\.sample: below\('nobody', 0.5\) depends on 'nobody'"):
         otel_evals.configure(rules=[{"scorer": cheap, "sample": "below('nobody', 0.5)"}])
-    with pytest.raises(ConfigError, match="wait for each other"):
+    with pytest.raises(ConfigError, match="depend on each other"):
         otel_evals.configure(
             rules=[
                 Rule(cheap, sample=sampling.below("dear", 1)),
@@ -250,18 +250,20 @@ def test_a_rate_limit_holds_in_the_live_pipeline() -> None:
 
 def test_health_notices_a_blocked_engine_and_its_recovery() -> None:
     """A scorer that blocks the engine's own thread: nothing beats, items wait."""
-    gate = threading.Event()
+    inside, gate = threading.Event(), threading.Event()
 
     @scorer(inline=True)
     def blocks(run: Run) -> float:
+        inside.set()
         gate.wait(10)
         return 1.0
 
     with Live(Rule(blocks), grace=0.0) as live:
         assert live.pipeline.health().status == "idle"
         live.run()
-        time.sleep(0.5)
+        assert inside.wait(5)
         live.run()
+        time.sleep(0.4)  # the time without a beat counts, not what else goes on
         sick = live.pipeline.health(stalled_after=0.3)
         assert (sick.status, sick.ok, sick.thread_alive) == ("stalled", False, True)
         assert "blocked" in (sick.problem or "")
@@ -284,7 +286,7 @@ def test_health_names_destinations_that_refuse() -> None:
             raise DestinationError("503", retryable=True)
 
     from otel_evals.config import build_config
-    from otel_evals.pipeline import Pipeline
+    from otel_evals.live.pipeline import Pipeline
 
     provider = TracerProvider()
     config = build_config([cheap], [Refusing()], grace=0.0, shutdown_timeout=0.5)
@@ -315,8 +317,8 @@ def test_an_overload_is_two_lines_and_every_loss_is_in_them(caplog: pytest.LogCa
         dropped = live.pipeline.stats().rules["waits"].dropped["queue_full"]
     lines = [r.getMessage() for r in caplog.records if r.name.startswith("otel_evals")]
     assert len(lines) == 2
-    assert lines[0].startswith("scoring began to lose: ")
-    assert lines[1] == f"losses of scoring until the end; in all: {dropped} evaluations by waits (queue_full)"
+    assert lines[0].startswith("scoring is losing data: ")
+    assert lines[1] == f"scoring lost data (shut down), in total: {dropped} evaluations by waits (queue_full)"
 
 
 # --- the answers add up ---
@@ -385,7 +387,7 @@ def never_ends(live: Live, rng: random.Random) -> int:
 
 
 def tally(answers: Sequence[Explanation]) -> dict[str, Any]:
-    """The books as the answers tell them."""
+    """The counters as the answers tell them."""
     rules: dict[str, Counter[tuple[str, str | None]]] = {}
     ignored = Counter[str]()
     for answer in answers:
@@ -417,11 +419,11 @@ def test_explain_answers_for_every_trace_and_its_answers_add_up_to_the_counters(
         for status in ("not_sampled", "not_scored", "failed", "dropped"):
             book.update({(status, reason): n for reason, n in getattr(rule, status).items()})
         assert told["rules"].get(name, Counter()) == book, name
-    assert {a.verdict for a in answers} >= {
+    assert {a.status for a in answers} >= {
         "scored",
         "not_sampled",
         "ignored",
-        "unseen",
+        "unknown",
         "failed",
         "not_scored",
     }
@@ -434,18 +436,18 @@ def test_traces_that_lost_at_the_start_and_those_that_were_seen_are_all_there_ar
     with Live(Rule(cheap, sample=sampling.ratio(0.3))) as live:
         traces = [live.run() for _ in range(300)]
         assert live.flush()
-        verdicts = Counter(explain(live, trace).verdict for trace in traces)
+        verdicts = Counter(explain(live, trace).status for trace in traces)
         stats = live.pipeline.stats()
-    assert verdicts == {"scored": stats.rules["cheap"].scored, "lost_at_start": len(traces) - stats.seen}
+    assert verdicts == {"scored": stats.rules["cheap"].scored, "ruled_out": len(traces) - stats.seen}
 
 
 def test_the_metrics_of_the_funnel_are_the_books() -> None:
-    """Every number that metrics report is one of the books', and none of the books' is missing."""
+    """Every number that metrics report is one of the counters, and no counter is missing."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
     from otel_evals.config import build_config
-    from otel_evals.pipeline import Pipeline
+    from otel_evals.live.pipeline import Pipeline
 
     reader, provider = InMemoryMetricReader(), TracerProvider()
     rules = [Rule(cheap, sample=sampling.ratio(0.5)), Rule(dear, sample=sampling.below("cheap", 0.5))]
@@ -502,5 +504,5 @@ def test_a_trace_from_another_service_is_explained_with_its_tracestate() -> None
         assert decision.probability == pytest.approx(0.25)
         assert decision.threshold == pytest.approx(0.75)
         unseen = live.pipeline.explain(9, "ot=th:8;rv:b0000000000000")
-        assert unseen.verdict == "lost_at_start"
-        assert "from 0.750000 up" in str(unseen)
+        assert unseen.status == "ruled_out"
+        assert "is below 0.750000" in str(unseen)

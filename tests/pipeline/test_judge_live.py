@@ -11,7 +11,7 @@ from traffic import Live
 
 from otel_evals import Rule, Score, ScorerFailure
 from otel_evals.context import tool_results
-from otel_evals.judge.limits import Limits
+from otel_evals.judge.limits import JudgeLimits
 from otel_evals.judge.litellm import LiteLLMJudge
 from otel_evals.judge.litellm_calls import load
 from otel_evals.scorers import hallucination
@@ -27,9 +27,9 @@ def checker(body: dict[str, Any]) -> Any:
     """A judge that finds a claim hallucinated unless its words stand in the context."""
     prompt = body["messages"][-1]["content"]
     match body.get("response_format", {}).get("json_schema", {}).get("name"):
-        case "Claims":
+        case "ClaimsReply":
             return {"claims": [prompt.rpartition("The answer:")[2].strip().split("\n")[1]]}
-        case "Findings":
+        case "HallucinationReply":
             claim, _, context = prompt.partition("The reference material:")
             date = claim.rpartition("arrives on ")[2][:10]
             return {
@@ -116,7 +116,10 @@ def test_a_hanging_judge_is_a_timeout_and_a_hanging_reason_is_none() -> None:
 
 
 def test_garbage_from_the_judge_is_a_failure_that_says_what_came() -> None:
-    with StubOpenAI("I would rather not.") as stub, Live(Rule(scorer(stub, gates=(Limits(),)))) as live:
+    with (
+        StubOpenAI("I would rather not.") as stub,
+        Live(Rule(scorer(stub, limiters=(JudgeLimits(),)))) as live,
+    ):
         live.run()
         assert live.flush(20_000)
         (scored,) = live.scored.runs

@@ -18,11 +18,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from otel_evals import Rule
-from otel_evals.scorer import scorer
+from otel_evals.scoring.scorer import scorer
 from traffic import agent_run
-
-# A shell's background jobs, and so this process, may have inherited that Ctrl-C is ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @scorer
 async def slow(run) -> float:
@@ -114,6 +111,24 @@ def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None
             "asyncio.run(asyncio.sleep(0.01)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
             -signal.SIGTERM,
             id="after an event loop",
+        ),
+        pytest.param(
+            "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start(); otel_evals.shutdown(); "
+            "time.sleep(9)",
+            -signal.SIGTERM,
+            id="during a shutdown",
+        ),
+        pytest.param(
+            "threading.Thread(target=otel_evals.shutdown).start(); time.sleep(0.1); "
+            "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
+            -signal.SIGTERM,
+            id="during a shutdown on another thread",
+        ),
+        pytest.param(
+            "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start(); otel_evals.shutdown(); "
+            "time.sleep(9)",
+            7,
+            id="during a shutdown, and the application's handler exits",
         ),
     ],
 )

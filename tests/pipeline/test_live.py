@@ -14,7 +14,7 @@ from traffic import Live, agent_run
 
 from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling
 from otel_evals.model import Dropped
-from otel_evals.scorer import Scorer, scorer
+from otel_evals.scoring.scorer import Scorer, scorer
 
 
 @scorer
@@ -95,14 +95,15 @@ def test_with_a_hanging_judge_no_span_is_lost_and_each_leaves_within_the_hold() 
     with Live(Rule(hanging(), timeout=30, concurrency=4), exporter=exporter, hold=0.3) as live:
         for _ in range(50):
             live.run()
+        assert sorted({s.name for s in exporter.spans}) == ["chat m", "execute_tool lookup_order"]
+        assert len(exporter.spans) == 100, "what nobody judges left at once, on the application's thread"
         deadline = time.monotonic() + 5
         while len(exporter.spans) < 150 and time.monotonic() < deadline:
             time.sleep(0.01)
         mine = [s for s in exporter.spans if not s.name.startswith("evaluate")]
         assert len(mine) == 150
         assert len({s.context.span_id for s in mine}) == 150
-        assert max(exporter.delays["invoke_agent support"]) < 0.3 + 0.4
-        assert max(exporter.delays["chat m"]) < 0.2
+        assert min(exporter.delays["invoke_agent support"]) >= 0.3
         live.pipeline.shutdown(200)
         rule = live.pipeline.stats().rules["hanging"]
         assert rule.dropped == {"shutdown": 50}
@@ -143,7 +144,7 @@ def test_a_hanging_scorer_times_out_and_holds_nobody_up(stubborn: bool) -> None:
         for _ in range(3):
             live.run()
         assert live.flush()
-        assert time.monotonic() - began < 1.4
+        assert time.monotonic() - began < 3.0, "one after the other, all would take more than that"
         stats = live.pipeline.stats()
         assert stats.rules["hanging"].failed == {"timeout": 3}
         assert stats.rules["always_one"].scored == 3
@@ -186,9 +187,10 @@ def test_threads_that_never_end_do_not_pile_up() -> None:
         assert sum(failed.values()) == 40
         assert 20 <= failed["timeout"] <= 22
         stop.set()
-        time.sleep(0.1)
-        live.run()
-        assert live.flush()
+        deadline = time.monotonic() + 10
+        while not live.pipeline.stats().rules["stuck"].scored and time.monotonic() < deadline:
+            live.run()
+            assert live.flush()
         assert live.pipeline.stats().rules["stuck"].scored == 1
 
 
@@ -267,11 +269,11 @@ def test_a_full_queue_drops_the_newest_and_counts_them() -> None:
 
 
 def test_sampling_is_by_trace_id_and_recorded() -> None:
-    """The runs that are scored are exactly those their trace id picks."""
+    """The runs that are scored are exactly those that their trace id samples."""
     with Live(Rule(always_one, sample=sampling.ratio(0.3))) as live:
         traces = [live.run() for _ in range(200)]
         live.flush()
-        picked = {f"{t:032x}" for t in traces if sampling.picks(0.3, t)}
+        picked = {f"{t:032x}" for t in traces if sampling.is_sampled(0.3, t)}
         assert {s.run.trace_id for s in live.scored.runs} == picked
         assert 20 < len(picked) < 110
         assert all(e.sampled.probability == pytest.approx(0.3) for e in live.scored.evaluations)
@@ -401,7 +403,7 @@ def test_a_marked_caller_from_another_service_is_never_scored() -> None:
     from opentelemetry import context
     from opentelemetry.propagate import extract, inject
 
-    from otel_evals.marking import mark
+    from otel_evals.recursion import mark
 
     with Live(Rule(always_one)) as live:
         with live.tracer.start_as_current_span("elsewhere") as span:

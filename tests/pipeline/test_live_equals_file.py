@@ -22,7 +22,7 @@ from traffic import Live
 from otel_evals import Rule, Run
 from otel_evals.assembly import find_runs
 from otel_evals.dialect import load_dialects
-from otel_evals.otlp import read_traces
+from otel_evals.intake.otlp.files import read_traces
 from otel_evals.scorers import grounded_in_tools
 
 QUESTION, ANSWER = "Where is order A-1001?", "It arrives on 2026-11-25."

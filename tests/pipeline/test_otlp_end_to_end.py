@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+from exporting_programs import run_exporting
 from otlp_receiver import OtlpReceiver
 
 APPLICATION = """
@@ -24,31 +22,6 @@ from otel_evals import Rule
 from otel_evals.scorers import grounded_in_tools
 otel_evals.configure(rules=[Rule(grounded_in_tools())], hold=5)
 """
-
-
-def run(program: str, receiver: OtlpReceiver, *command: str, **environment: str) -> None:
-    """Run a program in a process of its own that exports to the receiver; it must exit by itself."""
-    support = str(Path(__file__).parents[1] / "support")
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
-    environment = {
-        **inherited,
-        "PYTHONPATH": support,
-        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
-        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-        "OTEL_SERVICE_NAME": "shop",
-        "OTEL_METRIC_EXPORT_INTERVAL": "60000",
-        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "openai_agents,openinference",
-        **environment,
-    }
-    done = subprocess.run(
-        [*(command or (sys.executable,)), "-c", textwrap.dedent(program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
 
 
 def check_what_arrived(receiver: OtlpReceiver) -> None:
@@ -85,7 +58,7 @@ def check_what_arrived(receiver: OtlpReceiver) -> None:
 def test_one_call_and_an_endpoint_are_enough() -> None:
     """`configure()` with an OTLP endpoint set: all four attachments arrive, without an explicit flush."""
     with OtlpReceiver() as receiver:
-        run(ONE_CALL + APPLICATION, receiver)
+        run_exporting(ONE_CALL + APPLICATION, receiver)
         check_what_arrived(receiver)
 
 
@@ -95,7 +68,7 @@ def test_without_code_under_opentelemetry_instrument(tmp_path: Path) -> None:
     config.write_text("rules: [grounded_in_tools]\nhold: 5\n", encoding="utf-8")
     instrument = Path(sys.executable).with_name("opentelemetry-instrument")
     with OtlpReceiver() as receiver:
-        run(
+        run_exporting(
             APPLICATION,
             receiver,
             str(instrument),
@@ -114,7 +87,7 @@ def test_a_wrong_file_is_logged_and_the_application_runs_on(tmp_path: Path) -> N
     config.write_text("rules: [grounded_in_tolls]\n", encoding="utf-8")
     instrument = Path(sys.executable).with_name("opentelemetry-instrument")
     with OtlpReceiver() as receiver:
-        run(
+        run_exporting(
             APPLICATION,
             receiver,
             str(instrument),
@@ -133,7 +106,7 @@ def test_a_backend_that_refuses_costs_the_application_nothing(status: int) -> No
     """The program ends by itself, within its budget, and without an exception."""
     with OtlpReceiver() as receiver:
         receiver.fail_with = status
-        run(
+        run_exporting(
             ONE_CALL.replace("hold=5", "hold=0.2, shutdown_timeout=2") + APPLICATION,
             receiver,
             OTEL_EXPORTER_OTLP_TIMEOUT="1",

@@ -18,13 +18,13 @@ from stub_openai import StubOpenAI
 from traffic import Live, agent_run
 
 from otel_evals import Rule, Run
-from otel_evals.judge.gates import Call, Settle
-from otel_evals.judge.limits import Limits
+from otel_evals.judge.judge import JudgeRequest
+from otel_evals.judge.limiter import Call, Settle
+from otel_evals.judge.limits import JudgeLimits
 from otel_evals.judge.litellm import LiteLLMJudge
 from otel_evals.judge.litellm_calls import load
-from otel_evals.judge.socket import JudgeRequest
-from otel_evals.panel import panel
-from otel_evals.scorer import Scorer, scorer
+from otel_evals.scoring.panel import panel
+from otel_evals.scoring.scorer import Scorer, scorer
 
 
 @scorer
@@ -69,10 +69,12 @@ def test_a_burst_beyond_the_queue_is_dropped_aloud(caplog: pytest.LogCaptureFixt
         for _ in range(500):
             live.run()
         assert live.flush(20_000)
-        (books,) = live.pipeline.stats().rules.values()
-        assert books.scored + books.dropped["queue_full"] == books.sampled == 500
-        assert 150 <= books.scored < 500
-        time.sleep(1.1)  # the log is looked after once a second
+        (counters,) = live.pipeline.stats().rules.values()
+        assert counters.scored + counters.dropped["queue_full"] == counters.sampled == 500
+        assert 150 <= counters.scored < 500
+        deadline = time.monotonic() + 10
+        while "slow_judge" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.05)  # the log is looked after once a second
     said = [record.getMessage() for record in caplog.records if "slow_judge" in record.getMessage()]
     assert 1 <= len(said) <= 3, said
     assert "queue_full" in said[0]
@@ -104,7 +106,9 @@ def test_a_limited_judge_is_asked_ten_times_per_second_and_everyone_is_served() 
         return asks
 
     with StubOpenAI("fine") as stub:
-        judge = LiteLLMJudge("openai/any", api_base=stub.url, gates=(Limits(requests="10/s"), departures))
+        judge = LiteLLMJudge(
+            "openai/any", api_base=stub.url, limiters=(JudgeLimits(requests="10/s"), departures)
+        )
         with Live(Rule(asking(judge), concurrency=100)) as live:
             for _ in range(25):
                 live.run()
@@ -145,7 +149,7 @@ def test_spans_that_come_after_the_end_are_counted_and_not_kept() -> None:
     live.pipeline.shutdown(5_000)
     for _ in range(10):
         live.run()
-    assert live.pipeline.open_items == 0
+    assert live.pipeline.engine.open_items == 0
     assert live.pipeline.stats().rules["slow_judge"].scored == 1
     assert live.pipeline.stats().losses == {"intake_full": 30}
     live.provider.shutdown()

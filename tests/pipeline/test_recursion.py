@@ -29,10 +29,10 @@ from stub_openai import StubOpenAI
 from traffic import Live, agent_run
 
 from otel_evals import Rule, Run
+from otel_evals.judge.judge import JudgeRequest
 from otel_evals.judge.litellm import LiteLLMJudge
-from otel_evals.judge.socket import JudgeRequest
-from otel_evals.marking import is_marked
-from otel_evals.scorer import scorer
+from otel_evals.recursion import is_marked
+from otel_evals.scoring.scorer import scorer
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_a_gunicorn_worker_that_is_aborted_leaves_its_runs(
     serve: Callable[..., Server], tmp_path: Path
 ) -> None:
     """A worker hangs and is killed; what the store kept of it another one scores, once."""
-    options = {"store": str(tmp_path / "spool.db"), "store_lease": 1.0, "grace": 0.05}
+    options = {"store": str(tmp_path / "store.db"), "store_lease": 1.0, "grace": 0.05}
     server = serve(*GUNICORN, "-w", "1", "--timeout", "1", options=options, SERVICE_SECONDS="4")
     server.get()
     with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ def test_uvicorn_drains_and_then_everything_is_scored(
         server.get()
     with ThreadPoolExecutor() as pool:
         last = pool.submit(server.get, "/slow")
-        time.sleep(0.2)
+        wait_until((tmp_path / "slow").exists)
         server.signal(signal.SIGTERM)
         assert last.result()
     assert server.ends() == -signal.SIGTERM, server.logged()
@@ -172,7 +172,7 @@ def test_uvicorn_children_drain_and_leave(
         server.get()
     with ThreadPoolExecutor() as pool:
         last = pool.submit(server.get, "/slow")
-        time.sleep(0.2)
+        wait_until((tmp_path / "slow").exists)
         if "--reload" in how:
             (tmp_path / "watched" / "changed.py").write_text("changed = True\n")
         else:

@@ -22,10 +22,10 @@ from scored import evaluation
 from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, sampling
-from otel_evals.attachment import Verdicts
+from otel_evals.attachment import PendingScores
 from otel_evals.export.jsonl import JsonlDestination
 from otel_evals.model import Score, ScoredRun
-from otel_evals.scorer import scorer
+from otel_evals.scoring.scorer import scorer
 
 THREADS, RUNS = 12, 25
 
@@ -103,14 +103,14 @@ def test_every_run_of_many_threads_is_scored_once_and_leaves_once_for_each_expor
         for exporter in (live.exported, second):
             names = Counter(s.name.split()[0] for s in exporter.get_finished_spans())
             assert names["invoke_agent"] == names["chat"] == names["execute_tool"] == THREADS * RUNS
-        assert all(live.pipeline.explain(trace).verdict == "scored" for trace in traces)
+        assert all(live.pipeline.explain(trace).status == "scored" for trace in traces)
 
 
 def test_announced_spans_are_forgotten_once_every_exporter_has_them() -> None:
     """However many threads take at once, nothing stays behind and nothing is mixed up."""
-    verdicts, takers = Verdicts(), 4
+    scores, takers = PendingScores(), 4
     for _ in range(takers):
-        verdicts.listen(lambda key: None)
+        scores.listen(lambda key: None)
 
     class Context:
         def __init__(self, trace_id: int) -> None:
@@ -124,20 +124,20 @@ def test_announced_spans_are_forgotten_once_every_exporter_has_them() -> None:
 
     spans: list[Any] = [Span(number) for number in range(400)]
     for span in spans:
-        verdicts.expect(span.context.trace_id, 1)
-        verdicts.add(span.context.trace_id, 1, {"is": span.context.trace_id})
-        verdicts.finish(span.context.trace_id, 1)
-    taken = at_once(lambda _: [verdicts.take(span) for span in spans], takers)
+        scores.expect(span.context.trace_id, 1)
+        scores.add(span.context.trace_id, 1, {"is": span.context.trace_id})
+        scores.finish(span.context.trace_id, 1)
+    taken = at_once(lambda _: [scores.take(span) for span in spans], takers)
     assert all(t == [{"is": number} for number in range(400)] for t in taken)
-    assert all(verdicts.take(span) == {} for span in spans), "they are forgotten"
+    assert all(scores.take(span) == {} for span in spans), "they are forgotten"
 
 
 def test_too_many_announced_spans_are_forgotten_oldest_first() -> None:
     """Threads that announce spans nobody takes cannot fill the memory, nor disturb each other."""
-    verdicts = Verdicts()
-    verdicts.listen(lambda key: None)
-    at_once(lambda number: [verdicts.expect(number, turn) for turn in range(3_000)])
-    assert 8_000 <= len(verdicts._verdicts) <= 10_000
+    scores = PendingScores()
+    scores.listen(lambda key: None)
+    at_once(lambda number: [scores.expect(number, turn) for turn in range(3_000)])
+    assert 8_000 <= len(scores._pending) <= 10_000
 
 
 def test_threads_that_ask_a_file_what_it_holds_do_not_make_it_forget(tmp_path: Path) -> None:
@@ -180,5 +180,5 @@ def test_threads_that_fork_at_once_leave_the_store_usable(tmp_path: Path) -> Non
         assert max(at_once(work, 4)) < 1.5, "a fork that gives up waiting takes two seconds"
         assert live.flush(20_000)
         stats = live.pipeline.stats()
-        assert stats.rules["quick"].scored == stats.store["written"] == 41
-        assert [name for name in stats.store if name.startswith("not_written")] == []
+        assert stats.rules["quick"].scored == stats.store.written == 41
+        assert stats.store.not_written == {}

@@ -38,7 +38,7 @@ def bare_turn(live: Live, *, finished: bool = True) -> None:
 @pytest.mark.parametrize("stored", [False, True])
 def test_calls_that_continue_each_other_are_one_run(tmp_path: Path, stored: bool) -> None:
     """The question of the first, the tool's result, the answer of the last; scored once."""
-    options: dict[str, Any] = {"store": tmp_path / "spool.db"} if stored else {}
+    options: dict[str, Any] = {"store": tmp_path / "store.db"} if stored else {}
     with Live(Rule(grounded_in_tools()), **options) as live:
         bare_turn(live)
         assert live.flush()

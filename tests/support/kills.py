@@ -21,7 +21,7 @@ import asyncio, os, signal, sqlite3, sys, time
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
-from otel_evals.scorer import scorer
+from otel_evals.scoring.scorer import scorer
 from traffic import agent_run
 
 @scorer(version="1")

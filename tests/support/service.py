@@ -22,7 +22,7 @@ from traffic import agent_run
 
 import otel_evals
 from otel_evals import Rule, Run
-from otel_evals.scorer import scorer
+from otel_evals.scoring.scorer import scorer
 
 FOLDER = Path(os.environ.get("SERVICE_FOLDER", "."))
 
@@ -88,6 +88,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "lifespan.shutdown.complete"})
         return
     if scope["path"] == "/slow":
+        (FOLDER / "slow").touch()
         await asyncio.sleep(1.5)
     if scope["path"] == "/seen":
         await asyncio.to_thread(otel_evals.force_flush)

@@ -9,6 +9,7 @@ as JSON text, a `str` to answer as it is, a `CallTool`, a function of the reques
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import struct
@@ -25,7 +26,8 @@ class Misbehave:
     """One way not to answer."""
 
     how: str
-    """`status`, `hang`, `drip`, `garbage`, `truncated`, `reset`, `slow` or `empty`."""
+    """`status`, `hang`, `drip`, `garbage`, `truncated`, `reset`, `slow`,
+    `endless`, `compressed` or `empty`."""
     status: int = 500
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 30.0
@@ -53,6 +55,8 @@ class StubOpenAI:
     def __init__(self, reply: Any = "ok", *, usage: tuple[int, int] = (120, 20)) -> None:
         self.script: list[Any] = list(reply) if isinstance(reply, list) else [reply]
         self.usage = usage
+        self.error_text = ""
+        """What a status other than 200 says."""
         self.requests: list[dict[str, Any]] = []
         self.times: list[float] = []
         self.headers: list[dict[str, str]] = []
@@ -111,14 +115,17 @@ class StubOpenAI:
             with self._lock:
                 self.in_flight -= 1
 
-    def _act(self, http: BaseHTTPRequestHandler, body: dict[str, Any], act: Any) -> None:
+    def _act(  # noqa: C901  # one case for each way to misbehave
+        self, http: BaseHTTPRequestHandler, body: dict[str, Any], act: Any
+    ) -> None:
         if callable(act):
             act = act(body)
         if not isinstance(act, Misbehave):
             return _send(http, 200, self._completion(body, act))
         match act.how:
             case "status":
-                error = {"error": {"message": f"status {act.status} on command", "type": "stub"}}
+                message = self.error_text or f"status {act.status} on command"
+                error = {"error": {"message": message, "type": "stub"}}
                 return _send(http, act.status, json.dumps(error).encode(), act.headers)
             case "hang":
                 self._closing.wait(act.seconds)
@@ -130,6 +137,15 @@ class StubOpenAI:
                 while not self._closing.wait(0.05):
                     http.wfile.write(b" ")
                     http.wfile.flush()
+            case "endless":
+                http.send_response(200)
+                http.send_header("connection", "close")
+                http.end_headers()
+                while not self._closing.is_set():
+                    http.wfile.write(b" " * 100_000)
+            case "compressed":
+                body_bytes = gzip.compress(b" " * 50_000_000 + self._completion(body, "so"))
+                return _send(http, 200, body_bytes, {"content-encoding": "gzip"})
             case "slow":
                 self._closing.wait(act.seconds)
                 return _send(http, 200, self._completion(body, "slow but sure"))

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, Tracer
 
 from otel_evals.config import build_config
 from otel_evals.export.memory import InMemoryDestination
-from otel_evals.pipeline import Pipeline
+from otel_evals.live.pipeline import Pipeline
 
 
 def said(role: str, text: str) -> str:

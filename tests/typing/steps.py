@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from otel_evals.context import Params, tool_results
 from otel_evals.model import NotScored
 from otel_evals.scorers import hallucination
-from otel_evals.scorers.hallucination import Claims, Findings
-from otel_evals.steps import PromptStep, ReasonParams, StepScorer, pipeline
+from otel_evals.scorers.hallucination import ClaimsReply, HallucinationReply
+from otel_evals.scoring.steps import PromptStep, ReasonParams, StepScorer, step_scorer
 
 
 class Prices(BaseModel):
@@ -33,14 +33,14 @@ def why(params: ReasonParams[list[str], int]) -> str:
     return f"{params.score:.1f}"
 
 
-built = pipeline("words").preprocess(find).analyze(count).generate_score(score).generate_reason(why)
+built = step_scorer("words").preprocess(find).analyze(count).generate_score(score).generate_reason(why)
 assert_type(built, StepScorer[list[str], int])
 
-asked = pipeline("prices", judge="openai/gpt-5-mini", get_context=tool_results()).analyze(
+asked = step_scorer("prices", judge="openai/gpt-5-mini", get_context=tool_results()).analyze(
     PromptStep(prompt="Which prices does $output name?", schema=Prices)
 )
 assert_type(asked, StepScorer[None, Prices])
-assert_type(hallucination("openai/gpt-5-mini"), StepScorer[Claims, Findings])
+assert_type(hallucination("openai/gpt-5-mini"), StepScorer[ClaimsReply, HallucinationReply])
 
 # a score step that expects other results than the steps before it give is an error
-pipeline("wrong").analyze(PromptStep(prompt="$output", schema=Prices)).generate_score(score)  # type: ignore[arg-type]
+step_scorer("wrong").analyze(PromptStep(prompt="$output", schema=Prices)).generate_score(score)  # type: ignore[arg-type]

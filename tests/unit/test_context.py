@@ -18,6 +18,7 @@ from otel_evals.context import (
     conversation,
     documents,
     resolve,
+    seen,
     static,
     tool_results,
 )
@@ -59,7 +60,7 @@ def test_what_does_not_fit_is_marked_as_left_out() -> None:
     run = a_run(tools=[tool("a", "x" * 100), tool("b", "y" * 100), tool("c", "z")])
     found = find(tool_results(max_chars=150), run)
     assert found.truncated
-    assert found.seen.truncated
+    assert seen(found).truncated
     assert len(found.pieces) == 2
     assert found.pieces[1].endswith("characters left out, and 1 more pieces]")
     assert sum(piece.count("x") + piece.count("y") for piece in found.pieces) < 150
@@ -112,7 +113,7 @@ def test_resolvers_combine_sync_and_async_ones() -> None:
 
 
 def test_the_digest_tells_contexts_apart() -> None:
-    digests = {Context(pieces).seen.digest for pieces in [(), ("ab",), ("a", "b"), ("", "ab"), ("ab", "")]}
+    digests = {seen(Context(pieces)).digest for pieces in [(), ("ab",), ("a", "b"), ("", "ab"), ("ab", "")]}
     assert len(digests) == 5
 
 

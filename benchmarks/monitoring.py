@@ -1,0 +1,50 @@
+"""How often the monitor's intervals hold, how often its alarms are false, and how soon they find a fall.
+
+    python benchmarks/monitoring.py [SECTION ...] [--scale 0.1]
+
+Simulates traffic with known means, samples it, and asks `otel_evals.results` what it makes of the sample.
+Prints a table for each section; `--scale` multiplies the numbers of repetitions. The section `airline` reads
+airline.jsonl from the folder OTEL_EVALS_TRAFFIC. All draws have fixed seeds. The columns `expected` hold what
+another simulation of the same methods gave when they were chosen. `tests/unit/results/test_simulations.py`
+runs a short form.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from simulations.airline import airline
+from simulations.alarms import floors, live, monitors, references
+from simulations.dependence import conversations, incomplete
+from simulations.judges import judges
+from simulations.versions import versions
+from simulations.windows import closed, unscaled
+
+SECTIONS = {
+    "closed": closed,
+    "unscaled": unscaled,
+    "conversations": conversations,
+    "incomplete": incomplete,
+    "live": live,
+    "floors": floors,
+    "references": references,
+    "monitors": monitors,
+    "versions": versions,
+    "judges": judges,
+    "airline": airline,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    # Without arguments, argparse compares the empty list with the choices.
+    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], help="all of them by default")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of repetitions")
+    options = parser.parse_args()
+    for name in options.sections or SECTIONS:
+        print(f"\n## {SECTIONS[name].__doc__}", flush=True)
+        SECTIONS[name](options.scale)
+
+
+if __name__ == "__main__":
+    main()

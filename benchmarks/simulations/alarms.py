@@ -1,0 +1,238 @@
+"""Bands and detectors that are watched: false alarms, and how soon a fall is found."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import numpy as np
+from simulations.tables import row, table
+from simulations.traffic import (
+    LARGEST,
+    LEVEL,
+    POPULATIONS,
+    RARE_ERRORS,
+    Array,
+    Population,
+    beta,
+    passing,
+    rows,
+    scored,
+    sums_of,
+)
+from simulations.windows import hajek_plus_4
+
+from otel_evals.results.clusters import CLUSTER_GROUPS, Clusters
+from otel_evals.results.detectors import Detector, ReferenceDetector, expected_delay
+from otel_evals.results.eprocess import band, log_e_value
+from otel_evals.results.estimate import design_effect
+from otel_evals.results.multiple import e_bh, shared_threshold
+from otel_evals.results.sums import Sums
+
+
+def buckets(x: Array, w: Array, size: int) -> Iterator[Sums]:
+    """Sums of consecutive runs, so many in each."""
+    whole = len(x) // size * size
+    return rows(x[:whole].reshape(-1, size), w[:whole].reshape(-1, size))
+
+
+def ever_missed(
+    design: str, name: str, series: int, looks: int, every: int = 20
+) -> tuple[float, float, float]:
+    """Percent of series in which the band, and the closed window's interval, ever miss; ratio of last
+    widths."""
+    population, largest = POPULATIONS[name], LARGEST[design]
+    rng = np.random.default_rng([3, *name.encode()])
+    enough = math.log(2 / LEVEL)
+    live, repeated, ratios = [], [], []
+    for _ in range(series):
+        x, w = scored(design, population, looks * every, rng)
+        so_far = list(itertools.accumulate(buckets(x, w, every)))
+        live.append(
+            any(
+                log_e_value(sums, population.mean, side, largest=largest) >= enough
+                for sums in so_far
+                for side in ("below", "above")
+            )
+        )
+        repeated.append(any(population.mean not in hajek_plus_4(sums) for sums in so_far[4:]))
+        ratios.append(band(so_far[-1], largest=largest).width / hajek_plus_4(so_far[-1]).width)
+    return 100 * fmean(live), 100 * fmean(repeated), fmean(ratios)
+
+
+def live(scale: float) -> None:
+    """One band for all times."""
+    table("design", "values", "band ever misses", "interval ever misses", "width", "expected")
+    for design, name in itertools.product(("ratio", "errors"), ("mixed", "beta")):
+        band_missed, interval_missed, ratio = ever_missed(design, name, int(300 * scale) + 5, 1000)
+        expected = "0-1.5%, 42-46%, 1.8"
+        row(design, name, f"{band_missed:.1f}%", f"{interval_missed:.1f}%", f"{ratio:.2f}", expected)
+
+
+@dataclass(frozen=True)
+class Fall:
+    """Traffic whose mean is 0.9, and how it falls."""
+
+    design: str
+    at: Callable[[float], Population]
+    """The population after a fall of so much."""
+    errors: Callable[[float], float] = lambda fall: RARE_ERRORS
+
+
+FALLS = {
+    "ratio, 0/1": Fall("ratio", lambda fall: passing(0.9 - fall, 0.9 - fall)),
+    "ratio, beta": Fall("ratio", lambda fall: beta(0.9 - fall, 10)),
+    "errors, others fail": Fall("errors", lambda fall: passing(0.0, 1 - fall / 0.9)),
+    "errors, more errors": Fall("errors", lambda fall: passing(0.0, 1.0), lambda fall: RARE_ERRORS + fall),
+}
+
+
+def stream(kind: str, fall: float, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Values and weights of scored runs, the mean having fallen by so much."""
+    change = FALLS[kind]
+    return scored(change.design, change.at(fall), count, rng, change.errors(fall))
+
+
+def alarm_after(
+    detector: Detector | ReferenceDetector, parts: Iterator[Sums], threshold: float
+) -> int | None:
+    """After how many buckets it alarms; None for never."""
+    for number, bucket in enumerate(parts, start=1):
+        detector = detector.updated(bucket)
+        if detector.e_value >= threshold:
+            return number
+    return None
+
+
+def floor_false(kind: str, series: int, period: int = 10_000, size: int = 10) -> float:
+    """Percent of series at exactly the floor that alarm within the period."""
+    rng = np.random.default_rng([31, *kind.encode()])
+    start = Detector(0.9, period, LARGEST[FALLS[kind].design])
+    alarms = 0
+    for _ in range(series):
+        parts = buckets(*stream(kind, 0.0, period * size, rng), size)
+        alarms += alarm_after(start, parts, 1 / LEVEL) is not None
+    return 100 * alarms / series
+
+
+def floor_delay(
+    kind: str, fall: float, series: int, before: int = 200, size: int = 10
+) -> tuple[float, float]:
+    """Median number of scored runs until a fall is found, and what `expected_delay` says."""
+    rng = np.random.default_rng([32, int(1000 * fall), *kind.encode()])
+    start = Detector(0.9, 10_000, LARGEST[FALLS[kind].design])
+    delays, usual = [], Sums()
+    for _ in range(series):
+        detector = start
+        for bucket in buckets(*stream(kind, 0.0, before * size, rng), size):
+            detector, usual = detector.updated(bucket), usual + bucket
+        found = alarm_after(detector, buckets(*stream(kind, fall, 20_000, rng), size), 1 / LEVEL)
+        delays.append(size * found if found else math.inf)
+    return median(delays), expected_delay(usual, fall, period=10_000) or math.nan
+
+
+def conversation_runs(icc: float, conversations: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Values of consecutive conversations of eight runs on average, mean 0.9, and each run's conversation."""
+    strength = (1 - icc) / icc
+    sizes = rng.geometric(1 / 8, conversations)
+    rates = np.repeat(rng.beta(0.9 * strength, 0.1 * strength, conversations), sizes)
+    return (rng.random(len(rates)) < rates).astype(float), np.repeat(np.arange(conversations), sizes)
+
+
+def correlated_false(icc: float, series: int, period: int = 1000, size: int = 10) -> tuple[float, float]:
+    """Percent of series at the floor that alarm, without and with the design effect of a reference period."""
+    rng = np.random.default_rng([35, int(100 * icc)])
+    alarms = [0, 0]
+    for _ in range(series):
+        x, which = conversation_runs(icc, 600, rng)
+        groups = which % CLUSTER_GROUPS
+        clusters = Clusters(
+            tuple(np.bincount(groups, x, CLUSTER_GROUPS).tolist()),
+            tuple(np.bincount(groups, minlength=CLUSTER_GROUPS).astype(float).tolist()),
+        )
+        effect = design_effect(sums_of(x, np.ones(len(x))), clusters)
+        x, _ = conversation_runs(icc, period * size // 6, rng)
+        for i, inflation in enumerate((1.0, effect)):
+            parts = buckets(x[: period * size], np.ones(period * size), size)
+            start = Detector(0.9, period, 1.0, inflation=inflation)
+            alarms[i] += alarm_after(start, parts, 1 / LEVEL) is not None
+    return 100 * alarms[0] / series, 100 * alarms[1] / series
+
+
+def floors(scale: float) -> None:
+    """Falls below a floor."""
+    table("design", "false", "fall .02", ".05", ".1", "formula", "expected")
+    expected = ("0.3% 4,600 1,100 400", "0.3% 650 185 90", "0.7% 5,100 1,500 570", "0.7% 2,100 590 260")
+    for kind, figures in zip(FALLS, expected, strict=True):
+        false = floor_false(kind, int(300 * scale) + 2)
+        found = [floor_delay(kind, fall, int(200 * scale) + 5) for fall in (0.02, 0.05, 0.1)]
+        delays = (f"{delay:,.0f}" for delay, _ in found)
+        row(kind, f"{false:.1f}%", *delays, " ".join(f"{formula:,.0f}" for _, formula in found), figures)
+    table("conversations, icc", "false, taken for independent", "with the design effect", "expected")
+    for icc, expected_false in ((0.2, "17%, 0.5-2%"), (0.5, "70%, 0.5-2%")):
+        ignored, heeded = correlated_false(icc, int(300 * scale) + 2)
+        row(icc, f"{ignored:.1f}%", f"{heeded:.1f}%", expected_false)
+
+
+def reference_delay(size: int, fall: float, series: int, limit: int = 20_000) -> tuple[float, float]:
+    """Against a reference window of so many scores: percent found, and the median delay in scored runs."""
+    rng = np.random.default_rng([33, size, int(1000 * fall)])
+    delays = []
+    for _ in range(series):
+        reference = sums_of(*stream("ratio, 0/1", 0.0, size, rng))
+        detector = ReferenceDetector.start(reference, period=10_000, largest=10.0)
+        found = alarm_after(detector, buckets(*stream("ratio, 0/1", fall, limit, rng), 10), 1 / LEVEL)
+        delays.append(10 * found if found else math.inf)
+    return 100 * fmean(delay < math.inf for delay in delays), median(delays)
+
+
+def references(scale: float) -> None:
+    """Falls against a reference window."""
+    table("reference", "false", "fall .05: found, delay", ".1: found, delay", "expected")
+    for size, expected in ((1000, "0% 7,800 (78%) 720"), (5000, "0% 1,740 520"), (20000, "0% 1,320 470")):
+        false, _ = reference_delay(size, 0.0, int(60 * scale) + 2)
+        shown = [reference_delay(size, fall, int(60 * scale) + 2) for fall in (0.05, 0.1)]
+        row(size, f"{false:.0f}%", *(f"{found:.0f}%, {delay:,.0f}" for found, delay in shown), expected)
+
+
+def first_alarms(rng: np.random.Generator, slices: int, falling: int) -> dict[str, dict[int, int]]:
+    """By correction and slice, in which of 400 buckets it alarmed first."""
+    kind = "ratio, 0/1"
+    parts = [
+        [
+            *buckets(*stream(kind, 0.0, 2000, rng), 10),
+            *buckets(*stream(kind, 0.1 * (i < falling), 2000, rng), 10),
+        ]
+        for i in range(slices)
+    ]
+    detectors = [Detector(0.9, 1000, 10.0)] * slices
+    first: dict[str, dict[int, int]] = {"uncorrected": {}, "Bonferroni": {}, "e-BH": {}}
+    for number in range(400):
+        detectors = [each.updated(parts[i][number]) for i, each in enumerate(detectors)]
+        values = [each.e_value for each in detectors]
+        listed = {
+            "uncorrected": [i for i, e in enumerate(values) if e >= 1 / LEVEL],
+            "Bonferroni": [i for i, e in enumerate(values) if e >= shared_threshold(LEVEL, slices)],
+            "e-BH": e_bh(values, LEVEL),
+        }
+        for name, found in listed.items():
+            for i in found:
+                first[name].setdefault(i, number + 1)
+    return first
+
+
+def monitors(scale: float) -> None:
+    """400 slices, of which 20 fall by 0.1 after 200 buckets."""
+    repetitions, slices, falling = int(20 * scale) + 1, 400, 20
+    false = {"uncorrected": 0, "Bonferroni": 0, "e-BH": 0}
+    delays: dict[str, list[float]] = {name: [] for name in false}
+    for repetition in range(repetitions):
+        for name, first in first_alarms(np.random.default_rng([34, repetition]), slices, falling).items():
+            false[name] += any(i >= falling or bucket <= 200 for i, bucket in first.items())
+            delays[name] += [10 * (first.get(i, math.inf) - 200) for i in range(falling)]
+    table("correction", "series with a false alarm", "median delay", "expected")
+    for name, expected in zip(false, ("30% 350", "0% 550", "0% 500"), strict=True):
+        row(name, f"{100 * false[name] / repetitions:.0f}%", f"{median(delays[name]):,.0f}", expected)

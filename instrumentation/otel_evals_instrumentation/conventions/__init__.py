@@ -1,0 +1,1 @@
+"""One module per span convention, mostly a table of attribute names. Found through entry points."""

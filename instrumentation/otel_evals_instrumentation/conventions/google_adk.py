@@ -1,0 +1,78 @@
+"""Google's Agent Development Kit: OpenTelemetry's names since version 2, `gcp.vertex.agent.*` before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from otel_evals.dialect import Dialect
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.tool_parts import unwrapped_result, unwrapped_value
+from otel_evals_instrumentation.reading.usage import usage_in
+from otel_evals_instrumentation.reading.values import parse
+
+__all__ = ["google_adk"]
+
+_OWN = "gcp.vertex.agent."
+
+
+def google_adk() -> Dialect:
+    """The dialect of spans that ADK writes."""
+    return Convention(
+        name="google_adk",
+        scopes=("gcp.vertex.agent",),
+        markers=(_OWN + "invocation_id", _OWN + "event_id", _OWN + "llm_request", _OWN + "tool_call_args"),
+        names=AttributeNames(
+            input=("gen_ai.input.messages", _OWN + "llm_request"),
+            output=("gen_ai.output.messages", _OWN + "llm_response"),
+            arguments=("gen_ai.tool.call.arguments", _OWN + "tool_call_args"),
+            result=("gen_ai.tool.call.result", _OWN + "tool_response"),
+            conversation_id=("gen_ai.conversation.id", _OWN + "session_id"),
+            user_id=("user.id", _OWN + "user_id"),
+        ),
+        kind_of=_kind,
+        refine=_refine,
+    )
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Results that are no objects are wrapped; the first versions name the agent in the span's name only."""
+    call, name = reader.fields.get("tool_call"), reader.span.name
+    if call is not None:
+        reader.fields["tool_call"] = replace(call, result=unwrapped_value(call.result))
+    if kind is OperationKind.INFERENCE and "usage" not in reader.fields:
+        response = parse(reader.attributes.get(_OWN + "llm_response"))
+        usage = usage_in(response.get("usage_metadata")) if isinstance(response, dict) else None
+        if usage is not None:
+            reader.fields["usage"] = usage
+    for side in ("input_messages", "output_messages"):
+        if side in reader.fields:
+            reader.fields[side] = tuple(map(_unwrapped, reader.fields[side]))
+    if kind is OperationKind.AGENT and "agent_name" not in reader.fields and name.endswith("]"):
+        reader.fields["agent_name"] = name[name.find("[") + 1 : -1]
+    return kind
+
+
+def _unwrapped(message: Message) -> Message:
+    if not any(part.kind == "tool_result" for part in message.parts):
+        return message
+    return replace(
+        message, parts=tuple(unwrapped_result(p) if p.kind == "tool_result" else p for p in message.parts)
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    attributes, name = span.attributes, span.name
+    if attributes.get("openinference.span.kind") is not None:  # OpenInference writes onto ADK's own spans
+        return None
+    if "(merged" in name or "(merged tools)" in str(attributes.get("gen_ai.tool.name")):
+        return OperationKind.OTHER
+    if name == "call_llm":
+        return OperationKind.INFERENCE
+    if name.startswith("execute_tool") or _OWN + "tool_call_args" in attributes:
+        return OperationKind.TOOL
+    if "gen_ai.operation.name" not in attributes:
+        if name.startswith(("agent_run", "invoke_agent")):
+            return OperationKind.AGENT
+        return OperationKind.WORKFLOW if name.startswith("invocation") else OperationKind.OTHER
+    return None

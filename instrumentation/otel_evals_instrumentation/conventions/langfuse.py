@@ -1,0 +1,72 @@
+"""Langfuse's SDK, version 3 on: `langfuse.observation.*`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from otel_evals.dialect import Dialect
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.usage import usage_in
+
+__all__ = ["langfuse"]
+
+_KINDS = {
+    "generation": OperationKind.INFERENCE,
+    "agent": OperationKind.AGENT,
+    "tool": OperationKind.TOOL,
+    "chain": OperationKind.WORKFLOW,
+    "retriever": OperationKind.RETRIEVAL,
+    "embedding": OperationKind.EMBEDDING,
+}
+_OWN = "langfuse.observation."
+
+
+def langfuse() -> Dialect:
+    """The dialect of Langfuse's decorators and wrappers."""
+    return Convention(
+        name="langfuse",
+        scopes=("langfuse-sdk", "langfuse"),
+        markers=(_OWN + "type",),
+        names=AttributeNames(
+            input=(_OWN + "input", "langfuse.trace.input"),
+            output=(_OWN + "output", "langfuse.trace.output"),
+            arguments=(_OWN + "input",),
+            result=(_OWN + "output",),
+            documents=(_OWN + "output",),
+            query=(_OWN + "input",),
+            request_model=(_OWN + "model.name",),
+            conversation_id=("session.id", "langfuse.session.id"),
+            user_id=("user.id", "langfuse.user.id"),
+            error=(_OWN + "status_message",),
+        ),
+        kind_of=_kind,
+        refine=_refine,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    kind = span.attributes.get(_OWN + "type")
+    if kind == "span" and "gen_ai.operation.name" in span.attributes:
+        return None  # Strands says so on spans of its own agents
+    if kind == "span" and (
+        _OWN + "model.name" in span.attributes or _OWN + "usage_details" in span.attributes
+    ):
+        return OperationKind.INFERENCE  # what versions up to 3.3 wrote for generations
+    if kind == "span" and span.parent_span_id is None:
+        return OperationKind.WORKFLOW
+    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """AttributeNames stand in the span's name, tokens in one JSON object, errors in a level."""
+    fields, attributes = reader.fields, reader.attributes
+    usage = usage_in(attributes.get(_OWN + "usage_details"))
+    if usage is not None:
+        fields["usage"] = usage
+    if kind is OperationKind.AGENT:
+        fields["agent_name"] = fields.get("agent_name") or reader.span.name
+    call = fields.get("tool_call")
+    if call is not None and attributes.get(_OWN + "level") == "ERROR":
+        fields["tool_call"] = replace(call, status="error", error=call.error or reader.text("error"))
+    return kind

@@ -1,0 +1,143 @@
+"""OpenInference: `openinference.span.kind`, `llm.*`, `input.value` and `output.value`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from otel_evals.dialect import Dialect
+from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
+from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.messages import read_messages
+from otel_evals_instrumentation.reading.metadata import read_metadata
+from otel_evals_instrumentation.reading.values import parse
+
+__all__ = ["TABLE", "openinference"]
+
+_KINDS = {
+    "LLM": OperationKind.INFERENCE,
+    "AGENT": OperationKind.AGENT,
+    "CHAIN": OperationKind.WORKFLOW,
+    "TOOL": OperationKind.TOOL,
+    "RETRIEVER": OperationKind.RETRIEVAL,
+    "RERANKER": OperationKind.RETRIEVAL,
+    "EMBEDDING": OperationKind.EMBEDDING,
+}
+
+
+def openinference() -> Dialect:
+    """The dialect of Arize's instrumentations."""
+    return TABLE
+
+
+def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Reads the metadata; where chains spell out only one message of many, `input.value` is the truth."""
+    if "user_id" not in reader.fields and "metadata" in reader.attributes:
+        read_metadata(reader, reader.attributes["metadata"])  # LangChain's user and thread
+    if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
+        _read_history(reader)
+    source = reader.sources.get("input")
+    if kind is OperationKind.INFERENCE:
+        _fill_calls(reader)
+    if kind is not OperationKind.INFERENCE and source is not None and source.key == "llm.input_messages.*":
+        value = reader.attributes.get("input.value")
+        if value is not None:
+            reader.fields["input_messages"] = ()
+            reader.note("input", "input.value", Availability.TRUNCATED)
+    return kind
+
+
+def _fill_calls(reader: SpanReader) -> None:
+    """Parallel results overwrite each other where each message has room for one; calls may lose their ids.
+
+    The request and the reply that the span keeps whole tell them all.
+    """
+    inputs, outputs = reader.fields["input_messages"], reader.fields["output_messages"]
+    if len(list(_of_kind(inputs, "tool_call"))) > len(list(_of_kind(inputs, "tool_result"))):
+        given = read_messages(reader.attributes.get("input.value"), "user")
+        if len(list(_of_kind(given, "tool_result"))) > len(list(_of_kind(inputs, "tool_result"))):
+            system = inputs[:1] if inputs[0].role == "system" and given[0].role != "system" else ()
+            reader.fields["input_messages"] = (*system, *given)
+    if any(call.tool_call_id is None for call in _of_kind(outputs, "tool_call")):
+        said = read_messages(reader.attributes.get("output.value"), "assistant")
+        calls = [call.name for call in _of_kind(said, "tool_call") if call.tool_call_id]
+        if calls == [call.name for call in _of_kind(outputs, "tool_call")]:
+            reader.fields["output_messages"] = said
+
+
+def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
+    return (part for message in messages for part in message.parts if part.kind == kind)
+
+
+def _read_history(reader: SpanReader) -> None:
+    """Gemini's SDK calls tools by itself; what happened stands in the last response only."""
+    reply = parse(reader.attributes.get("output.value"))
+    history = reply.get("automatic_function_calling_history") if isinstance(reply, dict) else None
+    if history:
+        said = reader.fields.get("output_messages", ())
+        reader.fields["output_messages"] = (*read_messages(history), *said)
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    if span.attributes.get("gen_ai.tool.name") == "(merged tools)":
+        return OperationKind.OTHER
+    if span.name.startswith("handoff to ") and "tool.name" not in span.attributes:
+        return OperationKind.OTHER  # the model's call of the handoff stands in its messages
+    if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
+        return OperationKind.OTHER  # how DSPy's agents say that they are done
+    if span.scope_name.endswith(".haystack") and _is_haystack_run(span):
+        return OperationKind.AGENT
+    kind = span.attributes.get("openinference.span.kind")
+    if isinstance(kind, str):
+        return _KINDS.get(kind.upper(), OperationKind.OTHER)
+    of_model = not _OF_MODELS.isdisjoint(span.attributes) or not _COUNTS.isdisjoint(span.attributes)
+    return OperationKind.INFERENCE if of_model else None
+
+
+def _is_haystack_run(span: SpanRecord) -> bool:
+    """Agents are recorded as chains; a pipeline that failed may hold nothing that says it asked a model."""
+    return span.name == "Agent.run" or (span.name.endswith("Pipeline.run") and span.status == "ERROR")
+
+
+_OF_MODELS = frozenset(
+    f"llm.{side}_messages.0.message.{what}" for side in ("input", "output") for what in ("role", "content")
+)
+"""Some write a model's messages without saying the span's kind."""
+_COUNTS = frozenset(("llm.model_name", "llm.token_count.prompt", "llm.token_count.completion"))
+
+TABLE = Convention(
+    name="openinference",
+    order=LIBRARY,
+    scopes=("openinference.instrumentation", "@arizeai/openinference"),
+    markers=("openinference.span.kind", *sorted(_OF_MODELS)),
+    names=AttributeNames(
+        input=(
+            "llm.input_messages.*",
+            "gen_ai.input.messages",
+            "llm.prompts",
+            "embedding.embeddings.*",
+            "input.value",
+            "crew_inputs",
+        ),
+        output=("llm.output_messages.*", "gen_ai.output.messages", "output.value"),
+        tool_name=("tool.name", "tool_call.function.name", "tool_name"),
+        tool_id=("tool.id", "tool_call.id"),
+        arguments=("input.value", "tool_call.function.arguments"),
+        result=("output.value",),
+        documents=("reranker.output_documents.*", "retrieval.documents.*", "output.value"),
+        query=("reranker.query", "input.value"),
+        provider=("llm.provider", "llm.system"),
+        request_model=("llm.request.model_name", "llm.model_name", "embedding.model_name"),
+        response_model=("llm.response.model_name", "llm.model_name"),
+        finish=("llm.finish_reason",),
+        input_tokens=("llm.token_count.prompt",),
+        output_tokens=("llm.token_count.completion",),
+        cache_tokens=("llm.token_count.prompt_details.cache_read",),
+        reasoning_tokens=("llm.token_count.completion_details.reasoning",),
+        conversation_id=("session.id",),
+        user_id=("user.id",),
+        agent_name=("agent.name", "graph.node.name", "agno.agent", "graph.node.id"),
+    ),
+    kind_of=_kind,
+    refine=_complete,
+)
+"""The names of OpenInference, for conventions that build on it."""

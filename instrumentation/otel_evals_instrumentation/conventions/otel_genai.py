@@ -1,0 +1,32 @@
+"""OpenTelemetry's GenAI conventions: current and older forms, in attributes and events."""
+
+from __future__ import annotations
+
+from otel_evals.dialect import Dialect
+from otel_evals_instrumentation.reading.convention import LAST, Convention
+
+__all__ = ["otel_genai"]
+
+
+def otel_genai() -> Dialect:
+    """The dialect of spans that carry `gen_ai.*`."""
+    return Convention(
+        name="otel_genai",
+        order=LAST,
+        markers=(
+            "gen_ai.operation.name",
+            "gen_ai.system",
+            "gen_ai.provider.name",
+            "gen_ai.request.model",
+            "gen_ai.response.model",
+            "gen_ai.tool.name",
+            "gen_ai.tool.call.id",
+            "gen_ai.tool.call.arguments",
+            "gen_ai.agent.name",
+            "gen_ai.input.messages",
+            "gen_ai.output.messages",
+            "gen_ai.prompt",
+            "gen_ai.completion",
+            "tool_args",
+        ),
+    )

@@ -1,0 +1,115 @@
+"""Vercel AI SDK 3 to 6: `ai.*`. From version 7 on it writes OpenTelemetry's names."""
+
+from __future__ import annotations
+
+from otel_evals.dialect import Dialect
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.tool_parts import tool_call
+from otel_evals_instrumentation.reading.values import parse
+
+__all__ = ["vercel_ai"]
+
+_METADATA = "ai.telemetry.metadata."
+
+
+def _early(name: str) -> tuple[str, ...]:
+    """An attribute's names in the first versions of Mastra, which put the function before them."""
+    functions = ("stream", "generateText", "streamText", "streamObject", "generateObject")
+    return tuple(f"{function}.{name}" for function in functions)
+
+
+_CALLS = ("ai.response.toolCalls", "ai.result.toolCalls", *_early("response.toolCalls"))
+
+
+def vercel_ai() -> Dialect:
+    """The dialect of the AI SDK's experimental telemetry."""
+    return Convention(
+        name="vercel_ai",
+        markers=("ai.operationId", "ai.model.id", "ai.toolCall.name", "aisdk.model.id"),
+        names=AttributeNames(
+            input=(
+                "ai.prompt.messages",
+                "ai.prompt",
+                *_early("prompt.messages"),
+                "ai.values",
+                "ai.value",
+            ),
+            answer=(
+                "ai.response.text",
+                "ai.result.text",
+                *_early("response.text"),
+                "ai.response.object",
+                "ai.result.object",
+                *_early("response.object"),
+            ),
+            tool_name=("ai.toolCall.name",),
+            tool_id=("ai.toolCall.id",),
+            arguments=("ai.toolCall.args", "ai.toolCall.input"),
+            result=("ai.toolCall.result", "ai.toolCall.output"),
+            definitions=("ai.prompt.tools",),
+            provider=("gen_ai.system", "ai.model.provider", "aisdk.model.provider"),
+            request_model=("gen_ai.request.model", "ai.model.id", "aisdk.model.id"),
+            response_model=("gen_ai.response.model", "ai.response.model"),
+            response_id=("gen_ai.response.id", "ai.response.id"),
+            finish=("gen_ai.response.finish_reasons", "ai.response.finishReason", "ai.finishReason"),
+            input_tokens=(
+                "gen_ai.usage.input_tokens",
+                "ai.usage.inputTokens",
+                "ai.usage.promptTokens",
+                *_early("usage.inputTokens"),
+            ),
+            output_tokens=(
+                "gen_ai.usage.output_tokens",
+                "ai.usage.outputTokens",
+                "ai.usage.completionTokens",
+                *_early("usage.outputTokens"),
+            ),
+            cache_tokens=(
+                "ai.usage.cachedInputTokens",
+                "ai.usage.inputTokenDetails.cacheReadTokens",
+                *_early("usage.cachedInputTokens"),
+                *_early("usage.inputTokenDetails.cacheReadTokens"),
+            ),
+            reasoning_tokens=("ai.usage.reasoningTokens", "ai.usage.outputTokenDetails.reasoningTokens"),
+            conversation_id=(
+                _METADATA + "sessionId",
+                _METADATA + "session.id",
+                _METADATA + "threadId",
+                _METADATA + "conversationId",
+                _METADATA + "chatId",
+            ),
+            user_id=(_METADATA + "userId", _METADATA + "user.id"),
+            agent_name=("ai.telemetry.functionId", "resource.name"),
+        ),
+        kind_of=_kind,
+        refine=_refine,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    operation = span.attributes.get("ai.operationId", span.attributes.get("operation.name"))
+    if not isinstance(operation, str):
+        return OperationKind.INFERENCE if "aisdk.model.id" in span.attributes else None  # Mastra 0.2x
+    operation = operation.partition(" ")[0]  # older versions add the function's id
+    if operation == "ai.toolCall":
+        return OperationKind.TOOL
+    if operation.startswith("ai.embed"):
+        return OperationKind.EMBEDDING
+    if ".do" in operation:
+        return OperationKind.INFERENCE
+    return OperationKind.AGENT if operation.startswith(("ai.generate", "ai.stream")) else OperationKind.OTHER
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Tool calls of a response stand in an attribute of their own; embedded values are JSON twice."""
+    key = next((k for k in _CALLS if k in reader.attributes), _CALLS[0])
+    calls = parse(reader.attributes.get(key))
+    if kind is OperationKind.INFERENCE and isinstance(calls, (list, tuple)):
+        parts = tuple(tool_call(call) for call in calls if isinstance(call, dict))
+        if parts:
+            text = reader.fields.get("output_messages") or ()
+            said = tuple(part for message in text for part in message.parts)
+            reader.fields["output_messages"] = (Message(role="assistant", parts=said + parts),)
+            reader.note("output", key)
+    return kind

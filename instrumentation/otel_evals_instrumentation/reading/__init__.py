@@ -1,0 +1,1 @@
+"""What all conventions share: reading attributes, messages, tool calls and documents of spans."""

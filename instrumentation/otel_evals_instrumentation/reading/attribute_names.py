@@ -1,0 +1,147 @@
+"""Which attribute holds what: a convention's table of names, and OpenTelemetry's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+__all__ = ["GEN_AI", "AttributeNames", "FieldsByAttribute", "fields_by_attribute"]
+
+FieldsByAttribute = dict[str, tuple[tuple[str, int], ...]]
+"""By attribute name: the fields it may hold, each with its rank."""
+
+
+@dataclass(frozen=True)
+class AttributeNames:
+    """Attribute names by field, most trusted first.
+
+    A name that ends in `.*` stands for a list that is spelled out in keys: `gen_ai.prompt.*` is the list of
+    `gen_ai.prompt.0.role`, `gen_ai.prompt.0.content`, `gen_ai.prompt.1.role` and so on.
+    """
+
+    input: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
+    """Final answers: kept as the text they are, even where it is JSON."""
+    system: tuple[str, ...] = ()
+    tool_name: tuple[str, ...] = ()
+    tool_id: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    provider: tuple[str, ...] = ()
+    request_model: tuple[str, ...] = ()
+    response_model: tuple[str, ...] = ()
+    response_id: tuple[str, ...] = ()
+    finish: tuple[str, ...] = ()
+    input_tokens: tuple[str, ...] = ()
+    output_tokens: tuple[str, ...] = ()
+    cache_tokens: tuple[str, ...] = ()
+    reasoning_tokens: tuple[str, ...] = ()
+    conversation_id: tuple[str, ...] = ()
+    user_id: tuple[str, ...] = ()
+    agent_name: tuple[str, ...] = ()
+    agent_version: tuple[str, ...] = ()
+    name: tuple[str, ...] = ()
+    """Name of the workflow or retriever."""
+    error: tuple[str, ...] = ()
+    error_type: tuple[str, ...] = ()
+    new_messages_from: tuple[str, ...] = ()
+
+    def __add__(self, other: AttributeNames) -> AttributeNames:
+        """These names before the others."""
+        merged = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return AttributeNames(**{name: tuple(dict.fromkeys(keys)) for name, keys in merged.items()})
+
+
+def fields_by_attribute(names: AttributeNames) -> FieldsByAttribute:
+    """The table turned round, so that one pass over a span's attributes finds everything."""
+    index: dict[str, list[tuple[str, int]]] = {}
+    for field in fields(names):
+        for rank, key in enumerate(getattr(names, field.name)):
+            if not key.endswith(".*"):
+                index.setdefault(key, []).append((field.name, rank))
+    return {key: tuple(hits) for key, hits in index.items()}
+
+
+GEN_AI = AttributeNames(
+    # Last the bare words, which Pipecat and others write beside OpenTelemetry's names.
+    input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", "input"),
+    output=("gen_ai.output.messages", "gen_ai.completion", "gen_ai.completion.*", "output"),
+    system=(
+        "gen_ai.system_instructions",
+        "gen_ai.system.instructions",
+        "gen_ai.agent.system_prompt",
+        "system_prompt",
+    ),
+    tool_name=("gen_ai.tool.name", "tool_name"),
+    tool_id=("gen_ai.tool.call.id",),
+    arguments=(
+        "gen_ai.tool.call.arguments",
+        "gen_ai.tool.arguments",
+        "gen_ai.tool.input",
+        "tool_args",
+        "input",
+    ),
+    result=(
+        "gen_ai.tool.call.result",
+        "gen_ai.tool.result",
+        "gen_ai.tool.output",
+        "code.function.return.value",
+        "output",
+    ),
+    documents=("gen_ai.retrieval.documents",),
+    query=("gen_ai.retrieval.query.text", "gen_ai.retrieval.query"),
+    definitions=("gen_ai.tool.definitions",),
+    provider=("gen_ai.provider.name", "gen_ai.system"),
+    request_model=("gen_ai.request.model",),
+    response_model=("gen_ai.response.model",),
+    response_id=("gen_ai.response.id",),
+    finish=("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"),
+    input_tokens=("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+    output_tokens=("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+    cache_tokens=("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
+    reasoning_tokens=(
+        "gen_ai.usage.reasoning.output_tokens",
+        "gen_ai.usage.reasoning_tokens",
+        "gen_ai.usage.details.reasoning_tokens",
+    ),
+    conversation_id=(
+        "gen_ai.conversation.id",
+        "session.id",
+        "gen_ai.thread.id",
+        # Platforms' SDKs put theirs on anybody's spans.
+        "langfuse.session.id",
+        "langwatch.thread.id",
+        "lmnr.association.properties.session_id",
+        "traceloop.association.properties.session_id",
+        "langfuse.trace.metadata.langfuse_session_id",
+        "langfuse.observation.metadata.langfuse_session_id",
+        "ai.telemetry.metadata.sessionId",
+        "gen_ai.session.id",
+        "conversation.id",
+        "session_id",
+        "thread_id",
+    ),
+    user_id=(
+        "user.id",
+        "enduser.id",
+        "langfuse.user.id",
+        "langwatch.user.id",
+        "lmnr.association.properties.user_id",
+        "traceloop.association.properties.user_id",
+        "langfuse.trace.metadata.langfuse_user_id",
+        "langfuse.observation.metadata.langfuse_user_id",
+        "ai.telemetry.metadata.userId",
+        "gen_ai.user.id",
+        "user_id",
+        "enduser.pseudo.id",
+    ),
+    agent_name=("gen_ai.agent.name",),
+    agent_version=("gen_ai.agent.version",),
+    name=("gen_ai.workflow.name", "gen_ai.data_source.id"),
+    error=("error.message",),
+    error_type=("error.type",),
+)
+"""OpenTelemetry's own names, current and old. Every table ends with them: many write both."""

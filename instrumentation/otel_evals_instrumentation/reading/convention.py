@@ -1,0 +1,216 @@
+"""What all dialects share: a table of attribute names in, an Operation out.
+
+A convention is a table. It says which attributes hold what, in the order of trust; reading them, and saying
+what is missing and why, is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
+from otel_evals_instrumentation.reading.attribute_names import (
+    GEN_AI,
+    AttributeNames,
+    FieldsByAttribute,
+    fields_by_attribute,
+)
+from otel_evals_instrumentation.reading.documents import read_retrieval
+from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, unwrap_state
+from otel_evals_instrumentation.reading.span_reader import SpanReader
+from otel_evals_instrumentation.reading.tools import read_tool
+from otel_evals_instrumentation.reading.values import first_text, parse
+
+__all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
+
+LIBRARY = 1
+"""Conventions of instrumentation libraries: asked after the frameworks' own, on whose spans some write."""
+
+PLATFORM = 2
+"""Platforms whose SDKs put attributes of their own on anybody's spans."""
+
+LAST = 3
+"""OpenTelemetry's own names, which most others write too."""
+
+_OPERATIONS = {
+    "chat": OperationKind.INFERENCE,
+    "text": OperationKind.INFERENCE,
+    "text_completion": OperationKind.INFERENCE,
+    "completion": OperationKind.INFERENCE,
+    "generate_content": OperationKind.INFERENCE,
+    "responses": OperationKind.INFERENCE,
+    "response": OperationKind.INFERENCE,
+    "message": OperationKind.INFERENCE,
+    "invoke_agent": OperationKind.AGENT,
+    "handle_conversation_turn": OperationKind.AGENT,
+    "start_thread_run": OperationKind.AGENT,
+    "process_thread_run": OperationKind.AGENT,
+    "execute_tool": OperationKind.TOOL,
+    "retrieval": OperationKind.RETRIEVAL,
+    "retrieve": OperationKind.RETRIEVAL,
+    "vector_db_retrieve": OperationKind.RETRIEVAL,
+    "vector_search": OperationKind.RETRIEVAL,
+    "rerank": OperationKind.RETRIEVAL,
+    "search_memory": OperationKind.RETRIEVAL,
+    "embeddings": OperationKind.EMBEDDING,
+    "embedding": OperationKind.EMBEDDING,
+}
+_TOOL = frozenset(("gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.call.arguments"))
+"""Only calls of tools have these."""
+_MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
+_TEXTS = (
+    "provider",
+    "request_model",
+    "response_model",
+    "response_id",
+    "conversation_id",
+    "user_id",
+    "agent_name",
+    "agent_version",
+)
+
+
+@dataclass(frozen=True)
+class Convention:
+    """A dialect that is a table of names, and at most a function or two."""
+
+    name: str
+    scopes: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    order: int = 0
+    """When it is asked among those whose markers a span has: see `LIBRARY`, `PLATFORM` and `LAST`."""
+    names: AttributeNames = field(default_factory=AttributeNames)
+    kind_of: Callable[[SpanRecord], OperationKind | None] | None = None
+    """Tells a span's kind from the convention's own attributes; None leaves it to OpenTelemetry's names."""
+    refine: Callable[[SpanReader, OperationKind], OperationKind] | None = None
+    """Reads what a table cannot say; may change the kind."""
+    index: FieldsByAttribute = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", self.names + GEN_AI)
+        object.__setattr__(self, "index", fields_by_attribute(self.names))
+
+    def read(self, span: SpanRecord) -> Operation | None:
+        """Read a span of this convention; never raises."""
+        kind = (self.kind_of(span) if self.kind_of else None) or kind_of(span)
+        if kind is None:
+            return None
+        reader = SpanReader(span, self.names, self.index, self.name)
+        _read_identity(reader, kind)
+        if kind is OperationKind.TOOL:
+            read_tool(reader)
+        elif kind is OperationKind.RETRIEVAL:
+            read_retrieval(reader)
+        elif kind is not OperationKind.OTHER:
+            read_inputs_outputs(reader)
+            if kind is OperationKind.WORKFLOW:
+                unwrap_state(reader)
+            if span.parent_span_id is None and "openai_agents" in span.scope_name.replace("-", "_"):
+                # The SDK's `trace()` may hold several calls of `Runner.run`.
+                reader.fields["groups_invocations"] = True
+        if self.refine is not None:
+            kind = self.refine(reader, kind)
+        return Operation(
+            span=span,
+            kind=kind,
+            dialect=self.name,
+            availability=reader.availability,
+            sources=reader.sources,
+            **reader.fields,
+        )
+
+
+def kind_of(span: SpanRecord) -> OperationKind | None:
+    """What OpenTelemetry's names say a span did; None when they say nothing of an agent."""
+    attributes = span.attributes
+    operation = attributes.get("gen_ai.operation.name")
+    if isinstance(operation, str):
+        if (
+            attributes.get("gen_ai.tool.name") == "(merged tools)"
+        ):  # ADK repeats parallel calls in a span of no tool
+            return OperationKind.OTHER
+        known = _OPERATIONS.get(operation) or _OPERATIONS.get(operation.partition(".")[0])
+        if known is not None:
+            return known
+        if operation.startswith("invoke_"):
+            return _request_kind(attributes) or OperationKind.WORKFLOW
+        asks_model = _names_model(attributes) and not _MESSAGES.isdisjoint(attributes)
+        return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
+    if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
+        return OperationKind.TOOL
+    kind = _request_kind(attributes)
+    if kind is not None:
+        return kind
+    if _names_model(attributes):
+        return OperationKind.INFERENCE
+    if not _MESSAGES.isdisjoint(attributes):
+        return OperationKind.AGENT if "gen_ai.agent.name" in attributes else OperationKind.INFERENCE
+    return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
+
+
+def _names_model(attributes: Mapping[str, Any]) -> bool:
+    return "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes
+
+
+def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
+    kind = attributes.get("llm.request.type")
+    if not isinstance(kind, str):
+        return None
+    return {"embedding": OperationKind.EMBEDDING, "rerank": OperationKind.RETRIEVAL}.get(
+        kind, OperationKind.INFERENCE
+    )
+
+
+def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
+    fields, found_at = reader.fields, reader.found_at
+    for field_name in _TEXTS:
+        if field_name in found_at:
+            value = reader.text(field_name)
+            if value is not None:
+                fields[field_name] = value
+    name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")
+    if name is not None:
+        fields["name"] = name
+    if "input_tokens" in found_at or "output_tokens" in found_at:
+        _read_usage(reader)
+    if "finish" in found_at:
+        _read_finish(reader)
+    if reader.span.status == "ERROR" or "error_type" in found_at:
+        _read_error(reader)
+
+
+def _read_usage(reader: SpanReader) -> None:
+    given, said = reader.number("input_tokens"), reader.number("output_tokens")
+    if given is not None or said is not None:
+        reader.fields["usage"] = Usage(
+            input_tokens=given or 0,
+            output_tokens=said or 0,
+            cache_read_tokens=reader.number("cache_tokens") or 0,
+            reasoning_tokens=reader.number("reasoning_tokens") or 0,
+        )
+
+
+def _read_finish(reader: SpanReader) -> None:
+    for _, _, value in reader.found_at["finish"]:
+        parsed = parse(value)
+        reasons = (parsed,) if isinstance(parsed, str) else parsed
+        if isinstance(reasons, (list, tuple)):
+            told = tuple(item for item in reasons if isinstance(item, str) and item)
+            if told:
+                reader.fields["finish_reasons"] = told
+                return
+
+
+def _read_error(reader: SpanReader) -> None:
+    """The message of the error attribute, else of the exception, else of the status."""
+    span = reader.span
+    message, kind = reader.text("error"), reader.text("error_type")
+    for event in span.events:
+        if event.name == "exception":
+            message = message or first_text(event.attributes, ("exception.message",))
+            kind = kind or first_text(event.attributes, ("exception.type",))
+    reader.fields["error"] = message or span.status_message or kind or "error"
+    if kind:
+        reader.fields["error_type"] = kind

@@ -1,0 +1,26 @@
+"""User and conversation, where they stand in metadata that is one JSON object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_evals_instrumentation.reading.span_reader import SpanReader
+from otel_evals_instrumentation.reading.values import is_masked, parse
+
+__all__ = ["read_metadata"]
+
+_KEYS = (
+    ("user_id", ("user_id", "userId")),
+    ("conversation_id", ("session_id", "sessionId", "thread_id", "threadId", "conversation_id")),
+)
+
+
+def read_metadata(reader: SpanReader, value: Any) -> None:
+    """Read who asked and in which conversation, where no attribute of their own told it."""
+    metadata = parse(value)
+    if not isinstance(metadata, dict):
+        return
+    for field, names in _KEYS:
+        told = next((metadata[n] for n in names if isinstance(metadata.get(n), str)), None)
+        if told and not is_masked(told):
+            reader.fields.setdefault(field, told)

@@ -1,0 +1,72 @@
+"""Whether scoring makes progress, for liveness probes and dashboards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Health", "judge_health"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The state of the engine at one moment."""
+
+    status: Literal["healthy", "stalled", "idle"]
+    """`idle`: there is no work. `stalled`: there is work and no progress."""
+    problem: str | None = None
+    """Why it is `stalled`."""
+    thread_alive: bool = False
+    """Whether the scoring thread runs; it starts with the first captured span."""
+    waiting: int = 0
+    """Captured spans and log records in the engine's intake."""
+    pending: int = 0
+    """Evaluations that are queued or being scored."""
+    last_beat: float | None = None
+    """Seconds since the last iteration of the engine's event loop; None if there was none."""
+    last_end: float | None = None
+    """Seconds since an evaluation last ended; None if none did."""
+    failing_destinations: tuple[str, ...] = ()
+    """Destinations that did not accept their last batch."""
+    losses: Mapping[str, int] = field(default_factory=dict)
+    """Everything lost so far, by stage and reason."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether scoring is not stalled and no destination is failing."""
+        return self.status != "stalled" and not self.failing_destinations
+
+
+def judge_health(
+    *,
+    closed: bool,
+    started: bool,
+    thread_alive: bool,
+    waiting: int,
+    pending: int,
+    since_beat: float | None,
+    since_progress: float,
+    beat_limit: float,
+    progress_limit: float,
+) -> tuple[Literal["healthy", "stalled", "idle"], str | None]:
+    """The status and, where it is `stalled`, the problem.
+
+    Args:
+        closed: whether scoring was shut down.
+        started: whether the scoring thread was ever asked to start.
+        thread_alive: whether it runs.
+        waiting: captured items in the intake.
+        pending: evaluations without an outcome.
+        since_beat: seconds since the last iteration of its event loop.
+        since_progress: seconds since an evaluation ended, or since the first pending one was queued.
+        beat_limit: seconds without an iteration after which the loop counts as blocked.
+        progress_limit: seconds after which pending evaluations count as stuck if none has ended.
+    """
+    if started and not thread_alive and not closed:
+        return "stalled", "the scoring thread has ended"
+    if thread_alive and since_beat is not None and since_beat > beat_limit:
+        return "stalled", f"the scoring thread has been blocked for {since_beat:.1f} s, {waiting} items wait"
+    if pending and since_progress > progress_limit:
+        return "stalled", f"none of {pending} evaluations has ended for {since_progress:.1f} s"
+    return ("healthy" if waiting or pending else "idle"), None

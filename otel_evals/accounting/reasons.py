@@ -1,0 +1,63 @@
+"""The reasons that the pipeline counts losses and missing scores under. Scorers have reasons of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["REASONS", "meaning"]
+
+REASONS: Mapping[str, str] = {
+    # Runs for which no rule was evaluated.
+    "trace_not_sampled": "the application's own sampler did not sample the trace",
+    "nothing_to_judge": "its spans contain no agent, workflow or inference operation",
+    "unreadable": "its spans could not be assembled into a run; the log has the error",
+    "root_never_ended": "its root span did not end within `max_age`",
+    "root_not_ended_at_shutdown": "its root span had not ended when scoring was shut down",
+    "too_many_traces": "more traces than `max_open_traces` were open, and it was the oldest",
+    "too_many_bytes": "open traces held more than `max_bytes`, and it was the oldest",
+    # Spans and log records that did not reach a run.
+    "intake_full": "the engine's intake was full, or scoring had been shut down",
+    "span_late": "spans ended after their run had been closed, more than `grace` after its root",
+    "span_limit_per_trace": "the trace had more spans than `max_spans_per_trace`",
+    "span_process_died": "the engine's process died before their run was closed",
+    "span_shutdown": "the engine's process did not take them before the shutdown timeout",
+    "span_unreadable": "spans could not be decoded",
+    "log_unreadable": "log records could not be decoded",
+    "log_late": "log records arrived after their run had been closed, more than `grace` after its root",
+    # Runs that a rule does not sample.
+    "not_applicable": "the rule's `when` excludes the run",
+    "predicate_failed": "the rule's `when` or `sample` raised an error; the log has the first one",
+    "no_conversation_id": "the rule judges conversations, and the run has no conversation id",
+    "sampled_out": "the randomness is below the rule's sampling threshold",
+    "cascade_not_sampled": "the other scorer that the sampler depends on did not sample the run",
+    "cascade_not_scored": "the other scorer that the sampler depends on gave no score",
+    "cascade_not_met": "the other scorer's score does not meet the sampler's condition",
+    # Sampled runs that were dropped.
+    "queue_full": "`queue_size` evaluations were already waiting",
+    "too_many_conversations": "`max_conversations` was exceeded; it was the least recently active",
+    "too_many_conversation_bytes": "`max_conversation_bytes` was exceeded; it was the least recently active",
+    "shutdown": "the shutdown timeout expired first",
+    # Failures that the engine and the judges report.
+    "timeout": "the scorer took longer than the rule's `timeout`",
+    "stuck": "too many earlier attempts were still running, long after their timeout",
+    "process_died": "the process that was scoring it died",
+    "BudgetExceededError": "a judge call could have exceeded the budget",
+    "JudgeUnavailableError": "the judge was unavailable in every attempt",
+    "ScorerFailure": "the scorer returned a failure without an error type",
+    "JudgeReplyError": "the judge's reply did not have the required form",
+    # Runs that the store evicted.
+    "evicted_age": "they were not scored within `store_max_age`",
+    "evicted_size": "the store had reached `store_max_bytes`, and they were the oldest that were not scored",
+    # Deliveries of scored runs.
+    "exported": "the destination accepted them",
+    "refused": "the destination refused them permanently",
+    "unavailable": "the destination was unavailable in every attempt",
+}
+"""What each reason means, as a clause that can follow "because"."""
+
+
+def meaning(reason: str | None) -> str:
+    """A reason followed by its meaning; a scorer's own reason as it is."""
+    if reason is None:
+        return ""
+    return f"{reason} ({REASONS[reason]})" if reason in REASONS else reason

@@ -1,0 +1,261 @@
+"""Collects the spans of open traces until a run's root has ended, within bounds.
+
+Lives on the engine's thread only. A run closes after a grace period from its root's end; a span that arrives
+after that is late. What the bounds evict is returned to the caller, with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from opentelemetry.trace import format_span_id, format_trace_id
+
+from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
+from otel_evals.model import Loss, SpanEvent, SpanRecord
+
+__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup"]
+
+_logger = logging.getLogger(__name__)
+_REMEMBERED = 20_000
+_UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
+_UNREADABLE_LOG = Loss("log", "log_unreadable", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblyLimits:
+    """Bounds of assembly; `otel_evals.config.Config` has their meaning and defaults."""
+
+    grace: float
+    max_age: float
+    max_traces: int
+    max_spans_per_trace: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpanGroup:
+    """The spans of one run, or of several runs that belong together."""
+
+    spans: tuple[SpanRecord, ...]
+    links: Mapping[str, str | None]
+    """By span id: the nearest ancestor of a span whose parent is not among the spans."""
+
+
+@dataclass(slots=True, eq=False)
+class Gathered:
+    """The result of adding a batch of captured items."""
+
+    losses: list[Loss] = field(default_factory=list)
+    late: list[tuple[SpanRecord, str | None]] = field(default_factory=list)
+    """Spans whose run is closed, each with the id of its nearest known ancestor."""
+    ended: list[tuple[str, SpanGroup]] = field(default_factory=list)
+    """Ids of roots that have ended, with the spans so far; their grace period begins."""
+
+
+@dataclass(slots=True)
+class _Trace:
+    first_seen: float
+    spans: dict[str, _Span] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Span:
+    record: SpanRecord
+    above: str | None
+    """Id of the nearest known ancestor."""
+    size: int
+
+
+class SpanGatherer:
+    """Collects spans and log records by trace, and closes runs.
+
+    Args:
+        limits: the bounds.
+        report_ended: whether `add` returns the roots that have ended, before their grace period is over.
+    """
+
+    def __init__(self, limits: AssemblyLimits, *, report_ended: bool = False) -> None:
+        self._limits = limits
+        self._report_ended = report_ended
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._due: deque[tuple[float, str, str]] = deque()
+        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._logs: OrderedDict[str, list[SpanEvent]] = OrderedDict()
+        self._bytes = 0
+        self.next_close = inf
+        """When the next run closes, on the caller's clock."""
+        self.next_eviction = inf
+        """When to call `evict_old` again at the latest, on the caller's clock."""
+
+    def waiting(self, trace_id: str) -> int:
+        """How many spans of a trace wait for their root to end. May be called from any thread."""
+        trace = self._traces.get(trace_id)
+        return 0 if trace is None else len(trace.spans)
+
+    @property
+    def open_spans(self) -> int:
+        """Spans whose run is not closed."""
+        return sum(len(trace.spans) for trace in self._traces.values())
+
+    def add(self, items: Iterable[CapturedItem], now: float) -> Gathered:
+        """Add captured spans and log records. Never raises; an item that cannot be decoded is a loss."""
+        gathered = Gathered()
+        for item in items:
+            try:
+                if isinstance(item, CapturedLog):
+                    self._add_log(item, gathered)
+                else:
+                    self._add_span(item, now, gathered)
+            except Exception:
+                _logger.debug("a captured item could not be decoded", exc_info=True)
+                log = isinstance(item, CapturedLog)
+                gathered.losses.append(_UNREADABLE_LOG if log else _UNREADABLE_SPAN)
+        return gathered
+
+    def close_due(self, now: float) -> list[SpanGroup]:
+        """Close the runs whose grace period is over."""
+        closed = []
+        while self._due and self._due[0][0] <= now:
+            _, trace_id, root = self._due.popleft()
+            trace = self._traces.get(trace_id)
+            if trace is not None and root in trace.spans:
+                group = self._close(trace_id, trace, root)
+                if group.spans:  # empty if a span above has ended since: that one closes with all below it
+                    closed.append(group)
+        self.next_close = self._due[0][0] if self._due else inf
+        return closed
+
+    def evict_old(self, now: float) -> list[Loss]:
+        """Evict the traces whose root has not ended within `max_age`."""
+        lost: list[Loss] = []
+        self.next_eviction = inf
+        while self._traces:
+            trace_id, trace = next(iter(self._traces.items()))
+            if now - trace.first_seen < self._limits.max_age:
+                self.next_eviction = trace.first_seen + self._limits.max_age
+                break
+            lost += self._evict(trace_id, "root_never_ended")
+        return lost
+
+    def evict_all(self) -> list[Loss]:
+        """Evict all traces."""
+        return [
+            loss for trace in list(self._traces) for loss in self._evict(trace, "root_not_ended_at_shutdown")
+        ]
+
+    def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
+        record = item.record()
+        owner = format_span_id(item.owner) if item.owner else None
+        above = owner or record.parent_span_id
+        if above in self._closed or record.span_id in self._closed:
+            gathered.late.append((record, above))
+            self._remember(record.span_id)
+            return
+        trace = self._trace(record.trace_id, now)
+        if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
+            gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
+            return
+        size = _size(record)
+        trace.spans[record.span_id] = _Span(record, above, size)
+        trace.size += size
+        self._bytes += size
+        if owner is None and above not in trace.spans:
+            self._end_root(trace, record, now, gathered)
+        if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
+            gathered.losses += self._evict_excess(record.trace_id)
+
+    def _end_root(self, trace: _Trace, root: SpanRecord, now: float, gathered: Gathered) -> None:
+        due = now + self._limits.grace
+        self._due.append((due, root.trace_id, root.span_id))
+        self.next_close = min(self.next_close, due)
+        if self._report_ended:
+            gathered.ended.append((root.span_id, self._so_far(trace, root.span_id)))
+
+    def _add_log(self, item: CapturedLog, gathered: Gathered) -> None:
+        """Keep a log record until its span arrives; most such spans are not claimed."""
+        span_id = format_span_id(item.span_id)
+        if span_id in self._closed:
+            gathered.losses.append(Loss("log", "log_late", format_trace_id(item.trace_id)))
+            return
+        held = self._logs.setdefault(span_id, [])
+        if len(held) < self._limits.max_spans_per_trace:
+            held.append(item.event)
+        if len(self._logs) > _REMEMBERED:
+            self._logs.popitem(last=False)
+
+    def _trace(self, trace_id: str, now: float) -> _Trace:
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = _Trace(now)
+            self.next_eviction = min(self.next_eviction, now + self._limits.max_age)
+        return trace
+
+    def _close(self, trace_id: str, trace: _Trace, root: str) -> SpanGroup:
+        mine = [s for s in trace.spans if self._root_of(trace, s) == root]
+        records: list[SpanRecord] = []
+        links: dict[str, str | None] = {}
+        for span_id in mine:
+            held = trace.spans.pop(span_id)
+            trace.size -= held.size
+            self._bytes -= held.size
+            logs = self._logs.pop(span_id, None)
+            records.append(replace(held.record, logs=tuple(logs)) if logs else held.record)
+            if span_id != root and held.above != held.record.parent_span_id:
+                links[span_id] = held.above
+            self._remember(span_id)
+        if not trace.spans:
+            self._traces.pop(trace_id, None)
+        return SpanGroup(tuple(records), links)
+
+    def _so_far(self, trace: _Trace, root: str) -> SpanGroup:
+        """The spans of a run as if it closed now, without log records."""
+        mine = [trace.spans[s] for s in trace.spans if self._root_of(trace, s) == root]
+        links = {h.record.span_id: h.above for h in mine if h.above != h.record.parent_span_id}
+        links.pop(root, None)
+        return SpanGroup(tuple(h.record for h in mine), links)
+
+    def _root_of(self, trace: _Trace, span_id: str) -> str:
+        """The topmost span above this one that has ended; malformed traces may have cycles."""
+        for _ in range(len(trace.spans)):
+            above = trace.spans[span_id].above
+            if above is None or above not in trace.spans or above == span_id:
+                break
+            span_id = above
+        return span_id
+
+    def _remember(self, span_id: str) -> None:
+        self._closed[span_id] = None
+        if len(self._closed) > _REMEMBERED:
+            self._closed.popitem(last=False)
+
+    def _evict_excess(self, newest: str) -> list[Loss]:
+        """Evict the oldest traces beyond the bounds, but never the one that was just added to."""
+        lost: list[Loss] = []
+        while len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
+            oldest = next(iter(self._traces))
+            if oldest == newest:
+                if len(self._traces) == 1:
+                    break
+                self._traces.move_to_end(oldest)
+                continue
+            few = self._bytes <= self._limits.max_bytes
+            lost += self._evict(oldest, "too_many_traces" if few else "too_many_bytes")
+        return lost
+
+    def _evict(self, trace_id: str, reason: str) -> list[Loss]:
+        trace = self._traces.pop(trace_id)
+        self._bytes -= trace.size
+        roots = {self._root_of(trace, s) for s in trace.spans}
+        for span_id in trace.spans:
+            self._remember(span_id)
+        return [Loss("run", reason, trace_id, len(roots))] if roots else []
+
+
+def _size(record: SpanRecord) -> int:
+    """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
+    return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)

@@ -1,0 +1,50 @@
+"""Splits traces in which an application's span groups several invocations: each of them is a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from otel_evals.assembly.question import find_answer, find_question
+from otel_evals.assembly.tree import descendants
+from otel_evals.model import Operation, OperationKind
+
+__all__ = ["invocations_in"]
+
+_INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
+
+
+def invocations_in(
+    root: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
+) -> list[Operation]:
+    """The invocations that a root merely groups, or else the root itself.
+
+    Invocations are separate if each has a question of its own, and an answer or an error. Agents that hand
+    over to each other have the same question.
+    """
+    if not root.groups_invocations or root.input_messages or root.output_messages:
+        return [root]
+    found: list[Operation] = []
+    stack = list(reversed(below.get(root.span_id, ())))
+    while stack:
+        operation = operations[stack.pop()]
+        if operation.kind in _INVOCATIONS:
+            found.append(operation)
+        elif operation.kind is OperationKind.OTHER:
+            stack.extend(reversed(below.get(operation.span_id, ())))
+        else:
+            return [root]  # the root does work itself
+    return found if len(found) > 1 and _are_apart(found, operations, below) else [root]
+
+
+def _are_apart(
+    found: Iterable[Operation], operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
+) -> bool:
+    asked: list[tuple[str, ...]] = []
+    for operation in found:
+        inside = [operation, *descendants(operation, operations, below)]
+        question = find_question(operation, inside)
+        ended = find_answer(operation, inside) is not None or any(o.error is not None for o in inside)
+        if question is None or not ended:
+            return False
+        asked.append(tuple(message.text for message in question.messages))
+    return len(set(asked)) == len(asked)

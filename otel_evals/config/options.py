@@ -1,0 +1,109 @@
+"""All options besides rules. A wrong value raises when the Config is built, naming the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, SkipValidation
+from pydantic.dataclasses import dataclass
+
+from otel_evals import sampling
+from otel_evals.config.rules import Rule
+from otel_evals.config.validation import MODEL, raises_config_errors
+from otel_evals.errors import ConfigError
+from otel_evals.export import Destination
+
+__all__ = ["Config"]
+
+
+@raises_config_errors
+@dataclass(frozen=True, config=MODEL, kw_only=True)
+class Config:
+    """All options; the defaults suit a busy production service."""
+
+    rules: tuple[Rule, ...] = ()
+    """What is scored, and how."""
+    destinations: tuple[SkipValidation[Destination], ...] = ()
+    """Where scored runs go besides OpenTelemetry."""
+    span_attributes: bool = True
+    """Attach scores to the judged span as attributes; it is held for them, for at most `hold` seconds."""
+    wrap_exporters: bool = True
+    """Wrap the exporters of the tracer provider, so that judged spans carry their scores; without it, only
+    exporters wrapped by `Pipeline.hold` do."""
+    evaluation_events: bool = True
+    """Emit a `gen_ai.evaluation.result` log event per evaluation."""
+    evaluation_spans: bool = True
+    """Record an `evaluate <scorer>` span per evaluation, as a child of the judged span."""
+    metrics: bool = True
+    """Record metrics."""
+    hold: Annotated[float, Field(ge=0)] = 10.0
+    """Seconds after its end that a judged span may wait for its scores before it is exported."""
+    hold_limit: PositiveInt = 2048
+    """How many spans are held at most; more are exported without attributes."""
+    grace: Annotated[float, Field(ge=0)] = 0.5
+    """Seconds after its root's end in which a run's other spans and log records may still arrive."""
+    max_age: PositiveFloat = 600.0
+    """Seconds after which a trace whose root never ended is evicted."""
+    max_open_traces: PositiveInt = 10_000
+    """How many traces are assembled at once."""
+    max_spans_per_trace: PositiveInt = 2_000
+    """How many spans of one trace are kept."""
+    isolation: Literal["thread", "process"] = "thread"
+    """`process` runs everything but capture and the hold in a child process."""
+    max_bytes: PositiveInt = 256 * 1024 * 1024
+    """How many bytes of attributes the spans of open traces may hold together."""
+    max_conversations: PositiveInt = 10_000
+    """How many conversations are held at once, for rules of scope `conversation`."""
+    max_conversation_bytes: PositiveInt = 256 * 1024 * 1024
+    """How much memory, in bytes, the runs of these conversations may take, approximately."""
+    conversation_keep: Annotated[float, Field(ge=0)] = 3_600.0
+    """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
+    queue_size: PositiveInt = 2048
+    """How many evaluations may be queued; more are dropped and counted."""
+    capture_content: bool = True
+    """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
+    explain_traces: PositiveInt = 10_000
+    """How many traces the trace log keeps for `explain`; within 24 MiB."""
+    shutdown_timeout: PositiveFloat = 10.0
+    """Seconds that shutdown may take."""
+    handle_sigterm: bool = False
+    """Shut down gracefully on SIGTERM too, then let the signal have its usual effect."""
+    store: Path | None = None
+    """File that keeps sampled runs until they are scored and delivered, over crashes too; none by default."""
+    store_max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 1024 * 1024 * 1024
+    """How large that file may grow; beyond it, the oldest runs are evicted and counted."""
+    store_max_age: PositiveFloat = 86_400.0
+    """Seconds after which a run that could not be scored is evicted."""
+    store_keep: Annotated[float, Field(ge=0)] = 600.0
+    """Seconds that a scored run is kept, so that late spans have it scored again."""
+    store_lease: PositiveFloat = 15.0
+    """Seconds without a heartbeat after which another process takes over a process's runs."""
+    store_attempts: PositiveInt = 3
+    """How often scoring a run may fail, not counting unavailable judges, before it becomes a dead letter."""
+
+    def __post_init__(self) -> None:
+        seen: dict[tuple[str, str], int] = {}
+        for index, rule in enumerate(self.rules):
+            first = seen.setdefault((rule.scorer.id, rule.scope), index)
+            if first != index:
+                problem = (
+                    f"{rule.scorer.id!r} is the id of rules[{first}] too; give one of the scorers another id"
+                )
+                raise ConfigError(f"rules[{index}].scorer", problem)
+        sampling.cascade_order([(rule.scorer.id, rule.asked_with, rule.sample) for rule in self.rules])
+
+    @property
+    def holds(self) -> bool:
+        """Whether spans are held for scores; for those of conversations they never are."""
+        return self.span_attributes and any(rule.scope != "conversation" for rule in self.rules)
+
+    @property
+    def ceiling(self) -> float:
+        """The highest sampling probability that any rule can give a trace at its first span.
+
+        It is 1 with conversation rules: the conversation's id, which they sample by, is not known then.
+        """
+        ceilings = (r.sample.ceiling for r in self.rules)
+        any_trace = any(r.scope == "conversation" and r.sample.ceiling > 0 for r in self.rules)
+        return 1.0 if any_trace else max(ceilings, default=0.0)

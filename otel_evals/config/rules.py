@@ -1,0 +1,114 @@
+"""A rule: a scorer, where it applies, and how its runs are sampled."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from otel_evals import sampling
+from otel_evals.config.validation import MODEL, raises_config_errors
+from otel_evals.errors import ConfigError
+from otel_evals.model import Run
+from otel_evals.processes.portable import NotPortableError, pack
+from otel_evals.sampling import Sampler
+from otel_evals.scoring.scorer import Scorer
+
+__all__ = ["Rule"]
+
+
+def _sampler(value: Any) -> Any:
+    if isinstance(value, str):
+        return sampling.parse(value)
+    return sampling.ratio(value) if isinstance(value, int | float) else value
+
+
+class _Equal:
+    """A condition that can be pickled, which a closure could not."""
+
+    def __init__(self, wanted: dict[Any, Any]) -> None:
+        self.wanted = wanted
+
+    def __call__(self, run: Run) -> bool:
+        return all(getattr(run, name) == wish for name, wish in self.wanted.items())
+
+
+def _condition(value: Any) -> Any:
+    """Convert a mapping of run fields to values into the condition that all are equal."""
+    if not isinstance(value, Mapping):
+        return value
+    unknown = [name for name in value if name not in Run.__dataclass_fields__]
+    if unknown:
+        near = difflib.get_close_matches(str(unknown[0]), Run.__dataclass_fields__, n=1)
+        raise ConfigError(
+            "when", f"a run has no field {unknown[0]!r}" + (f"; meant {near[0]!r}?" if near else "")
+        )
+    wanted = dict(value)
+    return _Equal(wanted)
+
+
+@raises_config_errors
+@dataclass(frozen=True, config=MODEL)
+class Rule:
+    """A scorer, where it applies, and how its runs are sampled.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+
+    scorer: Scorer
+    """Judges the runs."""
+    _: KW_ONLY
+    sample: Annotated[Sampler, BeforeValidator(_sampler)] = Field(default_factory=sampling.always)
+    """Which of the runs it applies to are scored."""
+    when: Annotated[Callable[[Run], Any] | None, BeforeValidator(_condition)] = None
+    """Which runs it applies to; all by default."""
+    scope: Literal["run", "agent", "conversation"] = "run"
+    """`run` judges runs; `agent` judges every agent operation in a run, as a run of its own; `conversation`
+    judges all runs of a conversation together, each time it has become idle."""
+    idle: PositiveFloat = 300.0
+    """Seconds without a new run after which a conversation is judged; for the scope `conversation`."""
+    timeout: PositiveFloat = 30.0
+    """Seconds that one attempt may take."""
+    concurrency: PositiveInt = 16
+    """How many runs this rule scores at once."""
+    attempts: PositiveInt = 3
+    """How often an evaluation is attempted if the judge is unavailable."""
+    isolation: Literal["thread", "process"] = "thread"
+    """`process` scores in child processes: for scorers that compute for long or may crash."""
+
+    def __post_init__(self) -> None:
+        self.scorer.check()
+        if self.scope != "conversation" and self.idle != Rule.idle:
+            raise ConfigError(
+                "idle", f"goes with scope='conversation', not with {self.scope!r}; leave it out"
+            )
+        if self.isolation == "process":
+            _check_portable(self.scorer)
+
+    @cached_property
+    def name(self) -> str:
+        """The rule's unique name in counters and logs: the scorer's id, and `@scope` if that is not `run`."""
+        return self.scorer.id if self.scope == "run" else f"{self.scorer.id}@{self.scope}"
+
+    @cached_property
+    def scorer_id(self) -> str:
+        """The scorer's id."""
+        return self.scorer.id
+
+    @cached_property
+    def asked_with(self) -> str:
+        """Rules with the same value are evaluated together: those of one scope, and of one idle time."""
+        return f"conversation, idle {self.idle:g} s" if self.scope == "conversation" else self.scope
+
+
+def _check_portable(scorer: Scorer) -> None:
+    try:
+        pack(scorer)
+    except NotPortableError as error:
+        raise ConfigError("isolation", f"{scorer.id!r} {error}") from None

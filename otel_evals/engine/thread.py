@@ -1,0 +1,269 @@
+"""The engine's thread: one daemon thread with an event loop of its own, fed by a bounded deque.
+
+To hand over an item costs an append and at most one wake-up, which batches everything that arrives in the
+next few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from math import inf
+from typing import Any, Generic, Protocol, TypeVar
+
+__all__ = ["EngineThread", "Work", "gather_seconds"]
+
+_logger = logging.getLogger(__name__)
+_Item = TypeVar("_Item")
+_Item_contra = TypeVar("_Item_contra", contravariant=True)
+_Result = TypeVar("_Result")
+
+_GATHER_SECONDS = 0.02
+_STORE_GATHER_SECONDS = 0.002
+_CHUNK = 256
+_IDLE_SECONDS = 5.0
+
+
+def gather_seconds(*, has_store: bool) -> float:
+    """Seconds for which captured items are batched; shorter with a store, which should have them soon."""
+    return _STORE_GATHER_SECONDS if has_store else _GATHER_SECONDS
+
+
+class Work(Protocol[_Item_contra]):
+    """What the engine's thread does. All of it is called on that thread."""
+
+    def take(self, items: Sequence[_Item_contra]) -> None:
+        """Take up to 256 items; `tick` is called afterwards."""
+
+    def tick(self) -> float:
+        """Do what is due. Called after each batch, and when due.
+
+        Returns:
+            When to be called again, in `time.monotonic` seconds.
+        """
+
+    async def run(self) -> None:
+        """Run in the background, until cancelled: for instance delivery to destinations."""
+
+
+class EngineThread(Generic[_Item]):
+    """Runs work on a thread of its own, with an event loop of its own. Started on first use.
+
+    Args:
+        work: what is run; may be replaced while the thread is not running.
+        capacity: how many items may wait; `put` refuses more.
+        gather: seconds between the first item of a batch and its being taken.
+    """
+
+    def __init__(self, work: Work[_Item], *, capacity: int = 50_000, gather: float = _GATHER_SECONDS) -> None:
+        self.work = work
+        self._capacity = capacity
+        self._gather = gather
+        self._starting = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._items: deque[_Item] = deque()
+        self._armed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._stop: asyncio.Event | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._gathering = False
+        self._refusing = threading.Lock()
+        self.refused = 0
+        """Items refused because the deque was full."""
+        self.beat: float | None = None
+        """When the loop last took a batch or ticked, in `time.monotonic` seconds; at least every 5 s."""
+
+    def after_fork(self) -> None:
+        """Reset in a forked child, where the parent's thread does not exist."""
+        self._starting = threading.Lock()
+        self._reset()
+
+    def put(self, item: _Item) -> None:
+        """Hand over an item. Never waits, never raises; refuses and counts it if the deque is full."""
+        if len(self._items) >= self._capacity:
+            with self._refusing:
+                self.refused += 1
+            return
+        self._items.append(item)
+        if not self._armed:
+            self._armed = True
+            loop = self._loop or self._started()
+            if loop is not None:
+                _call_soon(loop, self._wake)
+
+    @property
+    def waiting(self) -> int:
+        """Items that have not been taken yet."""
+        return len(self._items)
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is on the engine's thread."""
+        return threading.current_thread() is self._thread
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Have a function called on the engine's thread."""
+        loop = self._loop or self._started(wait=True)
+        if loop is not None:
+            _call_soon(loop, function)
+
+    def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
+        """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
+        loop = self._loop if self._loop and self.started else self._started(wait=True)
+        try:
+            if loop is None or self.here or not self.alive:
+                return None
+            # In an empty context: what is drained, and the ticks that follow, are not the caller's alone.
+            future: Future[_Result] = contextvars.Context().run(
+                asyncio.run_coroutine_threadsafe, coroutine, loop
+            )
+            return future.result(None if timeout == inf else max(0.0, timeout))
+        except FutureTimeoutError:
+            future.cancel()
+            return None
+        except (CancelledError, RuntimeError):  # the thread has just ended
+            return None
+        finally:
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
+
+    @property
+    def started(self) -> bool:
+        """Whether the thread was ever started."""
+        return self._thread is not None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def drain(self) -> None:
+        """Take all waiting items now; only on the engine's thread."""
+        while self._items:
+            self._take_chunk()
+        self._tick()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
+        self._capacity = 0  # before the loop is read: a loop that starts later reads this
+        loop, thread = self._loop, self._thread
+        if loop is not None:
+            _call_soon(loop, self._stopping)
+        if thread is not None and not self.here:
+            thread.join(max(0.0, timeout))
+        if not self.alive:
+            with self._refusing:
+                self.refused += len(self._items)
+                self._items.clear()
+
+    def _stopping(self) -> None:
+        if self._stop is not None:
+            self._stop.set()
+
+    def _started(self, *, wait: bool = False) -> asyncio.AbstractEventLoop | None:
+        with self._starting:
+            if self._thread is None:
+                me = weakref.ref(self)
+                # Some Pythons have a thread inherit the context of whoever starts it.
+                begin = contextvars.Context().run
+                thread = threading.Thread(target=begin, args=(_main, me), name="otel-evals", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the interpreter is shutting down, or no thread can be had
+                    _logger.warning("the scoring thread cannot be started; nothing will be scored")
+                    return None
+                self._thread = thread
+        if wait:
+            self._ready.wait(5.0)
+        return self._loop
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        background = asyncio.ensure_future(self.work.run())
+        background.add_done_callback(_report)
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(_ContextExecutor(thread_name_prefix="otel-evals-executor"))
+        self._ready.set()
+        self._wake()
+        if self._capacity == 0:
+            self._stop.set()
+        await self._stop.wait()
+        background.cancel()
+        await asyncio.wait({background}, timeout=1.0)
+
+    def _wake(self) -> None:
+        if not self._gathering:
+            self._gathering = True
+            asyncio.get_running_loop().call_later(self._gather, self._pump)
+
+    def _pump(self) -> None:
+        self._gathering = False
+        self._armed = False
+        self._take_chunk()
+        if self._items:
+            asyncio.get_running_loop().call_soon(self._pump)
+        self._tick()
+
+    def _take_chunk(self) -> None:
+        self.beat = time.monotonic()
+        items = self._items
+        batch = [items.popleft() for _ in range(min(_CHUNK, len(items)))]
+        try:
+            if batch:
+                self.work.take(batch)
+        except Exception:
+            _logger.exception("error while processing a batch of %d captured items", len(batch))
+
+    def _tick(self) -> None:
+        self.beat = time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            delay = self.work.tick() - time.monotonic()
+        except Exception:
+            _logger.exception("error in the scoring thread's periodic work")
+            delay = _IDLE_SECONDS
+        delay = min(max(0.0, delay), _IDLE_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+
+class _ContextExecutor(ThreadPoolExecutor):
+    """Propagates the caller's context, as `asyncio.to_thread` does, so that a scorer's calls stay marked."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return super().submit(contextvars.copy_context().run, fn, *args, **kwargs)
+
+
+def _main(me: weakref.ref[EngineThread[Any]]) -> None:
+    engine = me()
+    if engine is not None:
+        try:
+            asyncio.run(engine._serve())
+        except Exception:
+            _logger.exception("the scoring thread died")
+
+
+def _report(task: asyncio.Future[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _logger.error("delivery to destinations died", exc_info=task.exception())
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Have a function called on the loop's thread, in an empty context rather than the caller's."""
+    try:
+        loop.call_soon_threadsafe(function, context=contextvars.Context())
+    except RuntimeError:  # the loop is closed
+        _logger.debug("the scoring thread has already ended")

@@ -1,0 +1,215 @@
+"""A rule's worker: concurrency, timeouts and retries of its evaluations.
+
+A timeout frees the slot even if the scorer ignores its cancellation, so a judge that hangs does not delay
+other rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from anyio import to_thread
+
+from otel_evals.config import Rule
+from otel_evals.engine.job import Job, Result
+from otel_evals.errors import JudgeUnavailableError
+from otel_evals.model import Outcome, Run, ScorerFailure
+from otel_evals.processes.child import ProcessDiedError
+from otel_evals.scoring.cancellation import must_propagate
+from otel_evals.scoring.outcome import failure_of, root_cause, to_outcome
+from otel_evals.scoring.scorer import Scorer
+from otel_evals.util.calls import AbandonedThreads, abandoned_threads
+from otel_evals.util.retry import backoff
+
+__all__ = ["Worker"]
+
+_logger = logging.getLogger(__name__)
+
+_MOST_ABANDONED = 16
+_FIRST_BACKOFF = 1.0
+_LONGEST_BACKOFF = 30.0
+_CLEANUP_SECONDS = 0.05
+"""Seconds after its timeout in which a cancelled scorer may still return a partial result."""
+
+
+class Worker:
+    """Runs the jobs of one rule.
+
+    Args:
+        rule: the scorer and its limits.
+        start: returns the context that a job's scorer runs in; called before its first attempt.
+        end: called once with each job's outcome.
+        draw: random numbers in [0, 1), for the jitter of retries.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        start: Callable[[Job], contextvars.Context],
+        end: Callable[[Job, Outcome], None],
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._rule = rule
+        self._start_job = start
+        self._end = end
+        self._draw = draw
+        self.queue: deque[Job] = deque()
+        self.running: set[Job] = set()
+        self.retrying: set[Job] = set()
+        self._abandoned: set[asyncio.Task[Any]] = set()
+        self._threads = AbandonedThreads(max(40, rule.concurrency))
+        self._filling = False
+        self._ready = type(rule.scorer).prepare is Scorer.prepare
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that are queued or wait for their next attempt."""
+        return len(self.queue) + len(self.retrying)
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether a job that is offered now starts at once."""
+        return self._ready and not self.queue and len(self.running) < self._rule.concurrency
+
+    async def prepare(self) -> None:
+        """Call the scorer's `prepare` on another thread; jobs are queued until it returns."""
+        if not self._ready:
+            try:
+                await to_thread.run_sync(self._rule.scorer.prepare, abandon_on_cancel=True)
+            except Exception:
+                _logger.warning("%s failed to prepare", self._rule.scorer.id, exc_info=True)
+            self._ready = True
+            self._fill()
+
+    def offer(self, job: Job) -> None:
+        """Run a job now, or queue it until a slot is free."""
+        self.queue.append(job)
+        self._fill()
+
+    def abort(self, outcome: Outcome) -> None:
+        """End all jobs with this outcome."""
+        left = [*self.running, *self.retrying, *self.queue]
+        self.queue.clear()
+        for job in left:
+            self._finish(job, outcome)
+
+    def _fill(self) -> None:
+        if self._filling or not self._ready:
+            return  # called from within the loop below, by a job that ended at once
+        self._filling = True
+        try:
+            while self.queue and len(self.running) < self._rule.concurrency:
+                self._start(self.queue.popleft())
+        finally:
+            self._filling = False
+
+    def _start(self, job: Job) -> None:
+        if len(self._abandoned) + len(self._threads) >= _MOST_ABANDONED + 2 * self._rule.concurrency:
+            message = "too many earlier attempts were still running, long after their timeout"
+            return self._finish(job, ScorerFailure(error_type="stuck", message=message))
+        loop = asyncio.get_running_loop()
+        self.running.add(job)
+        job.attempts += 1
+        if job.attempts == 1:
+            job.started, job.began = time.time_ns(), time.monotonic()
+            job.context = self._start_job(job)
+            job.context.run(abandoned_threads.set, self._threads)
+        job.task = loop.create_task(_score(self._rule, job.run), context=job.context)
+        job.timer = loop.call_later(self._rule.timeout, self._time_out, job)
+        job.task.add_done_callback(lambda task: self._done(job, task))
+        return None
+
+    def _time_out(self, job: Job) -> None:
+        """Cancel the scorer; one that lacks only its reason may still return its score."""
+        if job.task is None or job.task.done():
+            return
+        job.timed_out = True
+        job.timer = asyncio.get_running_loop().call_later(_CLEANUP_SECONDS, self._give_up, job)
+        job.task.cancel()
+
+    def _give_up(self, job: Job) -> None:
+        message = f"no score within {self._rule.timeout:g} s"
+        self._finish(job, ScorerFailure(error_type="timeout", message=message, attempts=job.attempts))
+
+    def _done(self, job: Job, task: asyncio.Task[Result]) -> None:
+        self._abandoned.discard(task)
+        if job.ended or task is not job.task:
+            return
+        result = _result(task)
+        if not isinstance(result, BaseException):
+            self._finish(job, to_outcome(result, attempts=job.attempts))
+        elif job.timed_out:
+            self._give_up(job)
+        elif (again := self._wait(job, result)) is not None:
+            self._retry_later(job, again)
+        else:
+            self._finish(job, failure_of(result, attempts=job.attempts))
+
+    def _wait(self, job: Job, error: BaseException) -> float | None:
+        """Seconds until the next attempt; None if there is none."""
+        cause = root_cause(error)
+        if isinstance(cause, ProcessDiedError) and job.attempts == 1:
+            return 0.0
+        if not isinstance(cause, JudgeUnavailableError) or job.attempts >= self._rule.attempts:
+            return None
+        wait = backoff(job.attempts, first=_FIRST_BACKOFF, longest=_LONGEST_BACKOFF, draw=self._draw)
+        return max(wait, min(cause.retry_after or 0.0, _LONGEST_BACKOFF))
+
+    def _retry_later(self, job: Job, seconds: float) -> None:
+        """Free the slot while waiting for the next attempt."""
+        self._release(job)
+        self.retrying.add(job)
+        job.timer = asyncio.get_running_loop().call_later(seconds, self._retry, job)
+        self._fill()
+
+    def _retry(self, job: Job) -> None:
+        self.retrying.discard(job)
+        if not job.ended:
+            self.queue.appendleft(job)
+            self._fill()
+
+    def _finish(self, job: Job, outcome: Outcome) -> None:
+        if job.ended:
+            return
+        job.ended = True
+        self._release(job)
+        self.retrying.discard(job)
+        if job.task is not None and not job.task.done():
+            self._abandoned.add(job.task)
+            job.task.cancel()
+        job.task = None
+        try:
+            self._end(job, outcome)
+        finally:
+            self._fill()
+
+    def _release(self, job: Job) -> None:
+        self.running.discard(job)
+        if job.timer is not None:
+            job.timer.cancel()
+            job.timer = None
+
+
+def _result(task: asyncio.Task[Result]) -> Result:
+    """A task's result, or its exception, cancellation and GeneratorExit included."""
+    if task.cancelled():
+        return asyncio.CancelledError("the scorer cancelled itself")
+    error = task.exception()
+    return task.result() if error is None else error
+
+
+async def _score(rule: Rule, run: Run) -> Result:
+    """The scorer's result, or the exception it raises as a value: not even SystemExit may end the engine."""
+    try:
+        return await rule.scorer.score(run)
+    except BaseException as error:
+        if must_propagate(error):
+            raise
+        return error

@@ -1,0 +1,84 @@
+"""Agreement of a scorer with human labels: confusion, precision, recall, kappa and its interval."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Agreement", "agreement"]
+
+Pair = tuple[bool, bool]
+"""The human label and the scorer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Agreement over a set of binary labels; positive is a score at or above the threshold."""
+
+    true_positive: int
+    false_positive: int
+    false_negative: int
+    true_negative: int
+    kappa: float | None
+    """Cohen's kappa; None when it is not defined, as when all labels are the same."""
+    kappa_interval: tuple[float, float] | None
+    """95% interval of kappa, by bootstrap."""
+
+    @property
+    def n(self) -> int:
+        """How many items both judged."""
+        return self.true_positive + self.false_positive + self.false_negative + self.true_negative
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of items on which both agree."""
+        return _ratio(self.true_positive + self.true_negative, self.n)
+
+    @property
+    def precision(self) -> float | None:
+        """Share of the scorer's positives that are positive by label."""
+        return _ratio(self.true_positive, self.true_positive + self.false_positive)
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the positives by label that the scorer found."""
+        return _ratio(self.true_positive, self.true_positive + self.false_negative)
+
+
+def agreement(pairs: Sequence[Pair], *, resamples: int = 2000, seed: int = 0) -> Agreement:
+    """Compare a scorer's binary answers with human labels."""
+    tp, fp, fn, tn = _counts(pairs)
+    return Agreement(tp, fp, fn, tn, kappa(pairs), _interval(pairs, resamples, random.Random(seed)))
+
+
+def kappa(pairs: Sequence[Pair]) -> float | None:
+    """Cohen's kappa: (observed - expected agreement) / (1 - expected agreement)."""
+    n = len(pairs)
+    if n == 0:
+        return None
+    tp, fp, fn, tn = _counts(pairs)
+    observed = (tp + tn) / n
+    expected = ((tp + fn) * (tp + fp) + (fp + tn) * (fn + tn)) / (n * n)
+    return None if expected == 1.0 else (observed - expected) / (1.0 - expected)
+
+
+def _interval(pairs: Sequence[Pair], resamples: int, draw: random.Random) -> tuple[float, float] | None:
+    if len(pairs) < 2:
+        return None
+    drawn = (kappa(draw.choices(pairs, k=len(pairs))) for _ in range(resamples))
+    values = sorted(value for value in drawn if value is not None)
+    if not values:
+        return None
+    return values[int(0.025 * (len(values) - 1))], values[int(0.975 * (len(values) - 1) + 0.5)]
+
+
+def _counts(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
+    def of(human: bool, scorer: bool) -> int:
+        return sum(pair == (human, scorer) for pair in pairs)
+
+    return of(True, True), of(False, True), of(True, False), of(False, False)
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

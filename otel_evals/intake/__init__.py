@@ -1,0 +1,1 @@
+"""The ways in: the SDK's processors, and OTLP files."""

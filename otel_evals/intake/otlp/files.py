@@ -1,0 +1,167 @@
+"""OTLP as files: JSON, JSON lines (the Collector's file exporter) and protobuf, gzip or not, spans and logs.
+
+Spans and logs may come in any order and in any file. What fits into memory is kept there; beyond that, traces
+are spread over temporary files by their id, and those are read back one at a time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, cast
+
+from otel_evals.errors import ConfigError
+from otel_evals.intake.otlp.json import LogRecord, Record, records_of
+from otel_evals.intake.otlp.spill import Spill
+from otel_evals.model import SpanEvent, SpanRecord
+
+__all__ = ["LogRecord", "Record", "read_records", "read_traces", "records_of"]
+
+_MEMORY = 256 * 1024 * 1024
+
+
+def read_traces(
+    paths: Iterable[str],
+    *,
+    progress: Callable[[int], None] | None = None,
+    memory: int = _MEMORY,
+    skipped: Callable[[str, int], None] | None = None,
+) -> Iterator[list[SpanRecord]]:
+    """The traces in these files (`-` is standard input), each as its spans with their logs.
+
+    Args:
+        paths: the files, in any of the forms above.
+        progress: called with the number of bytes of the files read so far.
+        memory: bytes of telemetry to hold in memory before temporary files are used.
+        skipped: called with a file and a line's number for each line that is no OTLP.
+
+    Raises:
+        ConfigError: a file is missing or holds no OTLP at all.
+    """
+    with Spill(memory) as spill:
+        for path in paths:
+            for record, size in _sized_records(path, progress, skipped):
+                spill.add(record.trace_id if isinstance(record, SpanRecord) else record[0], record, size)
+        for records in spill.groups():
+            trace = _with_logs(cast("list[Record]", records))
+            if trace:
+                yield trace
+
+
+def read_records(path: str) -> Iterator[Record]:
+    """The spans and log records of one file, as they come.
+
+    Raises:
+        ConfigError: the file is missing or holds no OTLP at all.
+    """
+    return (record for record, _ in _sized_records(path, None, None))
+
+
+def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
+    """The spans of a trace, each with its log records, oldest first."""
+    logs: dict[str, list[SpanEvent]] = {}
+    for record in records:
+        if not isinstance(record, SpanRecord):
+            logs.setdefault(record[1], []).append(record[2])
+    spans = [record for record in records if isinstance(record, SpanRecord)]
+    if not logs:
+        return spans
+    for held in logs.values():
+        held.sort(key=lambda log: log.time)
+    return [replace(s, logs=tuple(logs[s.span_id])) if s.span_id in logs else s for s in spans]
+
+
+# --- files ---
+
+
+def _sized_records(
+    path: str, progress: Callable[[int], None] | None, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[Record, int]]:
+    """Records with their share of the bytes they stood in."""
+    found = False
+    with _open(path) as (stream, position):
+        for size, request in _requests(stream, path, skipped):
+            records = list(request)
+            found = True
+            yield from ((record, size // len(records) + 200) for record in records)
+            if progress is not None:
+                progress(position())
+    if not found:
+        raise ConfigError(path, "holds no OTLP: expected JSON, JSON lines or protobuf, gzip or not")
+
+
+@contextmanager
+def _open(path: str) -> Iterator[tuple[BufferedReader, Callable[[], int]]]:
+    """The file's content without its compression, and how far the file itself was read."""
+    try:
+        raw = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise ConfigError(path, f"cannot be read: {error.strerror or error}") from error
+    reader = raw if isinstance(raw, BufferedReader) else BufferedReader(cast("Any", raw))
+    try:
+        packed = reader.peek(2)[:2] == b"\x1f\x8b"
+        stream = BufferedReader(cast("Any", gzip.GzipFile(fileobj=reader))) if packed else reader
+        yield stream, (lambda: 0) if path == "-" else reader.tell
+    finally:
+        if path != "-":
+            reader.close()
+
+
+def _requests(
+    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[int, Iterator[Record]]]:
+    """Export requests as (bytes, records)."""
+    try:
+        head = stream.peek(64)
+        if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+            yield from _json_requests(stream, path, skipped)
+        elif head:
+            from otel_evals.intake.otlp.protobuf import protobuf_requests
+
+            yield from protobuf_requests(stream, path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(path, f"cannot be decompressed: {error}") from error
+
+
+def _json_requests(
+    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[int, Iterator[Record]]]:
+    """One request per line; a file whose first line is no JSON by itself is read as one text."""
+    first = stream.readline()
+    if (request := _json(first)) is None:
+        yield from _json_text(first + stream.read(), path)
+        return
+    yield len(first), records_of(request)
+    for number, line in enumerate(stream, 2):
+        if (request := _json(line)) is not None:
+            yield len(line), records_of(request)
+        elif line.strip() and skipped is not None:
+            skipped(path, number)
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Iterator[Record]]]:
+    """Requests that are spread over lines, one after the other."""
+    text = raw.decode("utf-8-sig", "replace")
+    decode, at = json.JSONDecoder().raw_decode, 0
+    while text[at:].lstrip():
+        at = len(text) - len(text[at:].lstrip())
+        try:
+            request, end = decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(path, f"is not valid JSON: {error}") from error
+        yield end - at, records_of(request)
+        at = end

@@ -1,0 +1,70 @@
+"""The secrets that a judge itself is given, so that they can be kept out of messages and replies."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+__all__ = ["own_secrets", "without_credentials"]
+
+_SECRET_NAME = re.compile(
+    r"(?:key|token|secret|password|passwd|pwd|authorization|cookie|credentials?)\Z", re.I
+)
+_SHORTEST = 6
+
+
+class Configured(Protocol):
+    """What of a judge may hold secrets."""
+
+    @property
+    def api_key(self) -> str | None:
+        """The provider's key."""
+
+    @property
+    def api_base(self) -> str | None:
+        """The server's address, which may hold a user and a password."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Further arguments, headers among them."""
+
+
+def own_secrets(judge: Configured) -> frozenset[str]:
+    """Values that only this process should know: the key, credentials in the address, options and headers
+    with a secret's name, and the environment variables with one, from which LiteLLM reads keys.
+    """
+    found = {judge.api_key or "", *_of_address(judge.api_base), *_of_options(judge.options)}
+    found.update(value for name, value in os.environ.items() if _SECRET_NAME.search(name))
+    return frozenset(value for value in found if len(value) >= _SHORTEST)
+
+
+def without_credentials(address: str) -> str:
+    """An address without user, password, query and fragment."""
+    try:
+        parts = urlsplit(address)
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit((parts.scheme, host, parts.path, "", ""))
+    except ValueError:
+        return "..."
+
+
+def _of_address(address: str | None) -> Iterator[str]:
+    try:
+        parts = urlsplit(address or "")
+        secrets = [parts.password or "", parts.username or "" if parts.password else ""]
+    except ValueError:
+        return
+    for secret in secrets:
+        yield from (secret, unquote(secret))
+    yield from (value for pair in parts.query.split("&") for _, _, value in [pair.partition("=")])
+
+
+def _of_options(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _of_options(value)
+        elif isinstance(value, str) and _SECRET_NAME.search(str(name)):
+            yield from {value, value.rpartition(" ")[2]}  # of `Bearer x`, also x

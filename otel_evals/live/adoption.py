@@ -1,0 +1,269 @@
+"""Adds scoring to an existing tracer provider, and to the processors that are added to it later.
+
+Capture is put in front of the provider's processors, and the exporters inside them are wrapped, so that
+judged spans carry their scores. Both are done once per provider; configuring again replaces the pipeline.
+
+The SDK has no public API for this. Its private fields, and those of wrappers around it, are used here only,
+and each access is guarded: a provider that is built differently gets capture by `add_span_processor`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from opentelemetry.context import Context
+from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from otel_evals.attachment import ScoringSpanExporter
+
+__all__ = ["AdoptedExporter", "Front", "adopt", "adopt_logs"]
+
+_logger = logging.getLogger(__name__)
+_MAX_DEPTH = 6
+_PROVIDERS = ("provider", "_provider", "_tracer_provider", "wrapped", "_wrapped")
+"""Where wrappers of tracer providers keep what they wrap: Logfire's proxy, for one."""
+_PROCESSORS = (
+    "processor",
+    "_processor",
+    "span_processor",
+    "wrapped",
+    "_wrapped",
+    "processors",
+    "_span_processors",
+)
+"""Where wrappers of span processors keep what they wrap."""
+_BATCH = "_batch_processor"
+_EXPORTERS = ("span_exporter", "_exporter", "exporter")
+
+
+class Front(Protocol):
+    """The part of a pipeline that providers are connected to."""
+
+    @property
+    def spans(self) -> SpanProcessor:
+        """Captures spans."""
+
+    @property
+    def log_records(self) -> LogRecordProcessor:
+        """Captures log records."""
+
+    def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
+        """Wrap an exporter, so that judged spans carry their scores as attributes."""
+
+
+class AdoptedExporter(SpanExporter):
+    """Wraps an exporter: while there is a pipeline, judged spans are held for their scores.
+
+    All other attributes are those of the exporter itself.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._own = exporter
+        self._held: ScoringSpanExporter | None = None
+
+    def hold_for(self, front: Front | None) -> None:
+        """Hold spans for the scores of this pipeline from now on; None for no hold."""
+        before, self._held = self._held, None if front is None else front.hold(self._own)
+        if before is not None:
+            before.stop()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export through the hold, or directly if there is none."""
+        return (self._held or self._own).export(spans)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Release what is held and flush."""
+        return (self._held or self._own).force_flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        """Release what is held and shut down."""
+        (self._held or self._own).shutdown()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_own"], name)
+
+
+class _Spans(SpanProcessor):
+    """Capture of whichever pipeline is configured, for providers whose processors cannot be replaced."""
+
+    def __init__(self) -> None:
+        self.target: SpanProcessor | None = None
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Pass a started span on."""
+        if self.target is not None:
+            self.target.on_start(span, parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Pass an ended span on."""
+        if self.target is not None:
+            self.target.on_end(span)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Score what was captured."""
+        return self.target is None or self.target.force_flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        """Stop scoring."""
+        if self.target is not None:
+            self.target.shutdown()
+
+
+class _LogRecords(LogRecordProcessor):
+    """Forwards log records to the capture of the configured pipeline."""
+
+    def __init__(self) -> None:
+        self.target: LogRecordProcessor | None = None
+
+    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
+        """Pass a log record on."""
+        if self.target is not None:
+            self.target.on_emit(log_record)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing is queued."""
+        return True
+
+    def shutdown(self) -> None:
+        """Nothing to free."""
+
+
+class _Adopted:
+    """What stands in one tracer provider.
+
+    Args:
+        provider: the SDK's.
+    """
+
+    def __init__(self, provider: Any) -> None:
+        self.exporters: list[AdoptedExporter] = []
+        self.front: Front | None = None
+        self.holds = False
+        self._composite = getattr(provider, "_active_span_processor", None)
+        self._indirect: _Spans | None = None
+        if isinstance(getattr(self._composite, "_span_processors", None), tuple):
+            self._wrap_later_ones()
+        else:
+            self._indirect = _Spans()
+            provider.add_span_processor(self._indirect)
+
+    def use(self, front: Front | None, *, holds: bool) -> None:
+        """Connect capture and exporters to this pipeline."""
+        before, self.front, self.holds = self.front, front, holds
+        spans = None if front is None else front.spans
+        if self._indirect is not None:
+            self._indirect.target = spans
+        else:
+            self._place(spans, None if before is None else before.spans)
+        for exporter in self.exporters:
+            exporter.hold_for(front if holds else None)
+
+    def others(self) -> list[SpanProcessor]:
+        """The provider's processors but for ours."""
+        placed = self._indirect or (None if self.front is None else self.front.spans)
+        processors = getattr(self._composite, "_span_processors", ())
+        return [processor for processor in processors if processor is not placed]
+
+    def _place(self, spans: SpanProcessor | None, before: SpanProcessor | None) -> None:
+        """Put capture in front of all exporters: a span must be announced before it is exported."""
+        composite: Any = self._composite
+        others = tuple(p for p in composite._span_processors if p is not before)
+        composite._span_processors = others if spans is None else (spans, *others)
+
+    def _wrap_later_ones(self) -> None:
+        composite: Any = self._composite
+        add = composite.add_span_processor
+
+        def add_and_wrap(span_processor: SpanProcessor) -> None:
+            if self.holds:
+                self.wrap(span_processor)
+            add(span_processor)
+
+        composite.add_span_processor = add_and_wrap
+
+    def wrap(self, processor: SpanProcessor) -> bool:
+        """Wrap the exporters inside a processor; whether there were any."""
+        found = False
+        for owner, name in _exporters(processor, _MAX_DEPTH):
+            exporter = getattr(owner, name)
+            found = True
+            if isinstance(exporter, ScoringSpanExporter) or exporter in self.exporters:
+                continue
+            if not isinstance(exporter, AdoptedExporter):
+                exporter = AdoptedExporter(exporter)
+                setattr(owner, name, exporter)
+            exporter.hold_for(self.front if self.holds else None)
+            self.exporters.append(exporter)
+        return found
+
+
+_MARK = "_otel_evals_adopted"
+"""The field of a provider in which its adoption is remembered: providers need not be hashable."""
+
+
+def adopt(provider: Any, front: Front | None, *, wrap: bool) -> list[str]:
+    """Have a provider's spans captured by a pipeline and, if asked, its exporters wrapped.
+
+    Args:
+        provider: an SDK's tracer provider, or a wrapper of one.
+        front: the pipeline; None to stop.
+        wrap: whether exporters are wrapped, those of processors added later too.
+
+    Returns:
+        The names of processors in which no exporter was found: their spans go on without scores.
+    """
+    provider = _unwrapped(provider)
+    adopted = getattr(provider, _MARK, None)
+    if adopted is None:
+        adopted = _Adopted(provider)
+        setattr(provider, _MARK, adopted)
+    adopted.use(front, holds=wrap)
+    if not wrap or front is None:
+        return []
+    return [type(processor).__name__ for processor in adopted.others() if not adopted.wrap(processor)]
+
+
+def adopt_logs(provider: Any, front: Front | None) -> None:
+    """Have a logger provider's records captured by a pipeline; None to stop."""
+    if not hasattr(provider, "add_log_record_processor"):
+        return
+    records = getattr(provider, _MARK, None)
+    if records is None:
+        records = _LogRecords()
+        setattr(provider, _MARK, records)
+        provider.add_log_record_processor(records)
+    records.target = None if front is None else front.log_records
+
+
+def _unwrapped(provider: Any) -> Any:
+    """The SDK's provider inside its wrappers."""
+    for _ in range(_MAX_DEPTH):
+        if hasattr(provider, "_active_span_processor"):
+            break
+        inner = next((getattr(provider, name) for name in _PROVIDERS if hasattr(provider, name)), None)
+        if inner is None or not hasattr(inner, "add_span_processor"):
+            break
+        provider = inner
+    return provider
+
+
+def _exporters(processor: Any, depth: int) -> Iterator[tuple[Any, str]]:
+    """Find the exporters inside a processor: the object that has one, and the name of its field."""
+    if depth == 0:
+        return
+    fields = getattr(processor, "__dict__", {})
+    batch = fields.get(_BATCH)
+    if batch is not None:
+        yield from _exporters(batch, depth - 1)
+    for name in _EXPORTERS:
+        if hasattr(fields.get(name), "export"):
+            yield processor, name
+    for name in _PROCESSORS:
+        inner = fields.get(name)
+        for each in inner if isinstance(inner, list | tuple) else (inner,):
+            if each is not None and hasattr(each, "on_end"):
+                yield from _exporters(each, depth - 1)

@@ -1,0 +1,212 @@
+"""The configured pipeline of this process: `configure`, `stats`, `explain`, `health`, `shutdown`."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+
+from otel_evals.accounting.counters import Stats
+from otel_evals.accounting.explanation import Explanation, explain_unknown
+from otel_evals.accounting.health import Health
+from otel_evals.config import Config, build_config
+from otel_evals.errors import ConfigError
+from otel_evals.live.adoption import adopt, adopt_logs
+from otel_evals.live.exits import register_exit_hook
+from otel_evals.live.inspection import trace_id_of
+from otel_evals.live.pipeline import Pipeline
+from otel_evals.live.providers import Providers, make_missing
+from otel_evals.live.signals import OneAtATime, chain_sigterm
+from otel_evals.processes.child import is_child
+
+__all__ = ["configure", "current", "explain", "force_flush", "health", "install", "shutdown", "stats"]
+
+_logger = logging.getLogger(__name__)
+_lock = threading.Lock()
+_pipeline: Pipeline | None = None
+_made = Providers()
+_chained = False
+_FLUSH_MILLIS = 3_000
+_stopping = OneAtATime()
+_used = Providers()
+
+
+def configure(
+    *,
+    rules: Sequence[Any] = (),
+    destinations: Sequence[Any] = (),
+    tracer_provider: TracerProvider | None = None,
+    logger_provider: LoggerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    **options: Any,
+) -> Pipeline:
+    """Score this process's agent traffic from now on.
+
+    Spans are captured from the given tracer provider, or from the global one, whose exporters are wrapped so
+    that judged spans carry their scores. If none is set, providers are created and set: they export by OTLP
+    if `OTEL_EXPORTER_OTLP_ENDPOINT` (or one of its per-signal forms) is set. It may be called any number of
+    times; each call replaces the configuration.
+
+    Args:
+        rules: `Rule` objects, bare scorers, or mappings as in the YAML file.
+        destinations: besides OpenTelemetry: `"console"`, `{"jsonl": {"path": ...}}`, or `Destination`s.
+        tracer_provider: an SDK provider of your own.
+        logger_provider: where evaluation events go.
+        meter_provider: where metrics go.
+        options: the other fields of `otel_evals.config.Config`, such as `hold`.
+
+    Raises:
+        ConfigError: a value is wrong; the message names the field and the fix.
+    """
+    config = build_config(rules, destinations, **options)
+    return install(config, tracer_provider, logger_provider, meter_provider)
+
+
+def install(
+    config: Config,
+    tracer_provider: Any = None,
+    logger_provider: Any = None,
+    meter_provider: Any = None,
+) -> Pipeline:
+    """Build the pipeline of a Config and start it; see `configure`.
+
+    Raises:
+        ConfigError: the tracer provider is not the SDK's.
+    """
+    global _pipeline, _chained
+    if is_child():  # it imports the module that configures because the scorers are defined there
+        config = Config()
+    with _lock:
+        shutdown()
+        atexit.unregister(_exit)
+        atexit.register(_exit)  # again, to run before the exit handlers of existing providers
+        used = _providers(Providers(tracer_provider, logger_provider, meter_provider))
+        built = Pipeline(
+            config, tracer_provider=used.tracers, logger_provider=used.loggers, meter_provider=used.meters
+        )
+        _attach(built, used)
+        _pipeline = built
+        register_exit_hook(shutdown)
+        if config.handle_sigterm and not _chained:
+            _chained = chain_sigterm(shutdown, force_flush, config.shutdown_timeout + 5, _stopping)
+        return built
+
+
+def _providers(given: Providers) -> Providers:
+    """The providers to use: those given, the global ones, or, where there are none, new ones.
+
+    Raises:
+        ConfigError: the tracer provider is not the SDK's.
+    """
+    make_missing(given, _made)
+    tracers = given.tracers or trace.get_tracer_provider()
+    if not hasattr(tracers, "add_span_processor"):
+        name = type(tracers).__name__
+        raise ConfigError(
+            "tracer_provider", f"a {name} takes no span processors; give the SDK's TracerProvider"
+        )
+    return Providers(
+        tracers,
+        given.loggers or _logs.get_logger_provider(),
+        given.meters or metrics.get_meter_provider(),
+    )
+
+
+def _attach(built: Pipeline, used: Providers) -> None:
+    """Connect the providers to a pipeline."""
+    global _used
+    wraps = built.config.span_attributes and built.config.wrap_exporters
+    unwrapped = adopt(used.tracers, built, wrap=wraps)
+    if unwrapped:
+        _logger.warning(
+            "the spans that %s handles carry no scores: no exporter was found in it", ", ".join(unwrapped)
+        )
+    adopt_logs(used.loggers, built)
+    _used = used
+
+
+def current() -> Pipeline | None:
+    """The configured pipeline, if there is one."""
+    return _pipeline
+
+
+def stats() -> Stats:
+    """The counters at this moment; empty if nothing is configured."""
+    return Stats() if _pipeline is None else _pipeline.stats()
+
+
+def explain(trace_id: int | str, trace_state: str = "") -> Explanation:
+    """Explain what happened to a trace: whether it was captured, sampled and scored, and if not, why.
+
+    `str()` gives the explanation as text.
+
+    Args:
+        trace_id: 32 hex digits, or the id as a number.
+        trace_state: the trace's tracestate header; only used if there is no record of the trace.
+
+    Raises:
+        ValueError: the value is not a trace id.
+    """
+    if _pipeline is not None:
+        return _pipeline.explain(trace_id, trace_state)
+    return explain_unknown(trace_id_of(trace_id), 0.0, trace_state, ("Scoring is not configured.",))
+
+
+def health(stalled_after: float = 10.0) -> Health:
+    """Whether scoring makes progress, for liveness probes; `idle` if nothing is configured.
+
+    Args:
+        stalled_after: seconds without progress after which scoring counts as stalled; more than 5.
+    """
+    return Health(status="idle") if _pipeline is None else _pipeline.health(stalled_after)
+
+
+def force_flush(timeout_millis: int = 30_000) -> bool:
+    """Score and deliver everything captured so far; whether that was done in time.
+
+    Conversations that are not idle yet keep waiting; `shutdown` ends them.
+    """
+    done = _pipeline.force_flush(timeout_millis) if _pipeline is not None else True
+    return _made.force_flush(timeout_millis) and done
+
+
+def shutdown(timeout_millis: int | None = None) -> None:
+    """Stop scoring; what cannot be scored in time is counted as dropped. Called at interpreter exit too.
+
+    The providers are flushed, and continue without scoring. A second caller waits for the first.
+    """
+    global _pipeline
+    with _stopping:
+        pipeline, _pipeline = _pipeline, None
+        if pipeline is None:
+            return
+        pipeline.shutdown(timeout_millis)
+        _used.force_flush(_FLUSH_MILLIS)  # spans in a batch processor's queue take their scores along
+        adopt(_used.tracers, None, wrap=False)
+        adopt_logs(_used.loggers, None)
+
+
+def _exit() -> None:
+    """Stop scoring at interpreter exit, and shut down the providers that were created here."""
+    shutdown()
+    _made.shutdown()
+
+
+def _before_threads_end() -> None:
+    """Score what is left while threads can still be started and the providers still work."""
+    if _pipeline is not None:
+        _pipeline.force_flush(int(_pipeline.config.shutdown_timeout * 1000))
+
+
+# Runs when the main thread ends: before the providers' exit handlers, and before executors are closed, which
+# judges need to open connections. Spans of threads that are still running are captured until `atexit`.
+_at_threads_end = getattr(threading, "_register_atexit", None)
+if _at_threads_end is not None:
+    _at_threads_end(_before_threads_end)

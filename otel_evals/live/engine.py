@@ -1,0 +1,188 @@
+"""The engine's interface, and the engine that runs on a thread of this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from otel_evals.accounting.counters import ConversationStats, Stats
+from otel_evals.accounting.explanation import Explanation
+from otel_evals.accounting.health import Health
+from otel_evals.accounting.ledger import Ledger
+from otel_evals.attachment.attacher import Attacher
+from otel_evals.config import Config
+from otel_evals.dialect import Dialects
+from otel_evals.engine.thread import EngineThread, gather_seconds
+from otel_evals.export.delivery import DestinationStats
+from otel_evals.intake.items import CapturedItem, Intake
+from otel_evals.live.inspection import Inspector
+from otel_evals.stages import Stages
+from otel_evals.store.store import RunStore
+
+__all__ = ["Engine", "LocalEngine"]
+
+
+class Engine(Protocol):
+    """Scores captured items, on a thread or in a process."""
+
+    @property
+    def intake(self) -> Intake:
+        """Where captured items are put."""
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is on one of the engine's own threads."""
+
+    @property
+    def queue_size(self) -> int:
+        """Items in the intake, and evaluations without an outcome."""
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+
+    def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
+        """What happened to a trace."""
+
+    def health(self, stalled_after: float, *, closed: bool) -> Health:
+        """Whether scoring makes progress."""
+
+    def flush(self, timeout: float) -> bool:
+        """Score and deliver what was captured so far; whether that was done within `timeout` seconds."""
+
+    def shutdown(self, deadline: float) -> None:
+        """Score and deliver what can be until `deadline` (`time.monotonic` seconds), and drop the rest."""
+
+    def close(self, deadline: float) -> None:
+        """End threads and processes."""
+
+    def before_fork(self) -> None:
+        """Prepare for a fork of this process."""
+
+    def after_fork_in_parent(self) -> None:
+        """Resume after the fork."""
+
+    def after_fork_in_child(self) -> None:
+        """Reset in a forked child, where none of the parent's threads exist."""
+
+
+class LocalEngine:
+    """The engine on a thread of this process.
+
+    Args:
+        config: rules, destinations, limits.
+        dialects: read spans.
+        attacher: attaches outcomes to traces.
+    """
+
+    def __init__(self, config: Config, dialects: Dialects, attacher: Attacher) -> None:
+        self._config = config
+        self._dialects = dialects
+        self._attacher = attacher
+        self._build()
+        self.intake = self.thread = EngineThread[CapturedItem](
+            self._stages, gather=gather_seconds(has_store=self._store.keeps)
+        )
+        if config.store is not None and config.store.exists():
+            self.thread.call(self._store.start)  # without waiting for traffic
+
+    def _build(self) -> None:
+        """Build what lives on the engine's thread; called again in a forked child."""
+        config = self._config
+        self.ledger = Ledger([rule.name for rule in config.rules], config.explain_traces)
+        self._store = _store(config)
+        self._stages = Stages(
+            config,
+            self._dialects,
+            self.ledger,
+            self._attacher,
+            self._store,
+            post=lambda function: self.thread.call(function),
+            losses=lambda: self._inspector().losses(),
+        )
+
+    def _inspector(self) -> Inspector:
+        return Inspector(self._config, self.thread, self.ledger, self._stages, self.stats)
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is on the engine's thread."""
+        return self.thread.here
+
+    @property
+    def queue_size(self) -> int:
+        """Items in the intake, and evaluations without an outcome."""
+        return self.thread.waiting + self.ledger.pending
+
+    @property
+    def open_items(self) -> int:
+        """Captured spans and log records that are not part of a closed run."""
+        return self.thread.waiting + self._stages.gatherer.open_spans
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+        stats = self.ledger.stats(self.thread.refused)
+        if waiting := self._stages.conversations.waiting:
+            stats = replace(stats, conversations=ConversationStats(waiting=waiting))
+        return replace(stats, store=self._store.stats()) if self._store.keeps else stats
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+        return self._stages.fan_out.stats()
+
+    def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
+        """What happened to a trace."""
+        return self._inspector().explain(trace_id, trace_state)
+
+    def health(self, stalled_after: float, *, closed: bool) -> Health:
+        """Whether scoring makes progress."""
+        return self._inspector().health(stalled_after, closed=closed)
+
+    def flush(self, timeout: float) -> bool:
+        """Score and deliver what was captured so far; whether that was done in time."""
+        return self.thread.run(self._flush(time.monotonic() + timeout), timeout + 0.5) is True
+
+    def shutdown(self, deadline: float) -> None:
+        """Score and deliver what can be until the deadline, with four fifths of the time for scoring."""
+        if not self.here:
+            timeout = deadline - time.monotonic()
+            flush = self._flush(time.monotonic() + timeout * 0.8, ending=True)
+            self.thread.run(flush, timeout * 0.8 + 0.2)
+            self.thread.run(self._stages.finish_all(deadline), deadline - time.monotonic() + 0.2)
+
+    def close(self, deadline: float) -> None:
+        """End the thread, and the processes of isolated scorers."""
+        self.thread.stop(max(0.1, deadline - time.monotonic()))
+        self._stages.close()
+
+    async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
+        self.thread.drain()
+        return await self._stages.flush(deadline, ending=ending)
+
+    def before_fork(self) -> None:
+        """Have the store close its file."""
+        self._store.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Have the store resume."""
+        self._store.after_fork_in_parent()
+
+    def after_fork_in_child(self) -> None:
+        """Reset: what was captured before the fork is the parent's to score."""
+        self.thread.after_fork()
+        self._stages.evaluations.scheduler.disown()
+        self._store.after_fork_in_child()
+        self._build()
+        self.thread.work = self._stages
+
+
+def _store(config: Config) -> RunStore:
+    if config.store is None:
+        return RunStore()
+    from otel_evals.store.sqlite import SQLiteStore  # imported only if used
+
+    return SQLiteStore(config)

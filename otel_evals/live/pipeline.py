@@ -1,0 +1,185 @@
+"""The pipeline as an application sees it: capture, the hold in front of the exporters, and the engine.
+
+The application's threads only run `spans` (a SpanProcessor), `log_records` (a LogRecordProcessor) and the
+exporters that `hold` wraps; everything else happens on the engine's thread, or in its process.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Mapping
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.trace import TracerProvider
+
+from otel_evals import semconv
+from otel_evals.accounting.counters import Stats
+from otel_evals.accounting.explanation import Explanation
+from otel_evals.accounting.health import Health
+from otel_evals.attachment import Attacher, Metrics, PendingScores, ScoringSpanExporter
+from otel_evals.config import Config
+from otel_evals.dialect import Dialects, load_dialects
+from otel_evals.export import DestinationStats
+from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
+from otel_evals.live.engine import Engine, LocalEngine
+from otel_evals.version import __version__
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """Scores what its processors capture.
+
+    Args:
+        config: rules, destinations, limits.
+        tracer_provider: for evaluation spans; the global one by default.
+        logger_provider: for evaluation events; the global one by default.
+        meter_provider: for metrics; the global one by default.
+        dialects: read spans; all installed ones by default.
+
+    Raises:
+        ConfigError: with `isolation="process"`: a rule or a destination cannot be sent to another process.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        dialects: Dialects | None = None,
+    ) -> None:
+        self.config = config
+        self._closed = False
+        self._scores = PendingScores()
+        self._exporters: list[ScoringSpanExporter] = []
+        dialects = load_dialects() if dialects is None else dialects
+        meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
+        tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider)
+        logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
+        attacher = Attacher(
+            tracer if config.evaluation_spans else None,
+            logger if config.evaluation_events else None,
+            self._metrics(meter) if config.metrics else None,
+            self._scores if config.span_attributes else None,
+        )
+        self._engine = self._build_engine(dialects, attacher)
+        self.spans = CaptureSpans(
+            self._engine.intake,
+            dialects,
+            config.ceiling,
+            self._scores.expect if config.holds else None,
+            nested_targets=any(rule.scope == "agent" for rule in config.rules),
+            flush=self.force_flush,
+            close=self.shutdown,
+        )
+        self.log_records = CaptureLogRecords(self._engine.intake, self.spans.keeps)
+        me = weakref.ref(self)
+        os.register_at_fork(
+            before=lambda: _on_fork(me, lambda pipeline: pipeline._engine.before_fork()),
+            after_in_parent=lambda: _on_fork(me, lambda pipeline: pipeline._engine.after_fork_in_parent()),
+            after_in_child=lambda: _on_fork(me, Pipeline._after_fork_in_child),
+        )
+
+    def _build_engine(self, dialects: Dialects, attacher: Attacher) -> Engine:
+        if self.config.isolation == "thread":
+            return LocalEngine(self.config, dialects, attacher)
+        from otel_evals.live.engine_process.engine import RemoteEngine
+
+        return RemoteEngine(self.config, attacher, self._let_pass)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that scores, on a thread or in a process."""
+        return self._engine
+
+    def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
+        """Wrap an exporter, so that judged spans carry their scores as attributes."""
+        config = self.config
+        wrapped = ScoringSpanExporter(exporter, self._scores, hold=config.hold, limit=config.hold_limit)
+        self._exporters.append(wrapped)
+        return wrapped
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+        return self._engine.stats()
+
+    def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
+        """What happened to a trace; see `otel_evals.explain`."""
+        return self._engine.explain(trace_id, trace_state)
+
+    def health(self, stalled_after: float = 10.0) -> Health:
+        """Whether scoring makes progress; see `otel_evals.health`."""
+        return self._engine.health(stalled_after, closed=self._closed)
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+        return self._engine.destination_stats()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Score and deliver everything captured so far; whether that was done in time.
+
+        Judged spans that have ended are then released, scored or not. Conversations that are not idle yet
+        keep waiting.
+
+        Args:
+            timeout_millis: milliseconds it may take.
+        """
+        if self._closed or self._engine.here:
+            return False
+        done = self._engine.flush(timeout_millis / 1000)
+        self._let_pass()
+        return done
+
+    def shutdown(self, timeout_millis: int | None = None) -> None:
+        """Score what can be scored in time, count the rest as dropped, release all held spans, and stop.
+
+        Conversations that are not idle yet are judged as they are.
+
+        Args:
+            timeout_millis: milliseconds it may take; the configured `shutdown_timeout` by default.
+        """
+        if self._closed:
+            return
+        timeout = self.config.shutdown_timeout if timeout_millis is None else timeout_millis / 1000
+        deadline = time.monotonic() + timeout
+        try:
+            self._engine.shutdown(deadline)
+        finally:
+            self._closed = True
+            self._scores.close()
+            self._engine.close(deadline)
+
+    def _let_pass(self) -> None:
+        """Release all spans that have ended."""
+        self._scores.let_pass(time.time_ns())
+        for exporter in self._exporters:
+            exporter.release()
+
+    def _metrics(self, meter: metrics.Meter) -> Metrics:
+        return Metrics(
+            meter,
+            self.stats,
+            queue_size=lambda: self._engine.queue_size,
+            held=lambda: sum(exporter.held for exporter in self._exporters),
+            exports=self.destination_stats,
+        )
+
+    def _after_fork_in_child(self) -> None:
+        """Reset in a forked child, which scores only what it captures itself."""
+        self._engine.after_fork_in_child()
+        self.spans.reset()
+        for exporter in self._exporters:
+            exporter.after_fork()
+
+
+def _on_fork(me: weakref.ref[Pipeline], step: Callable[[Pipeline], None]) -> None:
+    pipeline = me()
+    if pipeline is not None:
+        step(pipeline)

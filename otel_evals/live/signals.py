@@ -1,0 +1,125 @@
+"""Opt-in: shut down gracefully on SIGTERM, and let the process end as it would have otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+__all__ = ["OneAtATime", "chain_sigterm"]
+
+_logger = logging.getLogger(__name__)
+
+
+class OneAtATime:
+    """As a context manager: one thread is inside, others wait, and signal handlers can wait for the end.
+
+    A handler runs on the main thread between two instructions. If it interrupts the main thread inside, it
+    cannot wait for the end there, as it would wait for itself: it postpones what it does.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+        self._inside: set[int] = set()
+        self._postponed: list[Callable[[], object]] = []
+
+    def __enter__(self) -> None:
+        self._inside.add(threading.get_ident())  # before the lock: a handler may interrupt this very line
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+        self._inside.discard(threading.get_ident())
+        if threading.current_thread() is threading.main_thread():
+            while self._postponed:
+                self._postponed.pop(0)()
+
+    def postpone(self, function: Callable[[], object]) -> bool:
+        """If the main thread is inside and asks this, call a function as soon as it has left.
+
+        Returns:
+            Whether the function is postponed.
+        """
+        if threading.get_ident() not in self._inside:
+            return False
+        self._postponed.append(function)
+        return True
+
+
+def chain_sigterm(
+    shutdown: Callable[[], object],
+    flush: Callable[[], object],
+    timeout: float,
+    stopping: OneAtATime,
+) -> bool:
+    """Install a SIGTERM handler that scores everything before the signal takes effect.
+
+    If the default action was in place, `shutdown` is called and the signal raised again, so that the process
+    still ends by SIGTERM. If the application has a handler, it decides how the process ends: `flush` is
+    called, then the handler, and `shutdown` when the process exits. Handlers can only be set by the main
+    thread; elsewhere, and where SIGTERM is ignored, nothing is set.
+
+    Args:
+        shutdown: called on a thread of its own, so that a lock the main thread holds cannot block it.
+        flush: called likewise; not waited for while an event loop runs, which has requests to answer.
+        timeout: seconds to wait for either.
+        stopping: entered by whoever shuts down; a signal that interrupts it takes effect afterwards.
+
+    Returns:
+        Whether the handler was set.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        _logger.warning("SIGTERM is not handled: only the main thread can set signal handlers")
+        return False
+    previous: Any = signal.getsignal(signal.SIGTERM)
+    if previous == signal.SIG_IGN or previous is None:
+        return False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stopping.postpone(lambda: handle(number, frame)):
+            return
+        if callable(previous):
+            _begin(flush).join(0.0 if asyncio._get_running_loop() else timeout)
+            previous(number, frame)
+            _shutdown_last(shutdown)
+        else:
+            _begin(shutdown).join(timeout)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, handle)
+    return True
+
+
+def _begin(function: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=function, name="otel-evals-sigterm", daemon=True)
+    thread.start()
+    return thread
+
+
+def _shutdown_last(shutdown: Callable[[], object]) -> None:
+    """Shut down when the process exits by itself.
+
+    Servers such as uvicorn stop serving, restore the default action and raise SIGTERM again, which would end
+    the process before its exit handlers run. SIGTERM is therefore blocked on the main thread until then.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def shutdown_then_unblock() -> None:
+        shutdown()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    atexit.register(shutdown_then_unblock)

@@ -1,0 +1,66 @@
+"""The records that travel through the stages: what a run is, what a score is.
+
+All are frozen. Ids are lower-case hex (32 digits for a trace, 16 for a span), times are nanoseconds since
+the Unix epoch, durations are seconds.
+"""
+
+from __future__ import annotations
+
+from otel_evals.model.evaluations import (
+    Context,
+    ContextSeen,
+    Direction,
+    Dropped,
+    Evaluation,
+    NotScored,
+    Outcome,
+    Sampled,
+    Score,
+    ScoredRun,
+    ScorerFailure,
+    Status,
+    StepRecord,
+)
+from otel_evals.model.losses import Loss
+from otel_evals.model.operations import (
+    Availability,
+    Document,
+    Message,
+    Operation,
+    OperationKind,
+    Part,
+    Source,
+    ToolCall,
+    Usage,
+)
+from otel_evals.model.runs import Run
+from otel_evals.model.spans import SpanEvent, SpanRecord
+
+__all__ = [
+    "Availability",
+    "Context",
+    "ContextSeen",
+    "Direction",
+    "Document",
+    "Dropped",
+    "Evaluation",
+    "Loss",
+    "Message",
+    "NotScored",
+    "Operation",
+    "OperationKind",
+    "Outcome",
+    "Part",
+    "Run",
+    "Sampled",
+    "Score",
+    "ScoredRun",
+    "ScorerFailure",
+    "Source",
+    "SpanEvent",
+    "SpanRecord",
+    "Status",
+    "StepRecord",
+    "ToolCall",
+    "Usage",
+]

@@ -1,0 +1,19 @@
+"""What was given up before any rule was asked: runs, spans and log records, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Loss"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Runs, spans or log records of one trace that will not be judged."""
+
+    what: Literal["run", "span", "log"]
+    reason: str
+    """Low cardinality; `otel_evals.accounting.reasons` has the meanings."""
+    trace_id: str
+    count: int = 1

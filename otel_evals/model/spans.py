@@ -1,0 +1,51 @@
+"""What comes in: spans and their events, as their instrumentation wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from otel_evals.model.frozen import nothing, quick
+
+__all__ = ["SpanEvent", "SpanRecord"]
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanEvent:
+    """A span event, or a log record that belongs to a span."""
+
+    name: str
+    time: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=nothing)
+    body: Any = None
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRecord:
+    """One span in the only form that dialects read, whether it ended in process or came from a file."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None = None
+    name: str = ""
+    kind: str = "INTERNAL"
+    """OpenTelemetry's span kind: INTERNAL, SERVER, CLIENT, PRODUCER or CONSUMER."""
+    start_time: int = 0
+    end_time: int | None = None
+    """None when the span never ended."""
+    attributes: Mapping[str, Any] = field(default_factory=nothing)
+    events: tuple[SpanEvent, ...] = ()
+    logs: tuple[SpanEvent, ...] = ()
+    """Log records emitted in this span's context, oldest first."""
+    status: Literal["UNSET", "OK", "ERROR"] = "UNSET"
+    status_message: str = ""
+    scope_name: str = ""
+    scope_version: str = ""
+    resource: Mapping[str, Any] = field(default_factory=nothing)
+    trace_flags: int = 1
+    trace_state: str = ""
+    parent_is_remote: bool = False
+    dropped_attributes: int = 0

@@ -1,0 +1,1 @@
+"""Child processes: started as new interpreters, never forked, and connected by pipes."""

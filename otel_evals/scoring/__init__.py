@@ -1,0 +1,1 @@
+"""The kit to write scorers: `Scorer`, `@scorer`, steps, prompts, panels."""

@@ -1,0 +1,258 @@
+"""The stages, wired: captured items -> spans -> runs -> decisions -> scores -> attachments -> destinations.
+
+Each stage is called with its input and returns its output, which is handed to the next one here. Everything
+happens on the engine's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
+
+from anyio.to_thread import current_default_thread_limiter
+
+from otel_evals.accounting.ledger import Ledger
+from otel_evals.accounting.loss_log import LossLog
+from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer, SpanGroup
+from otel_evals.assembly.rejoin import group_of, read_again
+from otel_evals.assembly.runs import find_runs
+from otel_evals.assembly.split_runs import SplitRuns
+from otel_evals.attachment.attacher import Attacher
+from otel_evals.config import Config
+from otel_evals.dialect import Dialects
+from otel_evals.engine.job import Job
+from otel_evals.export.fanout import FanOut
+from otel_evals.intake.items import CapturedItem
+from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
+from otel_evals.stages.conversations import ConversationStage, JoinedConversation
+from otel_evals.stages.evaluations import Evaluations
+from otel_evals.store.store import ConversationState, Resumption, RunStore
+
+__all__ = ["Stages"]
+
+_logger = logging.getLogger(__name__)
+_TICK_SECONDS = 1.0
+
+
+class Stages:
+    """One process's stages; the engine's thread calls `take`, `tick` and `run`.
+
+    Args:
+        config: rules, limits, destinations.
+        dialects: who reads spans.
+        ledger: is told what becomes of every run.
+        attacher: puts outcomes where the traces are.
+        store: keeps sampled runs until they are scored and delivered.
+        post: has a function called on the engine's thread; called from any thread.
+        losses: reads all losses so far, by what and why, for the log.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dialects: Dialects,
+        ledger: Ledger,
+        attacher: Attacher,
+        store: RunStore,
+        post: Callable[[Callable[[], object]], None],
+        losses: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self.post = post
+        self._dialects = dialects
+        self._ledger = ledger
+        self._attacher = attacher
+        self._store = store
+        self._concurrency = sum(rule.concurrency for rule in config.rules)
+        self.gatherer = SpanGatherer(_limits(config), report_ended=store.keeps)
+        self._split_runs = SplitRuns()
+        self.conversations = ConversationStage(config, ledger, store)
+        self.fan_out = FanOut(config.destinations, on_result=self._delivered)
+        self.evaluations = Evaluations(config, ledger, attacher, self.fan_out.put, store)
+        self._loss_log = LossLog(losses)
+        store.open(self)
+
+    # --- called by the engine's thread ---
+
+    def take(self, items: Sequence[CapturedItem]) -> None:
+        """Take captured spans and log records."""
+        gathered = self.gatherer.add(items, time.monotonic())
+        for root, group in gathered.ended:
+            self._store.root_ended(root, group)
+        for span, above in gathered.late:
+            if not self._store.take_late(span, above):
+                self.lose_late(span.trace_id, 1)
+        self._lose(gathered.losses)
+
+    def tick(self) -> float:
+        """Do what is due; returns when to be called again, in `time.monotonic` seconds."""
+        now = time.monotonic()
+        self._close_due(now)
+        if self.gatherer.next_eviction <= now:
+            self._lose(self.gatherer.evict_old(now))
+        next_conversation = inf
+        if self.conversations.active:
+            self._score_conversations(self.conversations.due(now, self.evaluations.scheduler.room))
+            next_conversation = self.conversations.next_due(now)
+        if self._loss_log.next_poll <= now:
+            self._loss_log.poll()
+        return min(
+            self.gatherer.next_close, self._split_runs.next_due, next_conversation, now + _TICK_SECONDS
+        )
+
+    async def run(self) -> None:
+        """Prepare the scorers and deliver to destinations, until cancelled."""
+        limiter = current_default_thread_limiter()
+        limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
+        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run())
+
+    # --- from spans to scores ---
+
+    def _close_due(self, now: float) -> None:
+        if self.gatherer.next_close <= now:
+            for group in self.gatherer.close_due(now):
+                self.score_group(group)
+                time.sleep(0)  # offers the interpreter's lock: whoever wants it would wait for 5 ms else
+        if self._split_runs.next_due <= now:
+            for run in self._split_runs.due(now):
+                self._score([run], group_of([run]))
+
+    def score_group(self, group: SpanGroup) -> None:
+        """Read the spans of one run, or of several that belong together, and ask the rules."""
+        now = time.monotonic()
+        read = self._read(group)
+        runs = [whole for run in read for whole in self._split_runs.add(run, now)]
+        self._score(runs, group if runs == read else group_of(runs, group))
+
+    def _read(self, group: SpanGroup) -> list[Run]:
+        trace_id = group.spans[0].trace_id
+        try:
+            runs = find_runs(group.spans, self._dialects, group.links)
+        except Exception:
+            _logger.exception("a run could not be read")
+            self._ledger.lost(Loss("run", "unreadable", trace_id))
+            return []
+        self._ledger.assembled(trace_id, len(group.spans), runs)
+        if not runs:
+            self._ledger.lost(Loss("run", "nothing_to_judge", trace_id))
+        return runs
+
+    def _score(self, runs: Sequence[Run], group: SpanGroup) -> None:
+        """Score runs, and let go of every span that is neither judged nor part of a run that goes on."""
+        if self.conversations.active:  # first, so that the store is never without them
+            self._score_conversations(self.conversations.take(runs, time.monotonic()))
+        targets = self.evaluations.score(runs, group)
+        self._attacher.release_others(group.spans, {t.span_id for t in targets} | self._split_runs.held)
+
+    def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
+        for joined in due:
+            self.evaluations.score_conversation(joined)
+            self.conversations.asked(joined)
+        return bool(due)
+
+    def _lose(self, losses: Sequence[Loss]) -> None:
+        for loss in losses:
+            self._ledger.lost(loss)
+
+    def _delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+        self._ledger.delivered(destination, batch, end)
+        self._store.delivered(destination, batch, end)
+
+    # --- what a store needs: `otel_evals.store.store.StoreClient` ---
+
+    def read(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
+        """Make runs of kept spans."""
+        return read_again(spans, self._dialects, links)
+
+    def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
+        """Make jobs of what the store kept."""
+        return self.evaluations.resume(resumptions)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Start jobs that the store has made its own."""
+        self.evaluations.submit(jobs)
+
+    def finish(self, job: Job, outcome: Outcome) -> None:
+        """End a job with an outcome."""
+        self.evaluations.finish(job, outcome)
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        """End a job without an outcome: the store has it."""
+        self.evaluations.withdraw(job, reason)
+
+    def take_back(self, run: Run, state: ConversationState) -> None:
+        """Go on with a run whose conversation waited in a process that has ended."""
+        self._score_conversations(self.conversations.take_back(run, state, time.monotonic()))
+
+    def lose_late(self, trace_id: str, count: int) -> None:
+        """Count late spans whose run is not kept."""
+        self._ledger.lost(Loss("span", "span_late", trace_id, count))
+
+    def put(self, scored: ScoredRun, destinations: Collection[str] | None) -> Collection[str]:
+        """Hand a scored run to destinations."""
+        return self.fan_out.put_to(scored, destinations)
+
+    async def lacking(self, evaluation_ids: Sequence[str], revision: int) -> Sequence[str] | None:
+        """Which destinations lack evaluations."""
+        return await self.fan_out.lacking(evaluation_ids, revision)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have no slot yet."""
+        return self.evaluations.scheduler.waiting
+
+    # --- the end ---
+
+    async def flush(self, deadline: float, *, ending: bool = False) -> bool:
+        """Score and deliver everything taken so far; whether that was done in time.
+
+        Args:
+            deadline: in `time.monotonic` seconds.
+            ending: whether conversations end as well, whether idle or not.
+        """
+        self._close_due(inf)
+        await self._settle(deadline, ending=ending)
+        await self._store.all_sent(deadline - time.monotonic())
+        delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
+        written = await self._store.flush(deadline - time.monotonic())
+        return delivered and written and not self._ledger.pending
+
+    async def _settle(self, deadline: float, *, ending: bool) -> None:
+        """Wait until no evaluation is pending."""
+        room = self.evaluations.scheduler
+        while (left := deadline - time.monotonic()) > 0:
+            if ending and self._score_conversations(self.conversations.due(inf, room.room)):
+                await asyncio.sleep(0)
+            if not self._ledger.pending:
+                if ending and self.conversations.waiting:
+                    continue
+                return
+            if not await self.evaluations.settled(left):
+                return
+
+    async def finish_all(self, deadline: float) -> None:
+        """Drop what has not ended, and release the destinations and the store."""
+        self.evaluations.scheduler.abort("shutdown")
+        self._score_conversations(self.conversations.end())
+        self.conversations.clear()
+        await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
+        self._lose(self.gatherer.evict_all())
+        await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
+        await self._store.close(max(0.1, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """End what does not live on the engine's thread; once that thread has ended."""
+        self.evaluations.scheduler.close()
+        self._loss_log.close()
+
+
+def _limits(config: Config) -> AssemblyLimits:
+    return AssemblyLimits(
+        grace=config.grace,
+        max_age=config.max_age,
+        max_traces=config.max_open_traces,
+        max_spans_per_trace=config.max_spans_per_trace,
+        max_bytes=config.max_bytes,
+    )

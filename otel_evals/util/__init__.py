@@ -1,0 +1,1 @@
+"""Small helpers that know nothing of scoring: calling users' functions, forks, plain values, retries."""

@@ -1,0 +1,214 @@
+"""Configuring where tracing is set up already: in either order, once or often, and no span is lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from exporting_programs import run_exporting
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from otlp_receiver import OtlpReceiver
+from traffic import agent_run
+
+import otel_evals
+from otel_evals import Run, scorer
+
+RUNS = 5
+SCORE = "otel_evals.score.answered"
+
+
+@scorer(version="1", inline=True)
+def answered(run: Run) -> bool:
+    return bool(run.output)
+
+
+class Nested(SpanProcessor):
+    """A processor around another one, as wrappers that filter or redact are."""
+
+    def __init__(self, processor: SpanProcessor) -> None:
+        self.processor = processor
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.processor.on_start(span, parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.processor.on_end(span)
+
+    def shutdown(self) -> None:
+        self.processor.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self.processor.force_flush(timeout_millis)
+
+
+class Tagging(SpanProcessor):
+    """Exports nothing."""
+
+
+PROCESSORS: dict[str, Callable[[Any], SpanProcessor]] = {
+    "simple": SimpleSpanProcessor,
+    "batch": BatchSpanProcessor,
+    "nested": lambda exporter: Nested(Nested(BatchSpanProcessor(exporter))),
+}
+
+
+def configure(provider: TracerProvider, **options: Any) -> None:
+    otel_evals.configure(
+        rules=[answered],
+        tracer_provider=provider,
+        grace=0.02,
+        **{"metrics": False, "evaluation_spans": False, **options},
+    )
+
+
+def issue(provider: TracerProvider) -> None:
+    for _ in range(RUNS):
+        agent_run(provider.get_tracer("app"))
+    assert otel_evals.force_flush(5_000)
+    assert provider.force_flush(5_000)
+
+
+def shapes(spans: Sequence[ReadableSpan]) -> list[Any]:
+    """All that an application's spans tell, but for ids, times and scores."""
+
+    def attributes(span: ReadableSpan) -> dict[str, Any]:
+        return {k: v for k, v in (span.attributes or {}).items() if not k.startswith("otel_evals.score.")}
+
+    return sorted((s.name, repr(attributes(s)), s.status.status_code.name, s.kind.name) for s in spans)
+
+
+def scored(spans: Sequence[ReadableSpan]) -> int:
+    return sum(SCORE in (span.attributes or {}) for span in spans)
+
+
+def without_scoring() -> list[Any]:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    issue(provider)
+    return shapes(exporter.get_finished_spans())
+
+
+@pytest.mark.parametrize("kind", PROCESSORS)
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("times", [1, 10])
+def test_scores_stand_on_the_spans_of_a_provider_that_exists(kind: str, order: str, times: int) -> None:
+    """With no line more than `configure`, whichever comes first; the spans are otherwise those without us."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    if order == "before":
+        provider.add_span_processor(PROCESSORS[kind](exporter))
+    for _ in range(times):
+        configure(provider)
+    if order == "after":
+        provider.add_span_processor(PROCESSORS[kind](exporter))
+    issue(provider)
+    spans = exporter.get_finished_spans()
+    assert scored(spans) == RUNS
+    assert shapes(spans) == without_scoring()
+    assert len(provider._active_span_processor._span_processors) == 2  # nothing piles up
+    provider.shutdown()
+
+
+def test_several_exporters_each_get_every_span_once_with_its_score() -> None:
+    exporters, provider = [InMemorySpanExporter() for _ in range(3)], TracerProvider()
+    for exporter in exporters:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    configure(provider)
+    issue(provider)
+    for exporter in exporters:
+        assert scored(exporter.get_finished_spans()) == RUNS
+        assert shapes(exporter.get_finished_spans()) == without_scoring()
+    provider.shutdown()
+
+
+def test_a_wrapped_exporter_answers_for_itself() -> None:
+    """Other code reads the exporter's own fields through the processor."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    processor = SimpleSpanProcessor(exporter)
+    provider.add_span_processor(processor)
+    configure(provider)
+    issue(provider)
+    wrapped: Any = processor.span_exporter
+    assert wrapped.get_finished_spans() == exporter.get_finished_spans()
+    provider.shutdown()
+
+
+def test_exporters_wrapped_by_hand_are_not_wrapped_again() -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    pipeline = otel_evals.configure(rules=[answered], tracer_provider=provider, evaluation_spans=False)
+    provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))
+    issue(provider)
+    assert scored(exporter.get_finished_spans()) == RUNS
+    assert shapes(exporter.get_finished_spans()) == without_scoring()
+    provider.shutdown()
+
+
+def test_a_processor_without_an_exporter_is_named_and_works_as_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(Tagging())
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    with caplog.at_level(logging.WARNING, "otel_evals"):
+        configure(provider)
+    assert "the spans that Tagging handles carry no scores: no exporter was found in it" in caplog.text
+    issue(provider)
+    assert scored(exporter.get_finished_spans()) == RUNS
+    provider.shutdown()
+
+
+def test_wrapping_can_be_switched_off() -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    configure(provider, wrap_exporters=False)
+    issue(provider)
+    assert scored(exporter.get_finished_spans()) == 0
+    assert otel_evals.stats().rules["answered"].scored == RUNS
+    provider.shutdown()
+
+
+def test_after_shutdown_spans_go_on_as_if_there_were_no_scoring() -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    configure(provider)
+    otel_evals.shutdown()
+    issue(provider)
+    assert scored(exporter.get_finished_spans()) == 0
+    assert shapes(exporter.get_finished_spans()) == without_scoring()
+    configure(provider)
+    exporter.clear()
+    issue(provider)
+    assert scored(exporter.get_finished_spans()) == RUNS
+    provider.shutdown()
+
+
+AGAIN = """
+import otel_evals
+from opentelemetry import trace
+from otel_evals import Run, scorer
+from traffic import agent_run
+
+@scorer(version="1")
+def answered(run: Run) -> bool:
+    return bool(run.output)
+
+for _ in range(3):
+    otel_evals.configure(rules=[answered])
+    agent_run(trace.get_tracer("app"))
+    {between}
+"""
+
+
+@pytest.mark.parametrize("between", ["pass", "otel_evals.shutdown()"], ids=["replaced", "shut down"])
+def test_configuring_again_goes_on_exporting(between: str) -> None:
+    """As in a notebook whose cell is run again: providers that we made serve every configuration."""
+    with OtlpReceiver() as receiver:
+        run_exporting(AGAIN.format(between=between), receiver)
+        spans = [s for s in receiver.wait_for_spans(12) if s.name == "invoke_agent support"]
+        assert len(spans) == 3
+        assert all(SCORE in span.attributes for span in spans)
+        assert len(receiver.wait_for_logs(3)) == 3

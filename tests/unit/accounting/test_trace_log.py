@@ -1,0 +1,238 @@
+"""The trace log and how it is explained, loss lines and the health probe, each by itself."""
+
+from __future__ import annotations
+
+import logging
+import tracemalloc
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_evals import sampling
+from otel_evals.accounting.explanation import explain_logged, explain_unknown
+from otel_evals.accounting.health import judge_health
+from otel_evals.accounting.loss_log import LossLog
+from otel_evals.accounting.trace_log import LoggedTrace, TraceLog
+from otel_evals.live.inspection import trace_id_of
+from otel_evals.model import (
+    Direction,
+    Evaluation,
+    Operation,
+    OperationKind,
+    Run,
+    Sampled,
+    Score,
+    ScoredRun,
+    SpanRecord,
+)
+from otel_evals.sampling import Chance
+
+
+def run(number: int, dialect: str = "otel_genai") -> Run:
+    trace_id = f"{number:032x}"
+    span = SpanRecord(trace_id=trace_id, span_id=f"{number:016x}")
+    operation = Operation(span=span, kind=OperationKind.AGENT, dialect=dialect)
+    return Run(
+        trace_id=trace_id,
+        root_span_id=span.span_id,
+        root_kind=OperationKind.AGENT,
+        operations=(operation,),
+    )
+
+
+def scored(judged: Run, name: str = "a", value: float = 0.5) -> Evaluation:
+    return Evaluation(
+        evaluation_id="e",
+        scorer_id=name,
+        scorer_version="1",
+        direction=Direction.HIGHER,
+        trace_id=judged.trace_id,
+        span_id=judged.root_span_id,
+        outcome=Score(value=value),
+        sampled=Sampled(1.0, "always()"),
+        duration=0.25,
+    )
+
+
+def tell(log: TraceLog, number: int, rules: int = 2) -> None:
+    """What the pipeline tells of one run that every rule scores."""
+    judged = run(number)
+    log.assembled(judged.trace_id, 3, [judged])
+    evaluations = [scored(judged, f"rule{i}") for i in range(rules)]
+    for evaluation in evaluations:
+        log.decided(judged, evaluation.scorer_id, "queued", None, Chance(1.0))
+        log.ended(evaluation.scorer_id, evaluation, evaluation.status, evaluation.reason)
+    log.delivered("memory", [ScoredRun(run=judged, evaluations=tuple(evaluations))], "exported")
+
+
+def test_a_trace_reads_like_an_answer() -> None:
+    """From the first span to the destination, in the order it happened."""
+    log = TraceLog()
+    tell(log, 7, rules=1)
+    trace = log.get(f"{7:032x}")
+    assert trace is not None
+    drawn = f"{sampling.share(sampling.randomness(7)):.6f}"
+    numbers = f"(probability 1, randomness {drawn} >= threshold 0.000000)"
+    text = str(explain_logged(f"{7:032x}", trace, {"rule0": "always()"}))
+    assert text.splitlines() == [
+        f"Trace {7:032x}: scored.",
+        "  Seen: 3 spans, read as otel_genai, in 1 run.",
+        f"  rule0, span {7:016x}: sampled by always() {numbers}; scored: 0.5 after 0.250 s.",
+        "  Destination memory: 1 scored run, exported (the destination accepted them).",
+    ]
+
+
+def test_the_oldest_log_are_forgotten_first() -> None:
+    log = TraceLog(limit=10)
+    for number in range(1, 31):
+        tell(log, number)
+    assert len(log) == 10
+    assert log.get(f"{20:032x}") is None
+    assert log.get(f"{21:032x}") is not None
+
+
+def test_memory_is_bounded_by_bytes_too() -> None:
+    """Traces with many decisions push out more of the others; the estimate is no less than the truth."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    log = TraceLog(limit=10_000, max_bytes=100_000)
+    for number in range(1, 200):
+        tell(log, number, rules=20)
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert len(log) < 25
+    assert taken < 150_000
+
+
+def test_the_traces_remembered_by_default_fit_in_their_memory() -> None:
+    """A thousand of them, with two rules each, take less than a tenth of it."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    log = TraceLog()
+    for number in range(1, 1_001):
+        tell(log, number)
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert len(log) == 1_000
+    assert taken < 24 * 1024 * 1024 / 10
+
+
+def test_one_trace_with_endless_decisions_is_bounded() -> None:
+    log = TraceLog()
+    judged = run(1)
+    for number in range(2_000):
+        log.decided(judged, f"rule{number}", "not_sampled", "sampled_out")
+    trace = log.get(judged.trace_id)
+    assert trace is not None
+    explanation = explain_logged(judged.trace_id, trace, {})
+    assert (len(explanation.decisions), explanation.more) == (500, 1500)
+    assert "1500 more decisions." in str(explanation)
+
+
+@given(st.integers(1, (1 << 128) - 1), st.floats(0, 1))
+def test_an_unseen_trace_is_explained_by_its_id(number: int, ceiling: float) -> None:
+    """Lost at the start if and only if no rule could pick it."""
+    explanation = explain_unknown(f"{number:032x}", ceiling, "", ("doubt",))
+    lost = not sampling.is_sampled(ceiling, number)
+    assert explanation.status == ("ruled_out" if lost else "unknown")
+    assert ("doubt" in str(explanation)) is not lost
+
+
+def test_what_is_ignored_is_explained_with_its_reason() -> None:
+    trace = LoggedTrace(ignored=Counter({"too_many_bytes": 2}))
+    explanation = explain_logged("1" * 32, trace, {})
+    assert explanation.status == "ignored"
+    assert "Ignored: 2, too_many_bytes (open traces held more than `max_bytes`" in str(explanation)
+
+
+@pytest.mark.parametrize("wrong", ["", "xyz", "0", "0" * 32, "f" * 33, 0, -1, 1 << 128])
+def test_what_is_no_trace_id_is_refused(wrong: str | int) -> None:
+    with pytest.raises(ValueError, match="is not a trace id"):
+        trace_id_of(wrong)
+
+
+def test_trace_ids_are_read_in_every_form() -> None:
+    for form in (0xABC, "abc", f"{0xABC:032X}", f" {0xABC:032x} "):
+        assert trace_id_of(form) == f"{0xABC:032x}"
+
+
+# --- loss lines ---
+
+
+class Losing:
+    """Totals and a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.totals: Counter[str] = Counter()
+        self.log = LossLog(lambda: self.totals, clock=lambda: self.now)
+
+    def go(self, seconds: float, losses_per_second: int = 0) -> None:
+        for _ in range(int(seconds * 10)):
+            self.now += 0.1
+            if losses_per_second:
+                self.totals["runs (queue_full)"] += losses_per_second // 10
+            self.log.poll()
+
+
+def test_an_overload_of_twenty_seconds_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """One when losses begin, one with the totals when they have ended."""
+    losing = Losing()
+    losing.go(5)
+    losing.go(20, losses_per_second=100)
+    losing.go(60)
+    began, ended = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert began.startswith("scoring is losing data: ")
+    assert ended == "scoring lost data (no more losses for now), in total: 2000 runs (queue_full)"
+
+
+def test_losses_that_come_and_go_are_told_at_most_twice_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """And no loss is left untold at the end."""
+    losing = Losing()
+    for _ in range(20):
+        losing.go(3, losses_per_second=10)
+        losing.go(27)
+    losing.go(0.5, losses_per_second=10)
+    losing.log.close()
+    lines = [r.getMessage() for r in caplog.records]
+    assert len(lines) <= 2 * 10 + 2
+    told = sum(int(m.split("in total: ")[1].split()[0]) for m in lines if "in total" in m)
+    assert told == losing.totals.total()
+
+
+def test_without_losses_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    losing = Losing()
+    losing.go(100)
+    losing.log.close()
+    assert not caplog.records
+
+
+# --- health ---
+
+
+def health(**changes: object) -> str:
+    facts = {
+        "closed": False,
+        "started": True,
+        "thread_alive": True,
+        "waiting": 0,
+        "pending": 0,
+        "since_beat": 0.1,
+        "since_progress": 0.1,
+        "beat_limit": 10.0,
+        "progress_limit": 60.0,
+    }
+    return judge_health(**{**facts, **changes})[0]  # type: ignore[arg-type]  # facts of many types
+
+
+def test_health_tells_stalled_from_busy_and_idle() -> None:
+    assert health() == "idle"
+    assert health(pending=5) == health(waiting=5) == "healthy"
+    assert health(since_beat=11.0) == "stalled"
+    assert health(pending=1, since_progress=61.0) == "stalled"
+    assert health(pending=0, since_progress=3600.0) == "idle"
+    assert health(thread_alive=False) == "stalled"
+    assert health(thread_alive=False, closed=True) == "idle"
+    assert health(thread_alive=False, started=False, since_beat=None) == "idle"

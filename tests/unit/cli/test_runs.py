@@ -1,0 +1,74 @@
+"""`otel-evals runs` prints trees for people and JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals.assembly import find_runs
+from otel_evals.cli import runs as command
+from otel_evals.dialect import load_dialects
+from otel_evals.intake.otlp.files import read_traces
+
+
+def messages(role: str, text: str) -> str:
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def write(path: Path, **attributes: str) -> Path:
+    given = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "support", **attributes}
+    pairs = [{"key": key, "value": {"stringValue": value}} for key, value in given.items()]
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "invoke_agent", "attributes": pairs}
+    times = {"startTimeUnixNano": "1000000000", "endTimeUnixNano": "3500000000"}
+    request = {"resourceSpans": [{"scopeSpans": [{"scope": {"name": "lib"}, "spans": [{**span, **times}]}]}]}
+    path.write_text(json.dumps(request))
+    return path
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "otel_evals.cli.runs", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_run_is_one_json_object_and_line(tmp_path: Path) -> None:
+    said = {
+        "gen_ai.input.messages": messages("user", "Hi"),
+        "gen_ai.output.messages": messages("assistant", "Hello"),
+    }
+    done = run_command(str(write(tmp_path / "a.json", **said)))
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    run: dict[str, Any] = json.loads(line)
+    assert (run["trace_id"], run["root_span_id"]) == ("ab" * 16, "cd" * 8)
+    assert (run["agent_name"], run["input"], run["output"], run["error"]) == ("support", "Hi", "Hello", None)
+    assert (run["tool_calls"], run["documents"], run["models"]) == ([], [], [])
+    assert run["usage"] == {"input_tokens": 0, "output_tokens": 0}
+    assert run["availability"]["input"] == "present"
+    assert run["duration"] == 2.5
+
+
+def test_a_file_that_is_no_otlp_ends_with_status_2_and_its_name(tmp_path: Path) -> None:
+    (path := tmp_path / "notes.txt").write_text("hello")
+    done = run_command(str(path))
+    assert done.returncode == 2
+    assert str(path) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_people_see_a_tree_with_what_was_said_and_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.json", **{"gen_ai.input.messages": messages("user", "Where is [bold]it[/]?")})
+    found = [run for trace in read_traces([str(path)]) for run in find_runs(trace, load_dialects())]
+    command._print_trees(found)  # a terminal is what a test has not got
+    shown = capsys.readouterr().out
+    assert "support" in shown
+    assert "Where is [bold]it[/]?" in shown
+    assert "(not_recorded)" in shown
+    assert "1 run" in shown

@@ -1,0 +1,165 @@
+"""Configuration: code and YAML make the same, and what is wrong is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from otel_evals.config import Config, Rule, build_config, load_config
+from otel_evals.errors import ConfigError
+from otel_evals.export.memory import InMemoryDestination
+from otel_evals.model import OperationKind, Run
+from otel_evals.sampling import ratio
+from otel_evals.scorers import keyword_coverage, tool_call_accuracy
+
+
+def write(path: Path, text: str) -> Path:
+    target = path / "otel-evals.yaml"
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+def test_yaml_and_code_make_the_same_rules(tmp_path: Path) -> None:
+    """Names and options in YAML stand for the objects of code."""
+    path = write(
+        tmp_path,
+        """
+rules:
+  - scorer: tool_call_accuracy
+    options: {expected_tool: search}
+    sample: ratio(0.25) | errors()
+    when: {agent_name: support}
+    timeout: 5
+  - keyword_coverage
+destinations: [memory, {jsonl: {path: %s}}]
+hold: 3
+"""
+        % (tmp_path / "scores.jsonl"),
+    )
+    config = load_config(path)
+    first, second = config.rules
+    assert first.scorer.version == tool_call_accuracy(expected_tool="search").version
+    assert str(first.sample) == "ratio(0.25) | errors()"
+    assert first.timeout == 5.0
+    assert second.scorer.id == keyword_coverage().id
+    assert [d.name for d in config.destinations] == ["memory", "jsonl"]
+    assert config.hold == 3.0
+    run = Run(trace_id="1", root_span_id="1", root_kind=OperationKind.AGENT, agent_name="support")
+    assert first.when is not None
+    assert first.when(run)
+    assert not first.when(Run(trace_id="1", root_span_id="1", root_kind=OperationKind.AGENT))
+
+
+def test_scorers_can_be_given_bare_and_by_import_path() -> None:
+    """A bare scorer is a rule that samples everything; a path with a colon is imported."""
+    config = build_config([keyword_coverage(), "otel_evals.scorers:grounded_in_tools"])
+    assert [r.scorer.id for r in config.rules] == ["keyword_coverage", "grounded_in_tools"]
+    assert config.ceiling == 1.0
+
+
+def test_the_ceiling_is_the_highest_rate() -> None:
+    """Traces that lose at the highest rate need not be looked at."""
+    rules = [
+        Rule(keyword_coverage(), sample=ratio(0.1)),
+        Rule(tool_call_accuracy(expected_tool="x"), sample=0.3),
+    ]
+    assert build_config(rules).ceiling == 0.3
+
+
+@pytest.mark.parametrize(
+    ("rules", "field", "says"),
+    [
+        (["no_such_scorer"], "rules[0].scorer", "there is no scorer"),
+        (["keyword_coverag"], "rules[0].scorer", "meant 'keyword_coverage'"),
+        ([{"scorer": "keyword_coverage", "smaple": "always()"}], "rules[0].smaple", "meant 'sample'"),
+        ([{"scorer": "keyword_coverage", "sample": 1.5}], "rules[0].sample", "between 0 and 1"),
+        ([{"scorer": "keyword_coverage", "sample": "often()"}], "rules[0].sample", "not a sampler"),
+        ([{"scorer": "keyword_coverage", "timeout": 0}], "rules[0].timeout", "greater than 0"),
+        (
+            [{"scorer": "keyword_coverage", "scope": "planet"}],
+            "rules[0].scope",
+            "'run', 'agent' or 'conversation'",
+        ),
+        ([{"scorer": "keyword_coverage", "when": {"agent": "x"}}], "rules[0].when", "no field 'agent'"),
+        ([{"scorer": "keyword_coverage", "options": {"colour": 1}}], "rules[0].scorer", "options"),
+        ([{"sample": "always()"}], "rules[0]", "with `scorer`"),
+        ([7], "rules[0]", "must be a Rule"),
+        (["no.such:thing"], "rules[0].scorer", "cannot be imported"),
+        (["keyword_coverage", "keyword_coverage"], "rules[1].scorer", "rules[0]"),
+        ("keyword_coverage", "rules", "must be a list"),
+    ],
+)
+def test_a_wrong_rule_is_named(rules: object, field: str, says: str) -> None:
+    """The error starts with the path of the field and says how to mend it."""
+    with pytest.raises(ConfigError) as caught:
+        build_config(rules)  # type: ignore[arg-type]  # wrong on purpose
+    assert caught.value.field == field
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("destinations", "field", "says"),
+    [
+        (["nowhere"], "destinations[0]", "there is no destination"),
+        ([{"jsonl": {}, "memory": {}}], "destinations[0]", "name one destination"),
+        ([{"jsonl": {"pth": "x"}}], "destinations[0]", "does not accept its options"),
+        ([InMemoryDestination], "destinations[0]", "not a destination"),
+        ([object()], "destinations[0]", "not a destination"),
+    ],
+)
+def test_a_wrong_destination_is_named(destinations: list[object], field: str, says: str) -> None:
+    """Destinations are checked when the configuration is built."""
+    with pytest.raises(ConfigError) as caught:
+        build_config([], destinations)
+    assert caught.value.field == field
+    assert says in str(caught.value)
+
+
+def test_a_wrong_option_is_named() -> None:
+    """Unknown options and wrong values do not pass."""
+    with pytest.raises(ConfigError, match=r"^holdd: there is no such option; meant 'hold'"):
+        build_config(holdd=3)
+    with pytest.raises(ConfigError, match=r"^queue_size: "):
+        build_config(queue_size=0)
+    with pytest.raises(ConfigError, match=r"^hold: "):
+        build_config(hold=-1)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rules: [", "is not YAML"),
+        ("- a", "must be a mapping"),
+        ("rules: {a: b}", "must be a list"),
+        ("", "mapping"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
+    """Errors of a file start with its path."""
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError, match=says) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """A path that leads nowhere is a configuration error."""
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path / "absent.yaml")
+
+
+def test_rules_fail_when_built() -> None:
+    """A wrong rule in code names the field as well."""
+    with pytest.raises(ConfigError, match=r"^timeout: .*greater than 0"):
+        Rule(keyword_coverage(), timeout=-1)
+    with pytest.raises(ConfigError, match=r"^sample: .*between 0 and 1"):
+        Rule(keyword_coverage(), sample=7)
+    with pytest.raises(ConfigError, match=r"^scorer: "):
+        Rule("keyword_coverage")
+
+
+def test_defaults_stand() -> None:
+    """An empty configuration is valid and scores nothing."""
+    assert build_config() == Config()
+    assert Config().ceiling == 0.0

@@ -1,0 +1,113 @@
+"""Providers made for processes that have none: exporters as the environment says, and nothing twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from otel_evals.errors import ConfigError
+from otel_evals.live.providers import Providers, make_missing
+
+OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+
+PROGRAM = """
+import os
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from otel_evals.live.providers import Providers, make_missing
+
+{before}
+made = Providers()
+make_missing(Providers({given}), made)
+print(
+    made.tracers is not None and trace.get_tracer_provider() is made.tracers,
+    made.tracers is not None and len(made.tracers._active_span_processor._span_processors),
+    made.loggers is not None and _logs.get_logger_provider() is made.loggers,
+    made.meters is not None and metrics.get_meter_provider() is made.meters,
+    flush=True,
+)
+os._exit(0)  # without exporting to an endpoint that is not there
+"""
+
+
+def made(given: str = "", before: str = "", **environment: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    program = PROGRAM.format(given=given, before=before)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**clean, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "expected"),
+    [
+        ("", {}, "True 0 False False"),
+        ("", OTLP, "True 1 True True"),
+        ("tracers=object(), loggers=object(), meters=object()", OTLP, "False False False False"),
+        ("", {**OTLP, "OTEL_TRACES_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}, "True 0 False True"),
+        ("", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9/v1/traces"}, "True 1 False False"),
+        ("", {**OTLP, "OTEL_SDK_DISABLED": "true"}, "True 0 False False"),
+    ],
+)
+def test_what_is_made_is_what_the_environment_asks_for(
+    given: str, environment: dict[str, str], expected: str
+) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    assert made(given, **environment) == expected
+
+
+def test_what_the_application_has_set_is_left_alone() -> None:
+    before = (
+        "trace.set_tracer_provider(TracerProvider(shutdown_on_exit=False))\n"
+        "metrics.set_meter_provider(MeterProvider(shutdown_on_exit=False))"
+    )
+    assert made(before=before, **OTLP) == "False False True False"
+
+
+def test_an_unknown_protocol_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", OTLP["OTEL_EXPORTER_OTLP_ENDPOINT"])
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")
+    wanted = Providers(tracers=object(), meters=object())
+    with pytest.raises(ConfigError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL: 'carrier-pigeon' is unknown"):
+        make_missing(wanted, Providers())
+
+
+class Provider:
+    """Says when it was flushed and shut down."""
+
+    def __init__(self, name: str, told: list[str], *, flushes: bool = True) -> None:
+        self.name, self.told, self.flushes = name, told, flushes
+
+    def force_flush(self, timeout_millis: int) -> bool:
+        self.told.append(f"flush {self.name}")
+        return self.flushes
+
+    def shutdown(self) -> None:
+        self.told.append(f"shutdown {self.name}")
+
+
+def test_those_there_are_are_flushed_and_shut_down_the_meters_last() -> None:
+    told: list[str] = []
+    names = ("tracers", "loggers", "meters")
+    everything = Providers(*(Provider(name, told) for name in names))
+    assert everything.force_flush(1_000)
+    everything.shutdown()
+    assert told == [*(f"flush {name}" for name in names), *(f"shutdown {name}" for name in names)]
+    told.clear()
+    slow = Providers(Provider("tracers", told, flushes=False), None, object())
+    assert not slow.force_flush(1_000)
+    assert told == ["flush tracers"]
+    everything.shutdown()
+    assert told == ["flush tracers"], "once"
+    assert Providers().force_flush(1)

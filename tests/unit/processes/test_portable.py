@@ -1,0 +1,104 @@
+"""What can be sent to another process: built-in scorers, judges with their gates, conditions in words."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from otel_evals import ConfigError, Run, sampling
+from otel_evals.config import build_config, load_config
+from otel_evals.context import tool_results
+from otel_evals.judge import LiteLLMJudge
+from otel_evals.judge.budget import Budget
+from otel_evals.judge.cache import CachedJudge
+from otel_evals.judge.limits import JudgeLimits
+from otel_evals.model import OperationKind
+from otel_evals.processes.portable import NotPortableError, importable, pack
+from otel_evals.scoring.scorer import Scorer, scorer
+
+SCORERS = entry_points(group="otel_evals_scorer")
+
+
+def sent(thing: Any) -> Any:
+    return pickle.loads(pack(thing))
+
+
+def built_in(point: Any) -> Scorer | None:
+    """The scorer, or None where it needs options of its own."""
+    make = point.load()
+    known = {"model": "openai/gpt-5-mini", "get_context": tool_results()}
+    options = {name: known[name] for name in inspect.signature(make).parameters if name in known}
+    try:
+        return make if isinstance(make, Scorer) else cast("Scorer", make(**options))
+    except (TypeError, ConfigError):
+        return None
+
+
+def test_the_built_in_scorers_can_be_sent_and_keep_their_versions() -> None:
+    """All that can be built without options of their own: judges, pipelines, functions in closures."""
+    built = [made for point in SCORERS if (made := built_in(point)) is not None]
+    assert len(built) > 20
+    for each in built:
+        arrived = sent(each)
+        assert (arrived.id, arrived.version, arrived.direction) == (each.id, each.version, each.direction)
+
+
+def test_a_judge_is_sent_with_its_limits_its_budget_and_its_memory(tmp_path: Path) -> None:
+    """What is kept in a file is shared with the other process; what is kept in memory starts afresh there."""
+    budget = Budget(usd=1, store=tmp_path / "budget.db")
+    limiters = (JudgeLimits(requests="10/s"), budget)
+    judge = LiteLLMJudge("openai/x", max_tokens=10, input_price=1.0, output_price=1.0, limiters=limiters)
+    arrived = sent(CachedJudge(judge, store=tmp_path / "cache.db"))
+    assert arrived.model == "openai/x"
+    assert sent(budget).spent() == budget.spent() == (0.0, 0)
+
+
+def test_a_configuration_in_words_needs_no_cloudpickle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samplers and conditions have names; a scorer of the application's own has one too."""
+    monkeypatch.setitem(sys.modules, "otel_evals.processes.by_value", None)
+    (tmp_path / "named_scorers.py").write_text(
+        "from otel_evals import scorer\n@scorer\ndef polite(run) -> bool:\n    return True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evals.yaml").write_text(
+        "rules:\n  - scorer: named_scorers:polite\n    sample: ratio(0.5) | errors()\n"
+        "    when: {agent_name: support}\n"
+    )
+    config = sent(load_config(tmp_path / "evals.yaml"))
+    run = Run(trace_id="a" * 32, root_span_id="b" * 16, root_kind=OperationKind.AGENT, agent_name="support")
+    (rule,) = config.rules
+    assert rule.when(run)
+    assert str(rule.sample) == "ratio(0.5) | errors()"
+    assert rule.scorer is sys.modules["named_scorers"].polite
+
+
+def test_a_scorer_of_a_module_is_sent_by_name_and_one_of_a_function_by_value() -> None:
+    """By value, the function takes along what it uses; `importable` says which way it goes."""
+    limit = 3
+
+    @scorer
+    def short(run: Run) -> bool:
+        return len(run.output or "") <= limit
+
+    arrived = sent(build_config([short], [], isolation="process")).rules[0].scorer
+    assert arrived is not short
+    assert arrived.version == short.version
+    assert importable("otel_evals.scorers")
+    assert importable("collections.abc")
+    assert importable("os.path")
+    assert not importable("__main__")
+    assert not importable("no.such.module")
+    assert str(sent(sampling.ratio(0.1) & sampling.errors())) == "ratio(0.1) & errors()"
+
+
+def test_what_has_no_form_outside_this_process_is_refused() -> None:
+    with pytest.raises(NotPortableError, match="first used"):
+        pack(number for number in range(3))

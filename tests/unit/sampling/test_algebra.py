@@ -1,0 +1,147 @@
+"""Sampling: rates hold, lower rates are subsets, decisions repeat, words and objects agree."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_evals import sampling
+from otel_evals.errors import ConfigError
+from otel_evals.model import OperationKind, Run, ToolCall
+
+TRACE_IDS = st.integers(min_value=1, max_value=(1 << 128) - 1)
+RATES = st.floats(min_value=0, max_value=1)
+
+
+def run(**fields: object) -> Run:
+    defaults = {"trace_id": "0" * 31 + "1", "root_span_id": "0" * 15 + "1", "root_kind": OperationKind.AGENT}
+    return Run(**{**defaults, **fields})  # type: ignore[arg-type]  # fields are free in tests
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.1, 0.01])
+@pytest.mark.parametrize("ids", ["random", "sequential", "head_sampled"])
+def test_a_million_ids_meet_the_rate(rate: float, ids: str) -> None:
+    """Within four standard deviations, whatever made the ids, even a head sampler that kept the lowest."""
+    rng = random.Random(7)
+    make = {
+        "random": lambda _: rng.getrandbits(128),
+        "sequential": lambda i: i + 1,
+        "head_sampled": lambda _: rng.getrandbits(64) << 64 | rng.getrandbits(64 - 10),
+    }[ids]
+    count = 1_000_000 if ids == "random" and rate == 0.01 else 100_000
+    floor = sampling.threshold(rate)
+    picked = sum(sampling.randomness(make(i)) >= floor for i in range(count))
+    assert abs(picked - rate * count) < 4 * (count * rate * (1 - rate)) ** 0.5
+
+
+@given(TRACE_IDS, RATES, RATES)
+def test_lower_rates_pick_subsets(trace_id: int, a: float, b: float) -> None:
+    """What a rate samples, every higher rate samples too."""
+    low, high = sorted((a, b))
+    assert not sampling.is_sampled(low, trace_id) or sampling.is_sampled(high, trace_id)
+
+
+@given(TRACE_IDS)
+def test_always_and_never_are_exact(trace_id: int) -> None:
+    """Rate one samples every trace, rate zero none."""
+    assert sampling.is_sampled(1.0, trace_id)
+    assert not sampling.is_sampled(0.0, trace_id)
+
+
+def test_a_head_samplers_threshold_is_composed_with_ours() -> None:
+    """Half of what a 10 % head sampler kept is picked at ratio 0.5, and 5 % goes on record."""
+    rng = random.Random(3)
+    head = sampling.threshold(0.1)
+    state = f"ot=th:{head:014x}".rstrip("0")
+    kept = [i for i in (rng.getrandbits(128) for _ in range(50_000)) if i & ((1 << 56) - 1) >= head]
+    picked = sum(sampling.is_sampled(0.5, trace_id, state) for trace_id in kept)
+    assert abs(picked / len(kept) - 0.5) < 0.04
+    recorded = sampling.recorded_probability(sampling.Chance(0.5), state)
+    assert recorded == pytest.approx(0.05, abs=1e-6)
+
+
+def test_explicit_randomness_decides() -> None:
+    """`rv` in the tracestate replaces the trace id's own bits."""
+    assert sampling.is_sampled(0.5, 1, "vendor=x,ot=rv:ffffffffffffff")
+    assert not sampling.is_sampled(0.5, 1, "ot=rv:00000000000001;th:0")
+
+
+@given(st.text(max_size=40))
+def test_any_tracestate_is_survived(state: str) -> None:
+    """Malformed tracestates change nothing and raise nothing."""
+    assert sampling.is_sampled(1.0, 12345, f"ot={state}") in (True, False)
+
+
+def test_either_takes_the_likelier_and_both_the_less_likely() -> None:
+    """The algebra is max and min of probabilities on one shared randomness."""
+    failed, fine = run(error="boom"), run()
+    either = sampling.ratio(0.05) | sampling.errors()
+    assert either.chance(failed).probability == 1.0
+    assert either.chance(fine).probability == 0.05
+    both = sampling.ratio(0.05) & sampling.errors()
+    assert both.chance(failed).probability == 0.05
+    assert both.chance(fine).probability == 0.0
+
+
+def test_a_failed_tool_is_an_error() -> None:
+    """`errors()` samples runs that recovered from a failing tool too."""
+    assert sampling.errors().chance(run(tool_calls=(ToolCall(name="t", status="error"),))).probability == 1
+
+
+def test_what_a_predicate_picked_has_no_known_probability() -> None:
+    """The record says None where a hand-written predicate had its say, and the ratio where it had not."""
+    sampler = sampling.ratio(0.2) | sampling.when(lambda r: r.agent_name == "vip")
+    assert sampling.recorded_probability(sampler.chance(run(agent_name="vip"))) is None
+    assert sampling.recorded_probability(sampler.chance(run())) == pytest.approx(0.2)
+
+
+def test_slow_runs_are_picked_by_their_duration() -> None:
+    """Durations are seconds from the root's start to its end."""
+    slow = run(start_time=0, end_time=6_000_000_000)
+    assert sampling.slower_than(5).chance(slow).probability == 1.0
+    assert sampling.slower_than(7).chance(slow).probability == 0.0
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["ratio(0.05) | errors()", "ratio(0.1) & (errors() | slower_than(5))", "always()", "never()", "ratio(1)"],
+)
+def test_words_become_the_sampler_that_says_them(words: str) -> None:
+    """A sampler's description is the text that makes it."""
+    assert str(sampling.parse(words)) == words
+
+
+@given(RATES, RATES)
+def test_ceilings_bound_every_chance(a: float, b: float) -> None:
+    """No run has a higher chance than the ceiling known before it."""
+    for sampler in (sampling.ratio(a) | sampling.ratio(b), sampling.ratio(a) & sampling.errors()):
+        assert sampler.chance(run(error="x")).probability <= sampler.ceiling
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("ratio(2)", "between 0 and 1"),
+        ("ratio('x')", "between 0 and 1"),
+        ("ratio()", "number of arguments"),
+        ("slower_than(-1)", "positive"),
+        ("sometimes()", "known are"),
+        ("ratio(", "not a sampler"),
+        ("__import__('os')", "not a sampler"),
+        ("", "not a sampler"),
+    ],
+)
+def test_wrong_words_are_named(words: str, says: str) -> None:
+    """A wrong sampler is a ConfigError that says what would be right."""
+    with pytest.raises(ConfigError, match=says):
+        sampling.parse(words)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), True, "0.1", None])
+def test_rates_outside_the_range_are_refused(rate: object) -> None:
+    """Only numbers between 0 and 1 are rates."""
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        sampling.ratio(rate)  # type: ignore[arg-type]  # that is the point

@@ -1,0 +1,176 @@
+"""Composition with OpenTelemetry's consistent sampling, against the SDK's own implementation of it."""
+
+from __future__ import annotations
+
+import pickle
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace._sampling_experimental import composable_traceid_ratio_based, composite_sampler
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import TraceState
+from traffic import Live, agent_run
+
+from otel_evals import Rule, Run, sampling
+from otel_evals.model import OperationKind
+from otel_evals.scoring.scorer import scorer
+
+RANGE = 1 << 56
+TRACE_IDS = st.integers(1, (1 << 128) - 1)
+RATES = st.floats(1e-6, 1.0)
+BITS = st.integers(0, RANGE - 1)
+
+
+def head(rate: float, trace_id: int, state: str = "") -> tuple[bool, str]:
+    """What OpenTelemetry's own consistent sampler decides, and the tracestate it leaves."""
+    sampler = composite_sampler(composable_traceid_ratio_based(rate))
+    given_state = TraceState.from_header([state]) if state else None
+    result = sampler.should_sample(Context(), trace_id, "x", trace_state=given_state)
+    return result.decision.is_sampled(), result.trace_state.to_header() if result.trace_state else ""
+
+
+@given(TRACE_IDS, RATES)
+def test_without_sampling_of_ours_everything_the_head_kept_is_picked(trace_id: int, rate: float) -> None:
+    """Rate one rejects nothing that OpenTelemetry accepted, and records the head's own rate."""
+    kept, state = head(rate, trace_id)
+    if kept:
+        assert sampling.is_sampled(1.0, trace_id, state)
+        recorded = sampling.recorded_probability(sampling.Chance(1.0), state)
+        assert recorded == pytest.approx(rate, abs=1e-9)
+
+
+@given(TRACE_IDS, RATES, RATES)
+def test_head_and_rule_together_are_one_head_of_the_product(
+    trace_id: int, first: float, second: float
+) -> None:
+    """What both pick is exactly what OpenTelemetry would have picked at the product of the rates."""
+    kept, state = head(first, trace_id)
+    both = kept and sampling.is_sampled(second, trace_id, state)
+    bits = trace_id & (RANGE - 1)
+    product, _ = head(first * second, trace_id)
+    near_the_edge = abs(bits - (1 - first * second) * RANGE) < 2048  # the head rounds its threshold
+    assert both == product or near_the_edge
+
+
+@given(TRACE_IDS, BITS, RATES, RATES)
+def test_explicit_randomness_is_used_by_both(trace_id: int, bits: int, first: float, second: float) -> None:
+    """With `rv`, the trace id no longer matters to anyone."""
+    state = f"ot=rv:{bits:014x}"
+    kept, left = head(first, trace_id, state)
+    assert sampling.randomness(trace_id, left or state) == bits
+    assert kept == (bits >= sampling.threshold(first)) or abs(bits - sampling.threshold(first)) < 2048
+    if kept:
+        assert sampling.is_sampled(second, trace_id, left) == sampling.is_sampled(second, trace_id + 1, left)
+
+
+@given(TRACE_IDS, RATES, RATES, RATES)
+def test_lower_rates_pick_subsets_behind_a_head_sampler_too(
+    trace_id: int, h: float, a: float, b: float
+) -> None:
+    kept, state = head(h, trace_id)
+    low, high = sorted((a, b))
+    assert not (kept and sampling.is_sampled(low, trace_id, state)) or sampling.is_sampled(
+        high, trace_id, state
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "threshold", "bits"),
+    [
+        ("ot=th:8", RANGE // 2, None),
+        ("ot=th:0", 0, None),
+        ("ot=th:c;rv:ffffffffffffff", RANGE // 4 * 3, RANGE - 1),
+        ("congo=t61rcWkgMzE,ot=th:8;xx:y", RANGE // 2, None),
+        ("ot=xx:y;th:8", RANGE // 2, None),
+        ("rojo=00f067aa0ba902b7 , ot=th:8", RANGE // 2, None),
+        ("ot=rv:00000000000001", 0, 1),
+    ],
+)
+def test_the_forms_of_the_specification_are_read(state: str, threshold: int, bits: int | None) -> None:
+    """Trailing zeros left out, unknown fields beside, other vendors' entries around."""
+    assert sampling.threshold(1.0, state) == threshold
+    assert sampling.randomness(12345, state) == (12345 if bits is None else bits)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "ot=th:",
+        "ot=th:123456789abcdef",
+        "ot=th:G",
+        "ot=th:A",
+        "ot=th:-1",
+        "ot=th:+8",
+        "ot=th: 8",
+        "ot=th:1_0",
+        "ot=th:0x8",
+        "ot=rv:1",
+        "ot=rv:123456789abcdef",
+        "ot=rv:0000000000000G",
+        "ot=rv:1_000000000000",
+        "notot=th:8",
+        "ot",
+        "ot=",
+        "x=ot=th:8",
+    ],
+)
+def test_what_the_specification_does_not_allow_is_as_if_it_were_not_there(state: str) -> None:
+    assert sampling.threshold(0.5, state) == sampling.threshold(0.5)
+    assert sampling.randomness(12345, state) == sampling.randomness(12345)
+
+
+def test_a_real_head_sampled_application_is_scored_at_the_product_of_the_rates() -> None:
+    """The SDK's consistent sampler at 1/2, our rule at 1/2: a quarter is scored, and 0.25 is recorded."""
+    judge = scorer(id="one", version="1", inline=True)(lambda run: 1.0)
+    with Live(Rule(judge, sample=sampling.ratio(0.5)), span_attributes=False) as live:
+        provider = TracerProvider(sampler=composite_sampler(composable_traceid_ratio_based(0.5)))
+        kept = InMemorySpanExporter()
+        provider.add_span_processor(live.pipeline.spans)
+        provider.add_span_processor(SimpleSpanProcessor(kept))
+        tracer = provider.get_tracer("app")
+        traces = [agent_run(tracer) for _ in range(300)]
+        assert live.flush()
+        bits = {f"{t:032x}": t & (RANGE - 1) for t in traces}
+        roots = {f"{s.context.trace_id:032x}" for s in kept.get_finished_spans() if s.parent is None}
+        assert roots == {t for t, b in bits.items() if b >= RANGE // 2}
+        assert {e.trace_id for e in live.scored.evaluations} == {
+            t for t, b in bits.items() if b >= RANGE // 4 * 3
+        }
+        assert {e.sampled.probability for e in live.scored.evaluations} == {0.25}
+
+
+def test_rules_keep_their_rate_behind_a_head_sampler() -> None:
+    """Conditional on the head, a rule's rate holds, whatever the head's rate."""
+    rng = random.Random(11)
+    for rate in (0.5, 0.05):
+        bar = sampling.threshold(rate)
+        state = "ot=th:" + (f"{bar:014x}".rstrip("0") or "0")
+        ours = sampling.threshold(0.3, state)
+        count = 150_000
+        kept = (bar + rng.randrange(RANGE - bar) for _ in range(count))
+        picked = sum(bits >= ours for bits in kept)
+        assert abs(picked - 0.3 * count) < 4 * (count * 0.3 * 0.7) ** 0.5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ratio(0.5) | errors()",
+        "attribute('a')",
+        "attribute('a', 1) & used_tool('x')",
+        "per_minute(3)",
+        "stratified('agent_name', 2, 'hour') | below('a', 0.5)",
+    ],
+)
+def test_samplers_travel_to_other_processes(words: str) -> None:
+    """They say and decide the same there."""
+    sampler = sampling.parse(words)
+    there = pickle.loads(pickle.dumps(sampler))
+    run = Run(trace_id="1" * 32, root_span_id="1" * 16, root_kind=OperationKind.AGENT, resource={"a": 1})
+    assert str(there) == str(sampler)
+    assert there.chance(run) == sampler.chance(run)

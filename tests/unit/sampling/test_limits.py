@@ -1,0 +1,384 @@
+"""Rate limits, strata and cascades: they keep to their numbers, and weighted estimates stay right."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from statistics import fmean, stdev
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_evals import sampling
+from otel_evals.errors import ConfigError
+from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord, ToolCall
+from otel_evals.sampling import Chance, Earlier, Sampler
+
+
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run(trace_id: int = 1, **fields: object) -> Run:
+    defaults = {"trace_id": f"{trace_id:032x}", "root_span_id": "0" * 15 + "1"}
+    return Run(**{"root_kind": OperationKind.AGENT, **defaults, **fields})  # type: ignore[arg-type]  # free
+
+
+def drive(
+    sampler: Sampler, clock: Clock, rng: random.Random, arrivals: Iterator[tuple[float, str]]
+) -> Iterator[tuple[float, str, float, bool]]:
+    """Time, agent, recorded probability and pick of each run that arrives."""
+    start = clock.now
+    for seconds, agent in arrivals:
+        clock.now = start + seconds
+        trace_id = rng.getrandbits(128)
+        probability = sampler.chance(run(trace_id, agent_name=agent)).probability
+        yield seconds, agent, probability, sampling.is_sampled(probability, trace_id)
+
+
+def steady(rate: float, seconds: float, agent: str = "a") -> Iterator[tuple[float, str]]:
+    return ((i / rate, agent) for i in range(int(rate * seconds)))
+
+
+def bursty(seconds: int) -> Iterator[tuple[float, str]]:
+    """Silence, a trickle, and bursts of hundreds within a second."""
+    for second in range(seconds):
+        count = 400 if second % 97 == 40 else 20 if second % 7 == 0 else second % 2
+        yield from ((second + i / 500, "a") for i in range(count))
+
+
+def most_in_a_window(times: list[float], window: float) -> int:
+    first = most = 0
+    for last, time in enumerate(times):
+        while times[first] <= time - window:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100])
+def test_a_steady_stream_is_picked_at_the_limit_and_evenly(limit: int) -> None:
+    """After the first minute: close to the limit in the mean, and no minute far above it."""
+    clock = Clock()
+    sampler = sampling.per_minute(limit, clock=clock)
+    times = [t for t, _, _, picked in drive(sampler, clock, random.Random(1), steady(20, 1800)) if picked]
+    later = [t for t in times if t >= 120]
+    assert 0.6 * limit <= len(later) / 28 <= 1.05 * limit
+    assert most_in_a_window(later, 60) <= limit + 6
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100])
+@pytest.mark.parametrize("rate", [0.5 / 60, 2.0, 150.0])
+def test_no_minute_exceeds_the_stated_bound(limit: int, rate: float) -> None:
+    """Out of silence too: at most log2 of the runs above the limit, and a few for chance."""
+    clock = Clock()
+    sampler = sampling.per_minute(limit, clock=clock)
+    runs = max(1, int(rate * 90))
+    times = [t for t, _, _, picked in drive(sampler, clock, random.Random(2), steady(rate, 90)) if picked]
+    assert most_in_a_window(times, 60) <= limit + math.log2(runs + 1) + 4
+
+
+def test_a_burst_that_wins_every_draw_is_stopped_by_the_last_of_56_bits() -> None:
+    """The bound of 57 holds whatever the trace ids are: here each has the highest randomness there is."""
+    clock = Clock()
+    sampler = sampling.per_minute(5, clock=clock)
+    luckiest = [run(1, trace_state="ot=rv:ffffffffffffff") for _ in range(5000)]
+    picked = [sampling.is_sampled(sampler.chance(r).probability, 1, r.trace_state) for r in luckiest]
+    assert 5 < sum(picked) <= 5 + 57
+
+
+def test_fewer_runs_than_the_limit_are_all_picked() -> None:
+    clock = Clock()
+    sampler = sampling.per_minute(10, clock=clock)
+    assert all(p == 1.0 for _, _, p, _ in drive(sampler, clock, random.Random(3), steady(9 / 60, 600)))
+
+
+def horvitz_thompson(make: Callable[[Clock], Sampler], seed: int, seconds: int) -> tuple[float, float]:
+    """Estimated total and its estimated count, each over the truth, for runs whose value drifts in time."""
+    clock, rng = Clock(), random.Random(seed)
+    total = weight = truth = count = 0.0
+    for time, _, probability, picked in drive(make(clock), clock, rng, bursty(seconds)):
+        value = 0.2 + 0.6 * (time / seconds) + 0.2 * rng.random()
+        truth, count = truth + value, count + 1
+        if picked:
+            total, weight = total + value / probability, weight + 1 / probability
+    return total / truth, weight / count
+
+
+@pytest.mark.parametrize(("days", "seconds"), [(12, 150), pytest.param(80, 300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda clock: sampling.per_minute(30, clock=clock),
+        lambda clock: sampling.ratio(0.1) & sampling.per_minute(30, clock=clock),
+        lambda clock: sampling.ratio(0.02) | sampling.stratified("agent_name", 20, clock=clock),
+    ],
+    ids=["per_minute", "ratio & per_minute", "ratio | stratified"],
+)
+def test_weighted_totals_are_unbiased_under_bursts(
+    make: Callable[[Clock], Sampler], days: int, seconds: int
+) -> None:
+    """The mean over simulated stretches of bursty traffic is the truth, within four standard errors."""
+    estimates = [horvitz_thompson(make, seed, seconds) for seed in range(days)]
+    for ratios in zip(*estimates, strict=True):
+        error = stdev(ratios) / len(ratios) ** 0.5
+        assert error < 0.5 / days**0.5
+        assert abs(fmean(ratios) - 1.0) < 4 * error
+
+
+def test_the_limit_counts_only_what_the_other_condition_lets_pass() -> None:
+    """`errors() & per_minute(n)` is n errors a minute, whichever way it is written."""
+    for swap in (False, True):
+        clock = Clock()
+        limit, errors = sampling.per_minute(10, clock=clock), sampling.errors()
+        sampler = limit & errors if swap else errors & limit
+        for i in range(1000):
+            assert sampler.chance(run(i + 1)).probability == 0.0
+        assert sampler.chance(run(5000, error="boom")).probability == 1.0
+
+
+def test_rules_that_share_a_limit_share_its_runs() -> None:
+    """Asked twice for each run, it gives both rules together its limit, the second a subset of the first."""
+    clock, rng = Clock(), random.Random(5)
+    sampler, times = sampling.per_minute(20, clock=clock), []
+    for second in range(600):
+        for i in range(10):
+            clock.now = 1000.0 + second + i / 10
+            trace_id = rng.getrandbits(128)
+            first, again = (
+                sampling.is_sampled(sampler.chance(run(trace_id)).probability, trace_id) for _ in range(2)
+            )
+            assert first or not again
+            times += [clock.now] * (first + again)
+    later = [t for t in times if t > 1120]
+    assert 0.6 * 20 <= len(later) / 8 <= 1.05 * 20
+
+
+SAMPLERS = st.recursive(
+    st.one_of(
+        st.floats(0, 1).map(sampling.ratio),
+        st.sampled_from(
+            [sampling.errors(), sampling.used_tool("a"), sampling.slower_than(1), sampling.always()]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: p[0] | p[1]), st.tuples(inner, inner).map(lambda p: p[0] & p[1])
+    ),
+    max_leaves=8,
+)
+
+
+@given(SAMPLERS, SAMPLERS, st.integers(1, (1 << 128) - 1), st.booleans(), st.booleans())
+def test_the_algebra_is_that_of_sets_exactly(
+    a: Sampler, b: Sampler, trace_id: int, fails: bool, slow: bool
+) -> None:
+    """`|` samples the union and `&` the intersection, run by run, also after parsing."""
+    judged = run(trace_id, error="x" if fails else None, end_time=2_000_000_000 if slow else 1)
+    picked = [sampling.is_sampled(s.chance(judged).probability, trace_id) for s in (a, b, a | b, a & b)]
+    assert picked[2] == (picked[0] or picked[1])
+    assert picked[3] == (picked[0] and picked[1])
+    again = sampling.parse(str(a | b))
+    assert again.chance(judged).probability == pytest.approx((a | b).chance(judged).probability, abs=1e-9)
+    assert sampling.parse(str(a & b)).ceiling == pytest.approx((a & b).ceiling, abs=1e-9)
+
+
+def zipf(seconds: int, rng: random.Random) -> Iterator[tuple[float, str]]:
+    """Agents of which the busiest has 10,000 times the traffic of the rarest."""
+    agents = [("busy", 20.0), ("middle", 1.0), ("rare", 2 / 60), ("rarest", 0.12 / 60)]
+    arrivals = [
+        (rng.uniform(0, seconds), name) for name, rate in agents for _ in range(round(rate * seconds))
+    ]
+    return iter(sorted(arrivals))
+
+
+def test_every_stratum_gets_its_floor_even_when_rare() -> None:
+    """Rare agents are seen whole, busy ones at their floor, each with its own recorded probability."""
+    clock, rng = Clock(), random.Random(6)
+    sampler = sampling.stratified("agent_name", 6, clock=clock)
+    picked, seen = Counter[str](), Counter[str]()
+    for _, agent, probability, is_picked in drive(sampler, clock, rng, zipf(1800, rng)):
+        seen[agent] += 1
+        picked[agent] += is_picked
+        assert agent not in ("rarest",) or probability == 1.0
+    assert picked["rarest"] == seen["rarest"] > 0
+    assert picked["rare"] >= 0.9 * seen["rare"]
+    for agent in ("busy", "middle"):
+        assert 0.6 * 6 <= picked[agent] / 30 <= 1.5 * 6
+
+
+def test_strata_may_be_attributes_or_functions_and_hours() -> None:
+    """The same field by its name, as an attribute and by a function; an hour forgets more slowly."""
+    span = SpanRecord(trace_id="1" * 32, span_id="0" * 15 + "1", attributes={"tenant": "acme"})
+    judged = run(operations=(Operation(span=span, kind=OperationKind.AGENT, dialect="x"),), agent_name="a")
+    for by in ("tenant", "agent_name", lambda r: r.agent_name):
+        clock = Clock()
+        sampler = sampling.stratified(by, 2, "hour", clock=clock)
+        chances = [sampler.chance(judged).probability for _ in range(3)]
+        assert chances[:2] == [1.0, 1.0]
+        assert chances[2] < 1.0
+        clock.now += 100
+        assert sampler.chance(judged).probability < 1.0
+        clock.now += 4000
+        assert sampler.chance(judged).probability == 1.0
+
+
+def test_a_million_strata_take_no_more_room_than_four_thousand() -> None:
+    sampler = sampling.stratified("user_id", 1, clock=Clock())
+    for user in range(10_000):
+        assert sampler.chance(run(user + 1, user_id=str(user))).probability == 1.0
+    assert len(vars(sampler)["_controls"]) == 4096
+
+
+# --- cascades ---
+
+
+def earlier(outcome: Outcome, probability: float = 0.2) -> dict[str, Earlier]:
+    return {"cheap": Earlier(Chance(probability), outcome)}
+
+
+def test_a_cascade_has_the_chance_of_the_rule_it_follows() -> None:
+    """Below the bound: the first rule's probability. Beyond it, without a score, unsampled: zero, and why."""
+    below, above = sampling.below("cheap", 0.5), sampling.above("cheap", 0.5)
+    assert below.chance(run(), earlier(Score(value=0.4))) == Chance(0.2)
+    assert above.chance(run(), earlier(Score(value=0.6))) == Chance(0.2)
+    for sampler in (below, above):
+        assert sampler.chance(run(), earlier(Score(value=0.5))).why == "cascade_not_met"
+        assert sampler.chance(run(), earlier(NotScored(reason="x"))).why == "cascade_not_scored"
+        assert sampler.chance(run()).why == "cascade_not_sampled"
+    both = below & sampling.ratio(0.05)
+    assert both.chance(run(), earlier(Score(value=0.1))).probability == 0.05
+    assert (below | sampling.ratio(0.01)).chance(run()).probability == 0.01
+    assert (below & sampling.errors()).follows == {"cheap"}
+
+
+def test_weighted_estimates_behind_a_cascade_are_unbiased() -> None:
+    """The mean of the expensive score among runs the cheap one finds low, from 30 % and then 10 % of them."""
+    rng, cascade = random.Random(8), sampling.below("cheap", 0.5) & sampling.ratio(0.1)
+    first = sampling.ratio(0.3)
+    estimates = []
+    for _ in range(80):
+        total = truth = 0.0
+        for _ in range(500):
+            trace_id, cheap = rng.getrandbits(128), rng.random()
+            expensive = cheap * 0.5 + rng.random() * 0.5
+            truth += expensive * (cheap < 0.5)
+            chance = first.chance(run(trace_id))
+            if not sampling.is_sampled(chance.probability, trace_id):
+                continue
+            after = cascade.chance(run(trace_id), {"cheap": Earlier(chance, Score(value=cheap))})
+            if sampling.is_sampled(after.probability, trace_id):
+                total += expensive / after.probability
+        estimates.append(total / truth)
+    error = stdev(estimates) / len(estimates) ** 0.5
+    assert abs(fmean(estimates) - 1) < 4 * error < 0.2
+
+
+def test_unknown_and_circular_cascades_name_the_rule() -> None:
+    """Refused when built, with the rule's place and the fix."""
+    below = sampling.below
+    always = sampling.always()
+    with pytest.raises(ConfigError, match=r"rules\[1\]\.sample.*'nope'.*known are 'a'"):
+        sampling.cascade_order([("a", "run", always), ("b", "run", below("nope", 1))])
+    with pytest.raises(ConfigError, match=r"rules\[0\]\.sample.*scope 'run'"):
+        sampling.cascade_order([("a", "run", below("b", 1)), ("b", "agent", always)])
+    with pytest.raises(ConfigError, match=r"rules\[1\]\.sample: 'b' and 'c' depend on each other"):
+        sampling.cascade_order(
+            [("a", "run", always), ("b", "run", below("c", 1)), ("c", "run", below("b", 1))]
+        )
+    with pytest.raises(ConfigError, match="depend on each other"):
+        sampling.cascade_order([("a", "run", below("a", 1))])
+    chain = [("c", "run", below("b", 1)), ("b", "run", below("a", 1)), ("a", "run", always)]
+    assert sampling.cascade_order(chain) == [2, 1, 0]
+
+
+# --- conditions on the finished run ---
+
+
+def test_a_tool_that_was_used_picks_the_run() -> None:
+    """By its whole name, or with wildcards."""
+    judged = run(tool_calls=(ToolCall(name="delete_order"),))
+    for name, picked in (("delete_order", 1), ("delete_*", 1), ("delete", 0), ("Delete_order", 0)):
+        assert sampling.used_tool(name).chance(judged).probability == picked
+
+
+def test_an_attribute_on_any_span_or_the_resource_picks_the_run() -> None:
+    """Feedback may stand on any of the run's spans."""
+    spans = [
+        SpanRecord(trace_id="1" * 32, span_id=f"{i:016x}", attributes=attributes)
+        for i, attributes in enumerate([{"a": 1}, {"feedback": "down", "zero": 0}], 1)
+    ]
+    operations = tuple(Operation(span=s, kind=OperationKind.AGENT, dialect="x") for s in spans)
+    judged = run(operations=operations, resource={"service.name": "shop"})
+    conditions = [
+        ("a",),
+        ("feedback",),
+        ("feedback", "down"),
+        ("service.name", "shop"),
+        ("zero", 0),
+        ("zero",),
+    ]
+    for arguments in conditions:
+        assert sampling.attribute(*arguments).chance(judged) == Chance(1.0)
+    for arguments in [("b",), ("feedback", "up"), ("a", None)]:
+        assert sampling.attribute(*arguments).chance(judged) == Chance(0.0)
+
+
+# --- words ---
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "per_minute(10)",
+        "errors() & per_minute(2.5)",
+        "ratio(0.01) | stratified('agent_name', 5)",
+        "stratified('tenant.id', 20, 'hour')",
+        "below('answered', 0.5) & ratio(0.1)",
+        "above('toxicity', -1)",
+        "used_tool('delete_*') | attribute('feedback', 'down') | attribute('vip')",
+        "attribute('user.vip', True) & (attribute('retries', 3) | slower_than(0.123456789))",
+        "ratio(0.1234567)",
+    ],
+)
+def test_every_sampler_that_can_be_written_says_the_words_that_make_it(words: str) -> None:
+    assert str(sampling.parse(words)) == words
+
+
+def test_arguments_may_be_named() -> None:
+    sampler = sampling.parse("stratified(by='agent_name', floor=5, per='hour')")
+    assert str(sampler) == "stratified('agent_name', 5, 'hour')"
+    assert str(sampling.parse("below(scorer='a', score=1)")) == "below('a', 1)"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("per_minute(0.5)", "at least 1"),
+        ("per_minute('x')", "positive number"),
+        ("per_minute(1, clock=2)", "not a sampler"),
+        ("per_minute(1, 2)", "number of arguments"),
+        ("stratified('', 1)", "`by` must be"),
+        ("stratified('a', 1, 'day')", "'minute' or 'hour'"),
+        ("stratified(agent_name, 1)", "a quoted text"),
+        ("below('a', 'b')", "must be a number"),
+        ("below(3, 0.5)", "scorer's id"),
+        ("used_tool('')", "tool's name"),
+        ("attribute(1)", "attribute's name"),
+        ("when(f)", "known are"),
+        ("ratio(**{})", "not a sampler"),
+        ("slower_than(1e999)", "positive"),
+        ("(" * 500, "not a sampler"),
+    ],
+)
+def test_wrong_words_are_named(words: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        sampling.parse(words)

@@ -1,0 +1,271 @@
+"""No text makes a scorer keep the interpreter's lock: the application's threads go on while it is scored.
+
+Every scorer runs on text made to be slow to read, up to a megabyte in every field of the run, while another
+thread notes the longest time it did not get to run.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+import otel_evals.scorers as built_in
+from otel_evals.context import documents, tool_results
+from otel_evals.evals.labels import run_of
+from otel_evals.judge.fence import Fence
+from otel_evals.judge.judge import JudgeReply, JudgeRequest
+from otel_evals.judge.redact import redact_secrets
+from otel_evals.judge.reply_parsing import parse_reply
+from otel_evals.model import Run, Usage
+from otel_evals.scorers import checks
+from otel_evals.scorers.summarization import SummaryReply
+from otel_evals.scoring.scorer import FunctionScorer, Scorer
+
+MAX_PAUSE = 0.2
+"""Seconds; ten times what was measured on an idle machine, and a tenth of what slow patterns took."""
+SIZES = (1_000_000, 200_000, 20_000)
+PIECES = [
+    "token:", '{"token":"a1b2c3d4",', "-----BEGIN PRIVATE KEY-----", "sk-", "eyJ-", "://a:",
+    "a", "中", "中1", " ", "\n", ".", "...a", "no. ", "don't ", "ab ",
+    "```\n", "<", "<a", "[", '{"a":', "a@", "http://", "1-", "1,", "AB12 ", "4111111111111111 ",
+    "\u0301\u0316", "e\u0301", "\ud800", "\x00", "\u202e", "ß", "I can't ", "</data-", "[1,",
+]  # fmt: skip
+"""Repeated up to the size; each has been slow, or could be, for some pattern or routine."""
+
+
+class Pause:
+    """The longest time that another thread waited for the interpreter."""
+
+    def __enter__(self) -> Pause:
+        self.longest, self._done = 0.0, False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        last = time.perf_counter()
+        while not self._done:
+            time.sleep(0.0005)
+            now = time.perf_counter()
+            self.longest, last = max(self.longest, now - last), now
+
+    def __exit__(self, *_: object) -> None:
+        self._done = True
+        self._thread.join()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_collection() -> Iterator[None]:
+    """The collector, on the heap of a whole test run, can stop all threads for seconds."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def shortest_pause(work: Callable[[], Any]) -> float:
+    """The pause that is the work's own: a busy machine's does not come back each time."""
+    longest = 1e9
+    for _ in range(6):
+        with Pause() as pause:
+            work()
+        longest = min(longest, pause.longest)
+        if longest < MAX_PAUSE * 0.8:
+            break
+    return longest
+
+
+class Echo:
+    """A judge that answers every question with a hostile text, or one of the wrong form."""
+
+    model = "echo"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
+        value = self.text
+        if request.schema is not None:
+            found, _ = parse_reply(self.text, request.schema)
+            value = found if found is not None else request.schema.model_construct()
+        return JudgeReply(value=value, model="echo", usage=Usage())
+
+
+def hostile_run(text: str) -> Run:
+    return run_of(
+        {
+            "input": text,
+            "output": text,
+            "system": text,
+            "expected": text,
+            "history": [{"role": "user", "content": text}] * 3,
+            "tools": [
+                {"name": "a", "arguments": {"x": text}, "result": text},
+                {"name": text[:1_000], "arguments": {"x": [text[:1_000]] * 500}, "result": {"k": text}},
+                {"name": "a", "arguments": {"x": text}, "result": {"k": [text]}, "error": text},
+            ],
+            "context": [text, text],
+        }
+    )
+
+
+CODE_SCORERS: dict[str, Callable[[], Scorer]] = {
+    "answered": built_in.answered,
+    "answered, own pattern": lambda: built_in.answered(refusals=["(a+)+$"]),
+    "completeness": built_in.completeness,
+    "content_similarity": built_in.content_similarity,
+    "keyword_coverage": built_in.keyword_coverage,
+    "grounded_in_tools": built_in.grounded_in_tools,
+    "no_secrets": built_in.no_secrets,
+    "repeated_calls": built_in.repeated_calls,
+    "same_language": built_in.same_language,
+    "textual_difference": built_in.textual_difference,
+    "tone_consistency": built_in.tone_consistency,
+    "tool_call_accuracy": lambda: built_in.tool_call_accuracy(expected_tool="a"),
+    "tool_error_rate": built_in.tool_error_rate,
+    "unrecovered_tool_errors": built_in.unrecovered_tool_errors,
+    "trajectory_accuracy": lambda: built_in.trajectory_accuracy(expected=["a"]),
+    "trajectory_quality": lambda: built_in.trajectory_quality({"steps": ["a"], "max_steps": 2}),
+    "valid_json": built_in.valid_json,
+    "valid_json, schema": lambda: built_in.valid_json(schema={"type": "array", "items": {"type": "string"}}),
+    "within_budget": lambda: built_in.within_budget(max_tool_calls=1),
+    "includes": lambda: checks.includes("x"),
+    "excludes": lambda: checks.excludes("x"),
+    "equals": lambda: checks.equals("x"),
+    "similarity": lambda: checks.similarity("x y z"),
+    "matches": lambda: checks.matches("(a|a)+b"),
+    "called_tool": lambda: checks.called_tool("a"),
+    "no_tool_errors": checks.no_tool_errors,
+}
+
+JUDGE_OPTIONS: dict[str, dict[str, Any]] = {
+    "classifier": {"question": "Is it so?", "classes": {"yes": 1.0, "no": 0.0}},
+    "multi_turn_judge": {"criterion": "It is so."},
+    "noise_sensitivity": {"baseline_response": "so", "noisy_query": "so?"},
+    "rubric": {"criteria": lambda run: [run.input]},
+    "trajectory_judge": {"expected_steps": ["a"]},
+}
+WITH_CONTEXT = ("hallucination", "context_recall", "context_precision", "context_relevance")
+
+
+def judge_scorer(name: str, text: str) -> Scorer:
+    options = JUDGE_OPTIONS.get(name, {})
+    if name in WITH_CONTEXT:
+        options = {**options, "get_context": tool_results(max_chars=2_000_000)}
+    return getattr(built_in, name)(Echo(text), **options)  # type: ignore[no-any-return]  # by name
+
+
+def outcome(scorer: Scorer, run: Run) -> Any:
+    async def main() -> Any:
+        try:
+            return await scorer.score(run)
+        except Exception as error:
+            return error
+
+    return anyio.run(main)
+
+
+def judge_scorers() -> list[str]:
+    """By their first parameter."""
+    made = {name: list(inspect.signature(getattr(built_in, name)).parameters) for name in built_in.__all__}
+    return sorted(name for name, parameters in made.items() if parameters[:1] == ["model"])
+
+
+def test_every_scorer_is_here() -> None:
+    named = {name.partition(",")[0] for name in CODE_SCORERS} | set(judge_scorers())
+    assert set(built_in.__all__) <= named
+    assert set(checks.__all__) <= named | {"did_not_call", "max_tool_calls", "tool_order", "used_no_tools"}
+
+
+def text_of(piece: str, size: int) -> str:
+    return (piece * (size // len(piece) + 1))[:size]
+
+
+def check(make: Callable[[str], Scorer], pieces: list[str], sizes: tuple[int, ...]) -> None:
+    outcome(make("so"), hostile_run("a small one "))  # what is loaded once is loaded now
+    for piece in pieces:
+        for size in sizes:
+            text = text_of(piece, size)
+            scorer, run = make(text), hostile_run(text)
+            pause = shortest_pause(lambda: outcome(scorer, run))  # noqa: B023  # called at once
+            assert pause < MAX_PAUSE, f"{scorer.id} on {size} characters of {piece!r}: {pause * 1000:.0f} ms"
+
+
+FEW = ["token:", "中1", "\u0301\u0316", '{"a":', "...a", "<a"]
+
+
+@pytest.mark.parametrize("name", sorted(CODE_SCORERS))
+def test_code_scorers_let_other_threads_go_on(name: str) -> None:
+    check(lambda text: CODE_SCORERS[name](), FEW, (1_000_000, 90_000))
+
+
+@pytest.mark.parametrize("name", judge_scorers())
+def test_judge_scorers_let_other_threads_go_on(name: str) -> None:
+    check(lambda text: judge_scorer(name, text), FEW[:3], (1_000_000,))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", sorted(CODE_SCORERS))
+def test_code_scorers_on_every_text(name: str) -> None:
+    check(lambda text: CODE_SCORERS[name](), PIECES, SIZES)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", judge_scorers())
+def test_judge_scorers_on_every_text(name: str) -> None:
+    check(lambda text: judge_scorer(name, text), PIECES, SIZES)
+
+
+ROUTINES: dict[str, Callable[[str], Any]] = {
+    "redaction": redact_secrets,
+    "a fence around a text": lambda text: Fence().wrap("x", text),
+    "a fence around many": lambda text: Fence().wrap("x", [text[:5_000]] * 2_000),
+    "a fence of a megabyte": lambda text: Fence(max_chars=1_000_000).wrap("x", text),
+    "reading a reply": lambda text: parse_reply(text, SummaryReply),
+    "documents": lambda text: documents()(_params(text)),
+}
+
+
+def _params(text: str) -> Any:
+    from otel_evals.context import Params, Results
+
+    return Params(run=hostile_run(text), results=Results(None, None), step="analyze")
+
+
+@pytest.mark.parametrize("name", sorted(ROUTINES))
+@pytest.mark.parametrize("piece", FEW)
+def test_routines_let_other_threads_go_on(name: str, piece: str) -> None:
+    text = text_of(piece, 1_000_000)
+    assert shortest_pause(lambda: ROUTINES[name](text)) < MAX_PAUSE
+
+
+def test_a_pattern_of_exponential_time_is_given_up() -> None:
+    found = outcome(checks.matches("(a|a)+b"), run_of({"output": "a" * 100_000}))
+    assert isinstance(found, TimeoutError)
+
+
+def test_what_is_too_long_is_not_scored_and_says_so() -> None:
+    long = run_of({"input": "so?", "output": "so " * 100_000})
+    for scorer in (built_in.keyword_coverage(stop_words=()), checks.includes("so"), built_in.valid_json()):
+        assert outcome(scorer, long).reason == "output_too_long"
+    assert outcome(built_in.no_secrets(), long).reason == "output_too_long"
+
+
+def test_a_secret_is_found_wherever_a_part_ends() -> None:
+    secret = "ghp_" + "a1" * 18
+    for before in range(0, 2_100, 7):
+        found = outcome(built_in.no_secrets(), run_of({"input": "so?", "output": "a " * before + secret}))
+        assert found.label == "leak", before
+
+
+def test_versions_tell_patterns_apart() -> None:
+    assert isinstance(checks.matches("a"), FunctionScorer)
+    assert len({checks.matches("a").version, checks.matches("b").version, checks.matches("a").version}) == 2

@@ -1,0 +1,360 @@
+"""Whatever a scorer returns or raises becomes an outcome of plain, bounded values; nothing is raised."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, replace
+from enum import Enum
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from otel_evals.errors import JudgeUnavailableError
+from otel_evals.evals.labels import run_of
+from otel_evals.model import ContextSeen, NotScored, Run, Score, ScorerFailure, StepRecord, Usage
+from otel_evals.scoring.outcome import failure_of, root_cause, to_outcome
+from otel_evals.scoring.panel import panel
+from otel_evals.scoring.scorer import Scorer, StepFailure, scorer
+from otel_evals.scoring.steps import step_scorer
+from otel_evals.util.plain import plain_text, plain_value
+
+RUN = run_of({"input": "why?", "output": "so"})
+RAISED = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration(), MemoryError()]
+
+
+class Odd:
+    """Raises whatever it is told to, whatever is done with it."""
+
+    def __init__(self, error: BaseException) -> None:
+        object.__setattr__(self, "error", error)
+
+    def __getattribute__(self, name: str) -> Any:
+        raise object.__getattribute__(self, "error")
+
+    def __str__(self) -> str:
+        raise object.__getattribute__(self, "error")
+
+    __repr__ = __str__
+
+    def __iter__(self) -> Iterator[Any]:
+        raise object.__getattribute__(self, "error")
+
+    def __len__(self) -> int:
+        return -1  # noqa: PLE0303  # on purpose
+
+    def __eq__(self, other: object) -> bool:
+        raise object.__getattribute__(self, "error")
+
+    def __hash__(self) -> int:
+        raise object.__getattribute__(self, "error")
+
+    def __float__(self) -> float:
+        raise object.__getattribute__(self, "error")
+
+
+class OddError(Exception):
+    """An exception with `steps`, `error_type`, `__str__` and `__cause__` of any kind."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__()
+        self.odd = attributes
+
+    def __getattribute__(self, name: str) -> Any:
+        odd = object.__getattribute__(self, "__dict__").get("odd", {})
+        if name not in odd:
+            return object.__getattribute__(self, name)
+        if isinstance(odd[name], BaseException) and name != "__cause__":
+            raise odd[name]
+        return odd[name]
+
+    def __str__(self) -> str:
+        said = object.__getattribute__(self, "__dict__")["odd"].get("said", "")
+        if isinstance(said, BaseException):
+            raise said
+        return said  # type: ignore[no-any-return]  # may be no text at all
+
+
+class LyingText(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise ValueError
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, key: Any) -> str:
+        raise ValueError
+
+    def isascii(self) -> bool:
+        raise ValueError
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Model(BaseModel):
+    inner: Any = None
+
+
+@dataclass
+class Record:
+    inner: Any = None
+
+
+def cyclic() -> Any:
+    loop: list[Any] = []
+    loop.append({"again": loop})
+    return loop
+
+
+THINGS: dict[str, Callable[[], Any]] = {
+    **{f"odd {type(error).__name__}": lambda error=error: Odd(error) for error in RAISED},  # type: ignore[misc]
+    **{type(error).__name__: lambda error=error: error for error in RAISED},  # type: ignore[misc]
+    "none": lambda: None,
+    "int": lambda: 3,
+    "bool": lambda: True,
+    "nan": lambda: math.nan,
+    "inf": lambda: math.inf,
+    "huge": lambda: 10**400,
+    "list": list,
+    "texts": lambda: ["a"],
+    "dict": lambda: {"a": 1},
+    "bytes": lambda: b"\xff",
+    "surrogate": lambda: "\ud800",
+    "long": lambda: "x" * 100_000,
+    "lie": lambda: LyingText("lie"),
+    "enum": lambda: Colour.RED,
+    "model": lambda: Model(inner=Record(Colour.RED)),
+    "cycle": cyclic,
+    "object": object,
+    "class": lambda: Odd,
+    "mixed steps": lambda: (StepRecord(name="a"), 3, Odd(SystemExit())),
+    "odd step": lambda: (
+        StepRecord(name=None, result=cyclic(), usage=None, attempts="x", duration=math.nan),  # type: ignore[arg-type]
+        StepRecord(name="a", result=Odd(SystemExit()), usage=Usage(input_tokens=None)),  # type: ignore[arg-type]
+        StepRecord(name="a", context=ContextSeen(digest=3, pieces=None, text=[3])),  # type: ignore[arg-type]
+    ),
+    "step": lambda: StepRecord(name="a"),
+    "generator": lambda: (value for value in [1]),
+}
+"""Made anew inside each test: neither pytest nor hypothesis could hold some of them."""
+
+names = st.sampled_from(sorted(THINGS))
+recipes = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(["thing", "score", "fair score", "refusal", "failure", "error"]),
+        "fields": st.lists(names, min_size=5, max_size=5),
+    }
+)
+
+
+def made(recipe: dict[str, Any]) -> Any:
+    a, b, c, d, e = (THINGS[name]() for name in recipe["fields"])
+    match recipe["kind"]:
+        case "score":
+            return Score(value=a, label=b, explanation=c, steps=d, agreement=e)
+        case "fair score":
+            return Score(value=0.5, label=b, explanation=c, steps=d, agreement=e)
+        case "refusal":
+            return NotScored(reason=a, explanation=b, steps=c)
+        case "failure":
+            return ScorerFailure(error_type=a, message=b, attempts=c, steps=d)
+        case "error":
+            return OddError(said=a, steps=b, error_type=c, __cause__=d, __class__=e)
+    return a
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return all(type(k) is str and is_plain(v) for k, v in value.items())
+    return value is None or type(value) in (str, int, bool, float)
+
+
+@settings(max_examples=500, deadline=None)
+@given(recipes)
+def test_every_object_becomes_an_outcome_of_plain_bounded_values(recipe: dict[str, Any]) -> None:
+    outcome = to_outcome(made(recipe), attempts=2)
+    assert type(outcome) in (Score, NotScored, ScorerFailure)
+    assert is_plain(astuple(outcome))
+    assert len(json.dumps(astuple(outcome), allow_nan=False)) < 3_000_000
+    assert pickle.loads(pickle.dumps(outcome)) == outcome
+    assert to_outcome(outcome) == outcome, "an outcome stays what it is"
+
+
+def test_a_fair_outcome_is_kept_as_it_is() -> None:
+    step = StepRecord(
+        name="analyze",
+        result={"verdicts": ["yes", 0.5, None]},
+        prompt="so?",
+        model="m",
+        usage=Usage(input_tokens=7, output_tokens=3),
+        cost=0.25,
+        attempts=2,
+        start_time=5,
+        duration=1.5,
+        context=ContextSeen(digest="d", pieces=1, truncated=True, text=("t",)),
+        error="no",
+    )
+    for outcome in (
+        Score(value=0.5, label="some", explanation="so", steps=(step,), agreement=0.75),
+        NotScored(reason="no_tool_calls", explanation="none", steps=(step,)),
+        ScorerFailure(error_type="timeout", message="late", attempts=3, steps=(step,)),
+    ):
+        assert to_outcome(outcome) == outcome
+
+
+@pytest.mark.parametrize(
+    ("thing", "error_type"),
+    [
+        (Score(value=math.nan), "ValueError"),
+        (Score(value="1"), "ValueError"),  # type: ignore[arg-type]
+        (NotScored(reason=["a"]), "TypeError"),  # type: ignore[arg-type]
+        (NotScored(reason=""), "TypeError"),
+        (None, "TypeError"),
+        (0.5, "TypeError"),
+        (KeyError("k"), "KeyError"),
+        (SystemExit(2), "SystemExit"),
+    ],
+)
+def test_what_means_nothing_is_a_failure_that_says_what_came(thing: Any, error_type: str) -> None:
+    outcome = to_outcome(thing)
+    assert isinstance(outcome, ScorerFailure)
+    assert outcome.error_type == error_type
+    assert outcome.message
+
+
+def test_a_score_survives_odd_fields_beside_its_value() -> None:
+    odd: Any = Odd(KeyboardInterrupt())
+    outcome = to_outcome(Score(value=1, label=odd, explanation=["x"], steps=None, agreement=odd))  # type: ignore[arg-type]
+    assert outcome == Score(value=1.0)
+
+
+def test_labels_are_shortened() -> None:
+    outcome = to_outcome(Score(value=1.0, label="l" * 5_000_000))
+    assert isinstance(outcome, Score)
+    assert outcome.label == "l" * 256
+
+
+def test_a_failure_of_a_step_is_named_after_its_cause() -> None:
+    cause = JudgeUnavailableError("busy")
+    error = StepFailure("analyze: busy", steps=(StepRecord(name="analyze"),))
+    error.__cause__ = cause
+    assert root_cause(error) is cause
+    assert failure_of(error, attempts=2) == ScorerFailure(
+        error_type="JudgeUnavailableError", message="busy", attempts=2, steps=(StepRecord(name="analyze"),)
+    )
+
+
+@pytest.mark.parametrize("name", sorted(THINGS))
+def test_plain_values_are_json(name: str) -> None:
+    for thing in (THINGS[name](), [THINGS[name]()], {"a": THINGS[name]()}, Record(THINGS[name]())):
+        assert len(json.dumps(plain_value(thing), allow_nan=False)) < 3_000_000
+        assert len(plain_text(thing, 100)) <= 100
+
+
+def test_plain_values_are_bounded_in_depth_and_number() -> None:
+    deep: Any = "end"
+    for _ in range(100_000):
+        deep = [deep]
+    assert json.dumps(plain_value(deep)).count("[") == 20
+    wide = [[[0] * 1_000] * 1_000] * 1_000
+    assert len(json.dumps(plain_value(wide))) < 3_000_000
+
+
+# --- exceptions that are none of Exception ---
+
+
+def raised(place: int) -> BaseException:
+    return [*RAISED, OddError(said=SystemExit(), steps=3, __cause__=3)][place]
+
+
+class Raising(Scorer):
+    id = "raising"
+    version = "1"
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+    async def score(self, run: Run) -> Any:
+        return self.make()
+
+
+def raising(error: BaseException) -> Raising:
+    def make() -> Any:
+        raise error
+
+    return Raising(make)
+
+
+@pytest.mark.parametrize("place", range(len(RAISED) + 1))
+def test_a_panel_outlives_what_its_members_raise(place: int) -> None:
+    error = raised(place)
+    fair = scorer(id="fair", inline=True)(lambda run: 0.5)
+    found = anyio.run(panel([fair, raising(error), fair], id="p").score, RUN)
+    assert isinstance(found, Score)
+    assert found.value == 0.5
+    with pytest.raises(StepFailure, match="2 of 3 members failed"):
+        anyio.run(panel([fair, raising(error), raising(error)], id="p").score, RUN)
+
+
+@settings(max_examples=30, deadline=None)
+@given(recipes)
+def test_a_panel_outlives_what_its_members_return(recipe: dict[str, Any]) -> None:
+    fair = scorer(id="fair", inline=True)(lambda run: 0.5)
+    found = anyio.run(panel([fair, fair, Raising(lambda: made(recipe))], id="p").score, RUN)
+    assert isinstance(found, Score)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("name", ["preprocess", "analyze", "generate_score"])
+@pytest.mark.parametrize("place", range(len(RAISED) + 1))
+def test_a_step_that_exits_fails_and_keeps_the_steps_before(place: int, name: str, inline: bool) -> None:
+    error = raised(place)
+
+    def fail(params: Any) -> Any:
+        raise error
+
+    base = step_scorer("x", inline=inline).preprocess(lambda p: 1).generate_score(lambda p: 1.0)
+    with pytest.raises(StepFailure) as caught:
+        anyio.run(replace(base, steps={**base.steps, name: fail}).score, RUN)
+    assert caught.value.steps[-1].name == name
+    assert type(to_outcome(caught.value)) is ScorerFailure
+
+
+def test_cancelling_from_outside_still_cancels() -> None:
+    async def forever(params: Any) -> Any:
+        await anyio.sleep_forever()
+
+    slow = step_scorer("x").generate_score(forever)
+
+    async def main(asked: Scorer) -> bool:
+        with anyio.move_on_after(0.05) as scope:
+            await asked.score(RUN)
+        return scope.cancelled_caught
+
+    assert anyio.run(main, slow)
+    assert anyio.run(main, panel([slow, slow], id="p"))
+
+
+@pytest.mark.parametrize("name", sorted(THINGS))
+def test_what_a_step_returns_is_recorded_whatever_it_is(name: str) -> None:
+    built = (
+        step_scorer("x", inline=True)
+        .analyze(lambda p: {"found": THINGS[name]()})
+        .generate_score(lambda p: 1.0)
+    )
+    found = anyio.run(built.score, RUN)
+    assert isinstance(found, Score)
+    json.dumps(found.steps[0].result)

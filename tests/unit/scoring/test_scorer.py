@@ -1,0 +1,103 @@
+"""`@scorer` and what a scoring function may return."""
+
+from __future__ import annotations
+
+import threading
+
+import anyio
+import anyio.lowlevel
+import pytest
+from runs import a_run
+
+from otel_evals.errors import ConfigError
+from otel_evals.model import Availability, Direction, NotScored, Run, Score
+from otel_evals.scoring.scorer import missing, scorer, to_score
+
+
+@scorer
+def mentions_friday(run: Run) -> bool:
+    """Says Friday."""
+    return "Friday" in (run.output or "")
+
+
+def test_a_function_becomes_a_scorer_named_after_it() -> None:
+    assert (mentions_friday.id, mentions_friday.description) == ("mentions_friday", "Says Friday.")
+    assert mentions_friday.direction is Direction.HIGHER
+    assert mentions_friday(a_run()) is True
+
+
+@pytest.mark.parametrize(("output", "value", "label"), [("on Friday", 1.0, "true"), ("soon", 0.0, "false")])
+def test_a_bool_becomes_a_value_with_a_label(output: str, value: float, label: str) -> None:
+    score = anyio.run(mentions_friday.score, a_run(output))
+    assert score == Score(value=value, label=label)
+
+
+def test_sync_functions_run_in_a_worker_thread_unless_inline() -> None:
+    seen: list[int] = []
+
+    def where(run: Run) -> float:
+        seen.append(threading.get_ident())
+        return 1.0
+
+    anyio.run(scorer(where).score, a_run())
+    anyio.run(scorer(inline=True)(where).score, a_run())
+    assert seen[0] != threading.get_ident() == seen[1]
+
+
+def test_async_functions_are_awaited() -> None:
+    @scorer(id="later", direction=Direction.LOWER, scale=5)
+    async def slow(run: Run) -> float:
+        await anyio.lowlevel.checkpoint()
+        return 4.5
+
+    assert (slow.id, slow.direction) == ("later", Direction.LOWER)
+    assert anyio.run(slow.score, a_run()) == Score(value=4.5)
+
+
+def test_not_scored_passes_through() -> None:
+    assert to_score(NotScored(reason="no_tool_calls")) == NotScored(reason="no_tool_calls")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.01, 1.01, Score(value=2.0)])
+def test_scores_out_of_range_are_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="a score must"):
+        to_score(value)
+
+
+@pytest.mark.parametrize("value", [None, "0.5", [1.0], {"score": 1}, 1j])
+def test_other_types_are_refused_by_name(value: object) -> None:
+    with pytest.raises(TypeError, match=type(value).__name__):
+        to_score(value)
+
+
+def test_without_a_scale_any_finite_number_is_a_score() -> None:
+    assert to_score(-12.5, scale=None) == Score(value=-12.5)
+
+
+@pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf"), "1"])
+def test_a_scale_must_be_positive(scale: float) -> None:
+    with pytest.raises(ConfigError, match=r"x\.scale"):
+        scorer(id="x", scale=scale)(lambda run: 1.0)
+
+
+def test_the_version_changes_with_code_and_configuration_only() -> None:
+    def make(limit: int) -> str:
+        return scorer(id="x")(lambda run: len(run.output or "") < limit).version
+
+    assert make(5) == make(5) != make(6)
+    assert scorer(id="x", version="7")(lambda run: 1.0).version == "7"
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (a_run(None), "output_not_recorded"),
+        (a_run(""), "output_empty"),
+        (a_run(None, availability={"output": Availability.CAPTURED_OFF}), "output_captured_off"),
+        (a_run(user=None), "input_not_recorded"),
+        (a_run(), None),
+    ],
+)
+def test_missing_says_what_is_not_there(run: Run, reason: str | None) -> None:
+    answer = missing(run, "input", "output")
+    assert (answer and answer.reason) == reason

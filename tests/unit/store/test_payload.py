@@ -1,0 +1,110 @@
+"""What the store writes of spans and evaluations is what it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_evals.model import (
+    ContextSeen,
+    Direction,
+    Dropped,
+    Evaluation,
+    NotScored,
+    Outcome,
+    Sampled,
+    Score,
+    ScorerFailure,
+    SpanEvent,
+    SpanRecord,
+    StepRecord,
+    Usage,
+)
+from otel_evals.store.evaluations import restored, stored
+from otel_evals.store.payload import decode, encode
+
+scalars = st.text() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | st.binary()
+attributes = st.dictionaries(st.text(), scalars | st.lists(scalars).map(tuple))
+bodies = st.recursive(
+    scalars | st.none(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=8
+)
+events = st.builds(SpanEvent, name=st.text(), time=st.integers(0), attributes=attributes, body=bodies)
+spans = st.builds(
+    SpanRecord,
+    trace_id=st.just("0" * 31 + "1"),
+    span_id=st.text(),
+    parent_span_id=st.none() | st.text(),
+    name=st.text(),
+    end_time=st.none() | st.integers(0),
+    attributes=attributes,
+    events=st.lists(events, max_size=2).map(tuple),
+    logs=st.lists(events, max_size=2).map(tuple),
+    status=st.sampled_from(["UNSET", "OK", "ERROR"]),
+    resource=attributes,
+)
+
+
+@given(st.lists(spans, max_size=3).map(tuple), st.dictionaries(st.text(), st.none() | st.text()))
+def test_spans_come_back_as_they_were(given_spans: tuple[SpanRecord, ...], links: dict[str, Any]) -> None:
+    """Whatever attributes and log bodies hold: lone surrogates, huge integers, bytes, nesting."""
+    assert decode(encode(given_spans, links)) == (given_spans, links)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"[]", b"{}", b'{"spans":[[1]],"resources":[],"links":{}}', b"\xff"]
+)
+def test_what_is_no_payload_is_a_value_error(payload: bytes) -> None:
+    with pytest.raises(ValueError, match=r"not a stored run|Expecting|decode|property name"):
+        decode(payload)
+
+
+def test_a_value_that_holds_itself_is_a_value_error() -> None:
+    body: list[Any] = []
+    body.append(body)
+    span = SpanRecord(trace_id="1", span_id="2", logs=(SpanEvent(name="log", body=body),))
+    with pytest.raises(ValueError, match="Circular"):
+        encode([span], {})
+
+
+STEP = StepRecord(
+    name="analyze",
+    result={"verdicts": ["yes", "no"]},
+    prompt="Judge this.",
+    model="m",
+    usage=Usage(input_tokens=3, output_tokens=4),
+    cost=0.01,
+    context=ContextSeen(digest="ab", pieces=1, text=("a fact",)),
+)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Score(value=0.5, label="half", explanation="because", steps=(STEP,)),
+        NotScored(reason="no_tool_calls", explanation="none"),
+        ScorerFailure(error_type="timeout", message="no score", attempts=2, steps=(STEP,)),
+        Dropped(reason="queue_full"),
+    ],
+)
+def test_evaluations_come_back_as_they_were(outcome: Outcome) -> None:
+    evaluation = Evaluation(
+        evaluation_id="e1",
+        scorer_id="s",
+        scorer_version="1",
+        direction=Direction.LOWER,
+        trace_id="t",
+        span_id="p",
+        outcome=outcome,
+        sampled=Sampled(0.1, "ratio(0.1)"),
+        revision=3,
+        time=17,
+    )
+    assert restored(stored(evaluation)) == evaluation
+
+
+def test_what_is_no_evaluation_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="not a stored evaluation"):
+        restored({"outcome": {}, "status": "scored"})
