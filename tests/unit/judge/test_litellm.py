@@ -17,7 +17,7 @@ from otel_evals.context import tool_results
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judge.judge import JudgeReply, JudgeRequest
 from otel_evals.judge.litellm import LiteLLMJudge
-from otel_evals.judge.litellm_calls import judge_error
+from otel_evals.judge.litellm_calls import judge_error, load
 from otel_evals.judge.own_secrets import own_secrets
 from otel_evals.judge.resolve import resolve_judge
 from otel_evals.scorers import hallucination
@@ -37,8 +37,6 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
     """Run on a loop of its own and close the HTTP clients LiteLLM keeps."""
 
     async def main() -> Any:
-        from otel_evals.judge.litellm_calls import load
-
         try:
             return await work()
         finally:
@@ -156,10 +154,11 @@ def test_a_refusal_for_good_is_not_worth_another_try(status: int) -> None:
 @pytest.mark.parametrize("how", ["hang", "drip"])
 def test_a_provider_that_does_not_finish_times_out(how: str) -> None:
     with StubOpenAI(Misbehave(how)) as stub:
+        load()  # the first import of LiteLLM takes seconds
         began = time.monotonic()
         with pytest.raises(JudgeUnavailableError):
             ask(stub, timeout=0.3)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10, "the stub would hold the connection much longer"
 
 
 @pytest.mark.parametrize("how", ["reset", "garbage", "truncated"])
