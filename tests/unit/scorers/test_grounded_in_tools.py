@@ -325,7 +325,7 @@ def test_every_amount_that_stands_in_the_result_is_found(amount: Any) -> None:
 
 
 def assert_linear(work: Callable[[int], object], size: int) -> None:
-    """Work on four times as much takes about four times as long, not sixteen; a busy machine gets more tries."""
+    """Four times the work takes about four times as long, not sixteen; a busy machine gets some tries."""
 
     def seconds(size: int) -> float:
         began = time.process_time()
@@ -371,7 +371,7 @@ def test_long_monotonous_text_takes_no_longer_than_other_text(text: str) -> None
 
 
 def test_more_facts_than_anyone_reads_are_judged_in_bounded_time() -> None:
-    days = [f"{1900 + i % 200}-{i % 12 + 1:02}-{i % 28 + 1:02} ${i}.50 A-{i}" for i in range(12_000)]
+    days = [f"{1900 + i % 200}-{i % 12 + 1:02}-{i % 28 + 1:02} ${i}.50 A-{i}" for i in range(4_000)]
 
     def judge_part(size: int) -> None:
         dates = " ".join(days[:size])
