@@ -1,20 +1,23 @@
 """Collects the spans of open traces until a run's root has ended, within bounds.
 
-Lives on the engine's thread only. A run closes after a grace period from its root's end; a span that arrives
-after that is late. What the bounds evict is returned to the caller, with the reason.
+Lives on the engine's thread only. A run closes after a grace period from its root's end, or at once where its
+trace is complete and its instrumentation is known to send nothing later; a span that arrives after that is
+late. What the bounds evict is returned to the caller, with the reason.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
+from otel_evals.assembly.complete_runs import CompleteRuns
 from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
+from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
 __all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup"]
@@ -61,6 +64,10 @@ class _Trace:
     first_seen: float
     spans: dict[str, _Span] = field(default_factory=dict)
     size: int = 0
+    scopes: set[str] = field(default_factory=set)
+    root_ended: bool = False
+    came_late: bool = False
+    """Whether a span came after one above it had ended, and a root too."""
 
 
 @dataclass(slots=True)
@@ -77,14 +84,24 @@ class SpanGatherer:
     Args:
         limits: the bounds.
         report_ended: whether `add` returns the roots that have ended, before their grace period is over.
+        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
     """
 
-    def __init__(self, limits: AssemblyLimits, *, report_ended: bool = False) -> None:
+    def __init__(
+        self,
+        limits: AssemblyLimits,
+        *,
+        report_ended: bool = False,
+        open_spans: Callable[[], OpenSpansNow] | None = None,
+    ) -> None:
         self._limits = limits
         self._report_ended = report_ended
+        self._complete = CompleteRuns(open_spans)
+        self._scopes = self._complete.learned
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._due: deque[tuple[float, str, str]] = deque()
-        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._closed: OrderedDict[str, Collection[str]] = OrderedDict()
+        """By span id: the instrumentation scopes of its run."""
         self._logs: OrderedDict[str, list[SpanEvent]] = OrderedDict()
         self._bytes = 0
         self.next_close = inf
@@ -102,9 +119,10 @@ class SpanGatherer:
         """Spans whose run is not closed."""
         return sum(len(trace.spans) for trace in self._traces.values())
 
-    def add(self, items: Iterable[CapturedItem], now: float) -> Gathered:
+    def add(self, items: Collection[CapturedItem], now: float) -> Gathered:
         """Add captured spans and log records. Never raises; an item that cannot be decoded is a loss."""
         gathered = Gathered()
+        self._complete.adding(len(items))
         for item in items:
             try:
                 if isinstance(item, CapturedLog):
@@ -115,20 +133,25 @@ class SpanGatherer:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
                 log = isinstance(item, CapturedLog)
                 gathered.losses.append(_UNREADABLE_LOG if log else _UNREADABLE_SPAN)
+        if self._complete.ready:
+            self.next_close = -inf
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close the runs whose grace period is over."""
-        closed = []
+        """Close the runs that are complete, and those whose grace period is over."""
+        closed = [self._close_root(trace_id, root) for trace_id, root in self._complete.take()]
         while self._due and self._due[0][0] <= now:
-            _, trace_id, root = self._due.popleft()
-            trace = self._traces.get(trace_id)
-            if trace is not None and root in trace.spans:
-                group = self._close(trace_id, trace, root)
-                if group.spans:  # empty if a span above has ended since: that one closes with all below it
-                    closed.append(group)
+            due, trace_id, root = self._due.popleft()
+            closed.append(self._close_root(trace_id, root, waited=due <= now < inf))
         self.next_close = self._due[0][0] if self._due else inf
-        return closed
+        return [group for group in closed if group is not None]
+
+    def _close_root(self, trace_id: str, root: str, *, waited: bool = False) -> SpanGroup | None:
+        trace = self._traces.get(trace_id)
+        if trace is None or root not in trace.spans:
+            return None
+        group = self._close(trace_id, trace, root, waited=waited)
+        return group if group.spans else None  # a span above has ended since: it closes with all below it
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict the traces whose root has not ended within `max_age`."""
@@ -154,13 +177,15 @@ class SpanGatherer:
         above = owner or record.parent_span_id
         if above in self._closed or record.span_id in self._closed:
             gathered.late.append((record, above))
-            self._remember(record.span_id)
+            self._learn_late(record, above)
             return
         trace = self._trace(record.trace_id, now)
         if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         size = _size(record)
+        trace.scopes.add(record.scope_name)
+        trace.came_late = trace.came_late or (trace.root_ended and above in trace.spans)
         trace.spans[record.span_id] = _Span(record, above, size)
         trace.size += size
         self._bytes += size
@@ -169,10 +194,17 @@ class SpanGatherer:
         if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
             gathered.losses += self._evict_excess(record.trace_id)
 
+    def _learn_late(self, span: SpanRecord, above: str | None) -> None:
+        scopes = {span.scope_name, *self._closed.get(above or "", ())}
+        self._scopes.learn(scopes, complete=False)
+        self._remember(span.span_id, scopes)
+
     def _end_root(self, trace: _Trace, root: SpanRecord, now: float, gathered: Gathered) -> None:
         due = now + self._limits.grace
         self._due.append((due, root.trace_id, root.span_id))
         self.next_close = min(self.next_close, due)
+        trace.root_ended = True
+        self._complete.root_ended(root, trace.scopes)
         if self._report_ended:
             gathered.ended.append((root.span_id, self._so_far(trace, root.span_id)))
 
@@ -181,6 +213,7 @@ class SpanGatherer:
         span_id = format_span_id(item.span_id)
         if span_id in self._closed:
             gathered.losses.append(Loss("log", "log_late", format_trace_id(item.trace_id)))
+            self._scopes.learn(self._closed[span_id], complete=False)
             return
         held = self._logs.setdefault(span_id, [])
         if len(held) < self._limits.max_spans_per_trace:
@@ -195,8 +228,10 @@ class SpanGatherer:
             self.next_eviction = min(self.next_eviction, now + self._limits.max_age)
         return trace
 
-    def _close(self, trace_id: str, trace: _Trace, root: str) -> SpanGroup:
+    def _close(self, trace_id: str, trace: _Trace, root: str, *, waited: bool = False) -> SpanGroup:
         mine = [s for s in trace.spans if self._root_of(trace, s) == root]
+        scopes = {trace.spans[s].record.scope_name for s in mine}
+        punctual = not trace.came_late
         records: list[SpanRecord] = []
         links: dict[str, str | None] = {}
         for span_id in mine:
@@ -204,10 +239,13 @@ class SpanGatherer:
             trace.size -= held.size
             self._bytes -= held.size
             logs = self._logs.pop(span_id, None)
+            punctual = punctual and not logs
             records.append(replace(held.record, logs=tuple(logs)) if logs else held.record)
             if span_id != root and held.above != held.record.parent_span_id:
                 links[span_id] = held.above
-            self._remember(span_id)
+            self._remember(span_id, scopes)
+        if waited or not punctual:
+            self._scopes.learn(scopes, complete=punctual)
         if not trace.spans:
             self._traces.pop(trace_id, None)
         return SpanGroup(tuple(records), links)
@@ -228,8 +266,8 @@ class SpanGatherer:
             span_id = above
         return span_id
 
-    def _remember(self, span_id: str) -> None:
-        self._closed[span_id] = None
+    def _remember(self, span_id: str, scopes: Collection[str] = ()) -> None:
+        self._closed[span_id] = scopes
         if len(self._closed) > _REMEMBERED:
             self._closed.popitem(last=False)
 

@@ -42,7 +42,11 @@ class Config:
     hold_limit: PositiveInt = 2048
     """How many spans are held at most; more are exported without attributes."""
     grace: Annotated[float, Field(ge=0)] = 0.5
-    """Seconds after its root's end in which a run's other spans and log records may still arrive."""
+    """Seconds after its root's end in which a run's other spans and log records may still arrive.
+
+    A run is read at once when no span of its trace is open and its instrumentation scopes sent nothing after a
+    root's end in 32 runs, and never a log record.
+    """
     max_age: PositiveFloat = 600.0
     """Seconds after which a trace whose root never ended is evicted."""
     max_open_traces: PositiveInt = 10_000

@@ -27,7 +27,7 @@ _Item = TypeVar("_Item")
 _Item_contra = TypeVar("_Item_contra", contravariant=True)
 _Result = TypeVar("_Result")
 
-_GATHER_SECONDS = 0.02
+_GATHER_SECONDS = 0.005
 _STORE_GATHER_SECONDS = 0.002
 _CHUNK = 256
 _IDLE_SECONDS = 5.0
@@ -210,14 +210,21 @@ class EngineThread(Generic[_Item]):
             asyncio.get_running_loop().call_later(self._gather, self._pump)
 
     def _pump(self) -> None:
+        """Take a batch, and look again soon if there was one: callers need not wake a thread that looks."""
         self._gathering = False
-        self._armed = False
-        self._take_chunk()
+        took = self._take_chunk()
+        if not took:
+            self._armed = (
+                False  # before the items are looked at: who hands one over after that wakes the thread
+            )
         if self._items:
+            self._armed = True
             asyncio.get_running_loop().call_soon(self._pump)
+        elif took:
+            self._wake()
         self._tick()
 
-    def _take_chunk(self) -> None:
+    def _take_chunk(self) -> bool:
         self.beat = time.monotonic()
         items = self._items
         batch = [items.popleft() for _ in range(min(_CHUNK, len(items)))]
@@ -226,6 +233,7 @@ class EngineThread(Generic[_Item]):
                 self.work.take(batch)
         except Exception:
             _logger.exception("error while processing a batch of %d captured items", len(batch))
+        return bool(batch)
 
     def _tick(self) -> None:
         self.beat = time.monotonic()

@@ -24,6 +24,7 @@ from opentelemetry.trace import (
 from otel_evals import semconv
 from otel_evals.dialect import Dialects
 from otel_evals.intake.items import CapturedLog, CapturedSpan, Intake
+from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.model import SpanEvent
 from otel_evals.recursion import is_marked
 from otel_evals.sampling import randomness, threshold
@@ -48,6 +49,7 @@ class CaptureSpans(SpanProcessor):
         ceiling: the highest sampling probability of any rule; traces that lose at it are not looked at.
         expect: called with trace id and span id of each span that a score may be attached to.
         nested_targets: whether spans other than roots may be judged.
+        open_spans: where open spans are kept.
         flush: called by `force_flush` with milliseconds.
         close: called by `shutdown`.
     """
@@ -60,6 +62,7 @@ class CaptureSpans(SpanProcessor):
         expect: Callable[[int, int], None] | None = None,
         *,
         nested_targets: bool = False,
+        open_spans: OpenSpans | None = None,
         flush: Callable[[int], bool] = lambda _: True,
         close: Callable[[], object] = lambda: None,
     ) -> None:
@@ -71,7 +74,7 @@ class CaptureSpans(SpanProcessor):
         self._nested_targets = nested_targets
         self._flush = flush
         self._close = close
-        self._open: dict[int, Span | None] = {}
+        self._open = (open_spans or OpenSpans()).by_id
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Remember an open span, so that the spans below it find it; None stands for one that is ours."""
@@ -95,10 +98,11 @@ class CaptureSpans(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Hand over a span that a dialect claims."""
+        span_id = 0
         try:
             context: Any = span.context
             span_id = context[_SPAN_ID]
-            opened = self._open.pop(span_id, _UNSEEN)
+            opened = self._open.get(span_id, _UNSEEN)
             if opened is None or (opened is _UNSEEN and self._loses(context)) or not self._claims(span):
                 return
             owner = self._owner(span)
@@ -107,6 +111,8 @@ class CaptureSpans(SpanProcessor):
             self._intake.put(CapturedSpan(span, owner))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
+        finally:  # only now: assembly takes a span that is not open for one that was handed over
+            self._open.pop(span_id, None)
 
     def keeps(self, trace_id: int, span_id: int) -> bool:
         """Whether the trace of this span may be sampled."""
@@ -127,7 +133,7 @@ class CaptureSpans(SpanProcessor):
 
     def reset(self) -> None:
         """Forget all open spans: in a forked child they belong to the parent process."""
-        self._open = {}
+        self._open.clear()
 
     def _loses(self, context: SpanContext) -> bool:
         """Whether no rule can pick this trace."""

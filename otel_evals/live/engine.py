@@ -17,6 +17,7 @@ from otel_evals.dialect import Dialects
 from otel_evals.engine.thread import EngineThread, gather_seconds
 from otel_evals.export.delivery import DestinationStats
 from otel_evals.intake.items import CapturedItem, Intake
+from otel_evals.intake.open_spans import OpenSpans, OpenSpansNow
 from otel_evals.live.inspection import Inspector
 from otel_evals.stages import Stages
 from otel_evals.store.store import RunStore
@@ -77,10 +78,14 @@ class LocalEngine:
         config: rules, destinations, limits.
         dialects: read spans.
         attacher: attaches outcomes to traces.
+        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
     """
 
-    def __init__(self, config: Config, dialects: Dialects, attacher: Attacher) -> None:
+    def __init__(
+        self, config: Config, dialects: Dialects, attacher: Attacher, open_spans: OpenSpans | None = None
+    ) -> None:
         self._config = config
+        self._open_spans = open_spans
         self._dialects = dialects
         self._attacher = attacher
         self._build()
@@ -103,7 +108,12 @@ class LocalEngine:
             self._store,
             post=lambda function: self.thread.call(function),
             losses=lambda: self._inspector().losses(),
+            open_spans=self._open_spans and self._open_spans_now,
         )
+
+    def _open_spans_now(self) -> OpenSpansNow:
+        assert self._open_spans is not None
+        return self._open_spans.now(lambda: self.thread.waiting)
 
     def _inspector(self) -> Inspector:
         return Inspector(self._config, self.thread, self.ledger, self._stages, self.stats)

@@ -26,6 +26,7 @@ from otel_evals.config import Config
 from otel_evals.dialect import Dialects, load_dialects
 from otel_evals.export import DestinationStats
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
+from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.live.engine import Engine, LocalEngine
 from otel_evals.version import __version__
 
@@ -69,13 +70,15 @@ class Pipeline:
             self._metrics(meter) if config.metrics else None,
             self._scores if config.span_attributes else None,
         )
-        self._engine = self._build_engine(dialects, attacher)
+        open_spans = OpenSpans()
+        self._engine = self._build_engine(dialects, attacher, open_spans)
         self.spans = CaptureSpans(
             self._engine.intake,
             dialects,
             config.ceiling,
             self._scores.expect if config.holds else None,
             nested_targets=any(rule.scope == "agent" for rule in config.rules),
+            open_spans=open_spans,
             flush=self.force_flush,
             close=self.shutdown,
         )
@@ -87,9 +90,9 @@ class Pipeline:
             after_in_child=lambda: _on_fork(me, Pipeline._after_fork_in_child),
         )
 
-    def _build_engine(self, dialects: Dialects, attacher: Attacher) -> Engine:
+    def _build_engine(self, dialects: Dialects, attacher: Attacher, open_spans: OpenSpans) -> Engine:
         if self.config.isolation == "thread":
-            return LocalEngine(self.config, dialects, attacher)
+            return LocalEngine(self.config, dialects, attacher, open_spans)
         from otel_evals.live.engine_process.engine import RemoteEngine
 
         return RemoteEngine(self.config, attacher, self._let_pass)

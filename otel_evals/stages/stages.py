@@ -26,6 +26,7 @@ from otel_evals.dialect import Dialects
 from otel_evals.engine.job import Job
 from otel_evals.export.fanout import FanOut
 from otel_evals.intake.items import CapturedItem
+from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
@@ -35,6 +36,8 @@ __all__ = ["Stages"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
+_LOCK_SECONDS = 0.001
+"""How long runs are read and judged before the interpreter's lock is offered to other threads."""
 
 
 class Stages:
@@ -48,6 +51,7 @@ class Stages:
         store: keeps sampled runs until they are scored and delivered.
         post: has a function called on the engine's thread; called from any thread.
         losses: reads all losses so far, by what and why, for the log.
+        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Stages:
         store: RunStore,
         post: Callable[[Callable[[], object]], None],
         losses: Callable[[], Mapping[str, int]],
+        open_spans: Callable[[], OpenSpansNow] | None = None,
     ) -> None:
         self.post = post
         self._dialects = dialects
@@ -66,7 +71,7 @@ class Stages:
         self._attacher = attacher
         self._store = store
         self._concurrency = sum(rule.concurrency for rule in config.rules)
-        self.gatherer = SpanGatherer(_limits(config), report_ended=store.keeps)
+        self.gatherer = SpanGatherer(_limits(config), report_ended=store.keeps, open_spans=open_spans)
         self._split_runs = SplitRuns()
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
@@ -112,9 +117,12 @@ class Stages:
 
     def _close_due(self, now: float) -> None:
         if self.gatherer.next_close <= now:
+            offered = time.monotonic()
             for group in self.gatherer.close_due(now):
                 self.score_group(group)
-                time.sleep(0)  # offers the interpreter's lock: whoever wants it would wait for 5 ms else
+                if time.monotonic() - offered > _LOCK_SECONDS:
+                    time.sleep(0)  # offers the interpreter's lock: whoever wants it would wait for 5 ms else
+                    offered = time.monotonic()
         if self._split_runs.next_due <= now:
             for run in self._split_runs.due(now):
                 self._score([run], group_of([run]))

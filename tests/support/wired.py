@@ -17,6 +17,7 @@ from otel_evals.config import build_config
 from otel_evals.export.memory import InMemoryDestination
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.items import CapturedItem
+from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.model import Evaluation
 from otel_evals.stages import Stages
 from otel_evals.store.store import RunStore
@@ -37,6 +38,7 @@ class Wired:
         self.config = build_config(rules, destinations, **{"grace": 0.0, **options})
         self.ledger = Ledger([rule.name for rule in self.config.rules])
         self.loop = asyncio.get_running_loop()
+        open_spans = OpenSpans()
         self.stages = Stages(
             self.config,
             DIALECTS,
@@ -45,9 +47,10 @@ class Wired:
             store or RunStore(),
             post=self.loop.call_soon_threadsafe,
             losses=dict,
+            open_spans=lambda: open_spans.now(lambda: len(self.captured)),
         )
         self.captured: list[CapturedItem] = []
-        self.capture = CaptureSpans(self, DIALECTS, self.config.ceiling)
+        self.capture = CaptureSpans(self, DIALECTS, self.config.ceiling, open_spans=open_spans)
         self.logs = CaptureLogRecords(self, self.capture.keeps)
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(self.capture)

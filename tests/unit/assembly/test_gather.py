@@ -6,12 +6,13 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, Span, TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags, format_span_id
 
 from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer, SpanGroup
 from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan
+from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent
 
 
@@ -162,3 +163,114 @@ def test_circles_end() -> None:
     closed = collected.close(0.0)
     assert all(closed)
     collected.count(collected.gatherer.evict_old(5.0))
+
+
+# --- runs that close at their root's end ---
+
+
+class Learning:
+    """A gatherer that knows which spans are open; the clock stands still unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, Span] = {}
+        self.waiting = 0
+        self.trace = 0
+        self.gatherer = SpanGatherer(
+            AssemblyLimits(**DEFAULTS),  # type: ignore[arg-type]  # ints and floats
+            open_spans=lambda: OpenSpansNow(self.open, self.waiting),
+        )
+
+    def root(self, *more: CapturedItem) -> None:
+        self.trace += 1
+        self.gatherer.add([*more, ended(self.trace, 10 * self.trace)], 0.0)
+
+    def closed(self, now: float = 0.0) -> int:
+        return len(self.gatherer.close_due(now))
+
+    def teach(self, runs: int = 32) -> None:
+        for _ in range(runs):
+            self.root()
+            assert self.closed(0.4) == 0
+            assert self.closed(0.5) == 1
+
+
+def test_a_run_closes_at_once_when_its_scope_was_always_complete() -> None:
+    learning = Learning()
+    learning.teach()
+    learning.root()
+    assert learning.gatherer.next_close <= 0.0
+    assert learning.closed() == 1
+
+
+def test_a_run_waits_while_a_span_of_its_trace_is_open() -> None:
+    learning = Learning()
+    learning.teach()
+    child = TracerProvider(shutdown_on_exit=False).get_tracer("app").start_span("child")
+    assert isinstance(child, Span)
+    child._context = SpanContext(33, 5, is_remote=False)
+    learning.open[5] = child
+    learning.root()
+    assert learning.closed() == 0
+    assert learning.closed(0.5) == 1
+
+
+def test_what_was_handed_over_before_is_added_first() -> None:
+    learning = Learning()
+    learning.teach()
+    learning.waiting = 1
+    learning.root()
+    assert learning.closed() == 0
+    learning.gatherer.add([ended(33, 2, 330, 330)], 0.0)
+    (group,) = learning.gatherer.close_due(0.0)
+    assert len(group.spans) == 2
+
+
+def test_a_scope_that_logs_keeps_waiting() -> None:
+    learning = Learning()
+    learning.teach(31)
+    event = SpanEvent(name="gen_ai.choice", time=1)
+    learning.root(CapturedLog(32, 320, event))
+    assert learning.closed(0.5) == 1
+    learning.root()
+    assert learning.closed(0.4) == 0
+    assert learning.closed(0.5) == 1
+
+
+def test_a_scope_whose_span_came_after_the_root_keeps_waiting() -> None:
+    learning = Learning()
+    learning.teach(31)
+    learning.root()
+    learning.gatherer.add([ended(32, 2, 320)], 0.1)
+    (group,) = learning.gatherer.close_due(0.5)
+    assert len(group.spans) == 2
+    learning.root()
+    assert learning.closed(0.4) == 0
+
+
+def test_a_late_span_or_log_record_makes_its_scope_wait_again() -> None:
+    late: list[CapturedItem] = [ended(33, 2, 330, 330), CapturedLog(33, 330, SpanEvent(name="late", time=1))]
+    for item in late:
+        learning = Learning()
+        learning.teach()
+        learning.root()
+        assert learning.closed() == 1
+        learning.gatherer.add([item], 0.1)
+        learning.root()
+        assert learning.closed(0.4) == 0
+
+
+def test_runs_that_a_flush_closed_teach_nothing() -> None:
+    learning = Learning()
+    for _ in range(40):
+        learning.root()
+        assert learning.closed(float("inf")) == 1
+    learning.root()
+    assert learning.closed() == 0
+
+
+def test_a_flush_closes_a_run_that_waits_for_the_backlog() -> None:
+    learning = Learning()
+    learning.teach()
+    learning.waiting = 9
+    learning.root()
+    assert learning.closed(float("inf")) == 1

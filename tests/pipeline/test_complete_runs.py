@@ -1,0 +1,126 @@
+"""A run is scored at its root's end where nothing comes later, and no log record is lost by that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+
+import anyio
+import pytest
+from opentelemetry._logs import LogRecord
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.trace import Span, set_span_in_context
+from wired import Wired, wired
+
+from otel_evals.model import Run, Score
+from otel_evals.scoring.scorer import scorer
+
+GRACE = 0.2
+
+
+@scorer(inline=True)
+def has_output(run: Run) -> bool:
+    return run.output == "It is on its way."
+
+
+def agent_span(wired: Wired, *, output: bool = True) -> Span:
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    if output:
+        message = {"role": "assistant", "parts": [{"type": "text", "content": "It is on its way."}]}
+        attributes["gen_ai.output.messages"] = json.dumps([message])
+    return wired.tracer.start_span("chat m", attributes=attributes)
+
+
+async def after_many_runs(wired: Wired, run: Callable[[], object]) -> None:
+    """Let enough runs wait for their grace period."""
+    for _ in range(40):
+        run()
+    wired.feed()
+    await asyncio.sleep(GRACE * 1.5)
+    wired.feed()
+    await wired.settled()
+
+
+def eligible(wired: Wired) -> int:
+    return wired.ledger.stats().rules["has_output"].eligible
+
+
+def test_a_run_of_a_known_scope_is_read_as_soon_as_its_root_ends() -> None:
+    async def main() -> None:
+        async with wired(has_output, grace=GRACE) as stages:
+            await after_many_runs(stages, lambda: agent_span(stages).end())
+            agent_span(stages).end()
+            stages.feed()
+            assert eligible(stages) == 41, "it did not wait"
+
+    anyio.run(main)
+
+
+def test_a_run_waits_while_a_span_of_its_trace_is_open_in_another_thread() -> None:
+    async def main() -> None:
+        async with wired(has_output, grace=GRACE) as stages:
+            await after_many_runs(stages, lambda: agent_span(stages).end())
+            root = agent_span(stages)
+            child = stages.tracer.start_span(
+                "execute_tool t",
+                context=set_span_in_context(root),
+                attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t"},
+            )
+            root.end()
+            stages.feed()
+            assert eligible(stages) == 40
+            other = threading.Thread(target=child.end)
+            other.start()
+            other.join()
+            stages.feed()
+            await stages.settled()
+            assert eligible(stages) == 41
+            assert not stages.ledger.stats().ignored
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("when", ["before", "after", "another thread"])
+def test_no_log_record_is_lost_however_late_it_comes(when: str) -> None:
+    async def main() -> None:
+        async with wired(has_output, grace=GRACE) as stages:
+            provider = LoggerProvider(shutdown_on_exit=False)
+            provider.add_log_record_processor(stages.logs)
+            logger = provider.get_logger("tests.app")
+
+            def log(span: Span) -> None:
+                logger.emit(
+                    LogRecord(
+                        context=set_span_in_context(span),
+                        event_name="gen_ai.choice",
+                        body={"index": 0, "message": {"role": "assistant", "content": "It is on its way."}},
+                    )
+                )
+
+            def run() -> None:
+                span = agent_span(stages, output=False)
+                if when == "before":
+                    log(span)
+                span.end()
+                if when == "after":
+                    log(span)
+                if when == "another thread":
+                    other = threading.Thread(target=log, args=(span,))
+                    other.start()
+                    other.join()
+
+            await after_many_runs(stages, run)
+            for _ in range(3):
+                span = agent_span(stages, output=False)
+                span.end()
+                stages.feed()
+                log(span)
+                stages.feed()
+            evaluations = await stages.settled()
+            outcomes = [e.outcome for e in evaluations]
+            assert [o.value for o in outcomes if isinstance(o, Score)] == [1.0] * 43
+            assert not stages.ledger.stats().ignored
+
+    anyio.run(main)
