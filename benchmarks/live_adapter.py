@@ -24,6 +24,7 @@ from otel_evals.export import Destination
 from otel_evals.export.memory import InMemoryDestination
 from otel_evals.live.configure import install
 from otel_evals.live.pipeline import Pipeline
+from otel_evals.live.providers import Providers
 from otel_evals.model import Run
 from otel_evals.scoring.scorer import scorer as make_scorer
 
@@ -110,7 +111,7 @@ class OtelEvals(Adapter):
 
     def build(self, config: Config) -> Pipeline:
         if os.environ.get("OTEL_EVALS_BENCH_SIGTERM"):
-            return install(replace(config, handle_sigterm=True), self.p, self.lp)
+            return install(replace(config, handle_sigterm=True), Providers(self.p, self.lp))
         return Pipeline(config, tracer_provider=self.p, logger_provider=self.lp)
 
     def call(self, user: str) -> str:

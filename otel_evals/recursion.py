@@ -13,16 +13,49 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 
-__all__ = ["is_marked", "mark"]
+__all__ = ["ScorerSpan", "is_marked", "mark", "marked_state", "need_span"]
 
 _KEY = context_api.create_key(semconv.MARK)
 _MARKED = TraceState([(semconv.MARK_IN_TRACE_STATE, "1")])
+_MOST_MEMBERS = 32
+"""Of a tracestate, by W3C's Trace Context."""
+
+
+class ScorerSpan(NonRecordingSpan):
+    """The current span while a scorer runs. It is recorded only if something needs it."""
+
+    def __init__(self, context: SpanContext) -> None:
+        super().__init__(context)
+        self.needed = False
+        """Whether a judge was called, or a span started below this one."""
+
+
+def need_span(context: Context | None = None) -> None:
+    """Have the evaluation span recorded if it is the current one; does nothing elsewhere.
+
+    Args:
+        context: where to look for it; the current context by default.
+    """
+    span = trace.get_current_span(context)
+    if isinstance(span, ScorerSpan):
+        span.needed = True
 
 
 def mark(context: Context | None = None) -> Context:
     """A context in which every span is marked, in this process and in the services called from it."""
     marked = context_api.set_value(_KEY, True, context)
     return baggage.set_baggage(semconv.MARK, "1", _with_marked_state(marked))
+
+
+def marked_state(state: TraceState | None) -> TraceState:
+    """A tracestate with the mark."""
+    if not state:
+        return _MARKED
+    if semconv.MARK_IN_TRACE_STATE in state:
+        return state
+    if len(state) >= _MOST_MEMBERS:
+        state = state.delete(list(state)[-1])  # the oldest; a full tracestate takes no more
+    return state.add(semconv.MARK_IN_TRACE_STATE, "1")
 
 
 def is_marked(context: Context | None, parent: SpanContext | None = None) -> bool:
@@ -38,12 +71,13 @@ def is_marked(context: Context | None, parent: SpanContext | None = None) -> boo
 def _with_marked_state(context: Context) -> Context:
     """The context with the mark in its span's tracestate, which the spans below inherit.
 
-    A recording span cannot be changed; evaluation spans inherit the mark from their parent.
+    A recording span cannot be changed; evaluation spans have the mark from their start.
     """
     span = trace.get_current_span(context)
     own = span.get_span_context()
     if span.is_recording() or not own.is_valid or semconv.MARK_IN_TRACE_STATE in own.trace_state:
         return context
-    state = own.trace_state.add(semconv.MARK_IN_TRACE_STATE, "1") if own.trace_state else _MARKED
-    marked = SpanContext(own.trace_id, own.span_id, own.is_remote, own.trace_flags, state)
+    marked = SpanContext(
+        own.trace_id, own.span_id, own.is_remote, own.trace_flags, marked_state(own.trace_state)
+    )
     return trace.set_span_in_context(NonRecordingSpan(marked), context)

@@ -11,14 +11,13 @@ from opentelemetry import context as context_api
 from opentelemetry import trace
 from opentelemetry._logs import Logger
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, Tracer
 
-from otel_evals import semconv
 from otel_evals.attachment import records
+from otel_evals.attachment.evaluation_spans import EvaluationSpans, own_context
 from otel_evals.attachment.hold import PendingScores
 from otel_evals.attachment.metrics import Metrics
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
-from otel_evals.recursion import mark
+from otel_evals.recursion import ScorerSpan, mark
 
 __all__ = ["Attacher", "Opened"]
 
@@ -31,16 +30,17 @@ class Opened:
 
     judged: Context
     """The judged span is current in it."""
-    span: Span | None
+    span: ScorerSpan
+    """Stands for the evaluation span."""
     context: contextvars.Context
-    """What the scorer runs in: below the evaluation span, and marked, so that nothing in it is scored."""
+    """What the scorer runs in: below that span, and marked, so that nothing in it is scored."""
 
 
 class Attacher:
     """Opens an evaluation before its scorer runs and attaches its outcome; on the engine's thread.
 
     Args:
-        tracer: records evaluation spans; None for none.
+        spans: records evaluation spans; None for none, and none below them.
         logger: takes evaluation events; None for none.
         metrics: records scores; None for none.
         scores: hands attributes to the exporters that hold judged spans; None for none.
@@ -48,12 +48,12 @@ class Attacher:
 
     def __init__(
         self,
-        tracer: Tracer | None,
+        spans: EvaluationSpans | None,
         logger: Logger | None,
         metrics: Metrics | None,
         scores: PendingScores | None,
     ) -> None:
-        self._tracer = tracer
+        self._spans = spans
         self._logger = logger
         self._metrics = metrics
         self._scores = scores
@@ -61,16 +61,19 @@ class Attacher:
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
         judged = records.judged_context(run, span_id)
-        context, span = mark(judged), None
-        if self._tracer is not None:
-            try:
-                span = records.start_span(self._tracer, run, context, scorer_id, start_time)
-                context = trace.set_span_in_context(span, context)
-            except Exception:  # a span processor of somebody else's
-                _logger.warning("no evaluation span for %s", scorer_id, exc_info=True)
+        span = self._open_span(run, span_id, scorer_id, start_time) or ScorerSpan(own_context(judged))
         own = contextvars.Context()  # nothing of the engine's, or of whoever woke it
-        own.run(context_api.attach, context)
+        own.run(context_api.attach, trace.set_span_in_context(span, mark(Context())))
         return Opened(judged, span, own)
+
+    def _open_span(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> ScorerSpan | None:
+        if self._spans is None:
+            return None
+        try:
+            return self._spans.open(run, span_id, scorer_id, start_time)
+        except Exception:  # a span processor of somebody else's
+            _logger.warning("no evaluation span for %s", scorer_id, exc_info=True)
+            return None
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Attach an outcome, in each way as far as it works. Never raises.
@@ -86,13 +89,18 @@ class Attacher:
             except Exception:
                 _logger.exception("an evaluation of %s could not be attached", evaluation.scorer_id)
 
-    def abandon(self, opened: Opened, reason: str) -> None:
-        """End what was begun without an outcome: another attempt will be made. Never raises."""
-        if opened.span is not None:
-            opened.span.set_attribute(semconv.EVALUATION_OUTCOME, "stored")
-            opened.span.set_attribute(semconv.EVALUATION_REASON, reason)
+    def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
+        """End what was begun without an outcome: another attempt will be made. Never raises.
+
+        Args:
+            opened: what `open` gave.
+            outcome: what became of the attempt: `retried` or `stored`.
+            reason: why.
+            end_time: when it ended, in nanoseconds since the Unix epoch; now by default.
+        """
+        if self._spans is not None:
             try:
-                opened.span.end()
+                self._spans.abandon(opened.span, outcome, reason, end_time)
             except Exception:  # a span processor of somebody else's
                 _logger.warning("an evaluation span could not be ended", exc_info=True)
 
@@ -113,8 +121,8 @@ class Attacher:
             self._metrics.record(run, evaluation)
 
     def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        if self._tracer is not None and opened is not None and opened.span is not None:
-            records.end_span(self._tracer, opened.span, evaluation)
+        if self._spans is not None and opened is not None:
+            self._spans.end(opened.span, evaluation)
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):

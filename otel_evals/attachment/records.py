@@ -16,7 +16,6 @@ from opentelemetry.trace import (
     NonRecordingSpan,
     Span,
     SpanContext,
-    SpanKind,
     Status,
     StatusCode,
     TraceFlags,
@@ -29,7 +28,14 @@ from otel_evals import semconv
 from otel_evals.model import Evaluation, NotScored, Operation, Run, Score, ScorerFailure, StepRecord
 from otel_evals.recursion import mark
 
-__all__ = ["emit_event", "end_span", "judged_context", "span_attributes", "start_span"]
+__all__ = [
+    "emit_event",
+    "end_span",
+    "judged_context",
+    "judged_links",
+    "opening_attributes",
+    "span_attributes",
+]
 
 _MAX_TEXT = 4_000
 
@@ -55,7 +61,10 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
     if not isinstance(score, Score):
         return {}
     name = f"{semconv.SCORE_PREFIX}{evaluation.scorer_id}"
-    attributes: dict[str, Any] = {name: float(score.value)}
+    attributes: dict[str, Any] = {
+        name: float(score.value),
+        f"{name}.evaluation_id": evaluation.evaluation_id,
+    }
     if score.label is not None:
         attributes[f"{name}.label"] = score.label
     if score.explanation:
@@ -82,40 +91,44 @@ def emit_event(logger: Logger, run: Run, evaluation: Evaluation, judged: Context
     )
 
 
-def start_span(tracer: Tracer, run: Run, context: Context, scorer_id: str, start_time: int) -> Span:
-    """Start the evaluation span as a child of the judged span, which is current in the context.
+def opening_attributes(run: Run, scorer_id: str) -> dict[str, Any]:
+    """The attributes that an evaluation span has from its start."""
+    return {
+        semconv.MARK: True,
+        semconv.GEN_AI_EVALUATION_NAME: scorer_id,
+        semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+        **_conversation(run),
+    }
 
-    The evaluation span of a conversation is a child of its last run's root, with links to the earlier roots.
+
+def judged_links(run: Run, span_id: str) -> list[Link]:
+    """Links to what is judged: a span, or the roots of a conversation's runs; the judged span is last."""
+    earlier = [_span_context(turn, turn.root_span_id) for turn in run.turns[:-1]]
+    return [Link(context) for context in (*earlier, _span_context(run, span_id))]
+
+
+def end_span(tracer: Tracer, span: Span, evaluation: Evaluation, *, may_fail: bool) -> None:
+    """End the evaluation span with its outcome, and record its steps as children.
+
+    Args:
+        tracer: records the steps.
+        span: the evaluation span.
+        evaluation: its outcome.
+        may_fail: whether a failure is the status of these spans; not in a trace of the application's, whose
+            own status it would become.
     """
-    return tracer.start_span(
-        f"evaluate {scorer_id}",
-        context=context,
-        kind=SpanKind.INTERNAL,
-        attributes={
-            semconv.MARK: True,
-            semconv.GEN_AI_EVALUATION_NAME: scorer_id,
-            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-            **_conversation(run),
-        },
-        links=[Link(_span_context(turn, turn.root_span_id)) for turn in run.turns[:-1]],
-        start_time=start_time,
-    )
-
-
-def end_span(tracer: Tracer, span: Span, evaluation: Evaluation) -> None:
-    """End the evaluation span with its outcome, and record its steps as children."""
     if span.is_recording():
         span.set_attributes(_result(evaluation))
         span.set_attribute(semconv.EVALUATION_OUTCOME, evaluation.outcome.status)
         span.set_attribute(semconv.SCORER_DIRECTION, evaluation.direction.value)
-        if isinstance(evaluation.outcome, ScorerFailure):
+        if isinstance(evaluation.outcome, ScorerFailure) and may_fail:
             span.set_status(Status(StatusCode.ERROR, evaluation.outcome.message[:_MAX_TEXT]))
         for step in getattr(evaluation.outcome, "steps", ()):
-            _step_span(tracer, span, step)
+            _step_span(tracer, span, step, may_fail=may_fail)
     span.end(evaluation.time)
 
 
-def _step_span(tracer: Tracer, parent: Span, step: StepRecord) -> None:
+def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool) -> None:
     attributes: dict[str, Any] = {semconv.MARK: True, semconv.STEP_NAME: step.name}
     if step.model is not None:
         attributes[semconv.JUDGE_MODEL] = step.model
@@ -135,7 +148,7 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord) -> None:
         attributes=attributes,
         start_time=step.start_time or None,
     )
-    if step.error is not None:
+    if step.error is not None and may_fail:
         child.set_status(Status(StatusCode.ERROR, step.error[:_MAX_TEXT]))
     child.end(step.start_time + int(step.duration * 1e9) if step.start_time else None)
 

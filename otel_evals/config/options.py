@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, SkipValidation
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
 from otel_evals import sampling
@@ -15,6 +15,15 @@ from otel_evals.errors import ConfigError
 from otel_evals.export import Destination
 
 __all__ = ["Config"]
+
+_WHERE_SPANS = {"linked": "linked", "same_trace": "same_trace", "off": False, True: "linked", False: False}
+"""YAML reads `off` as false."""
+
+
+def _where_spans(value: Any) -> Any:
+    if isinstance(value, str | bool) and value in _WHERE_SPANS:
+        return _WHERE_SPANS[value]
+    raise ConfigError("evaluation_spans", f"must be linked, same_trace or off, not {value!r:.100}")
 
 
 @raises_config_errors
@@ -33,8 +42,12 @@ class Config:
     exporters wrapped by `Pipeline.hold` do."""
     evaluation_events: bool = True
     """Emit a `gen_ai.evaluation.result` log event per evaluation."""
-    evaluation_spans: bool = True
-    """Record an `evaluate <scorer>` span per evaluation, as a child of the judged span."""
+    evaluation_spans: Annotated[Literal["linked", "same_trace", False], BeforeValidator(_where_spans)] = (
+        "linked"
+    )
+    """Where `evaluate <scorer>` spans are recorded. `linked`: for evaluations that call a judge, each in a
+    trace of its own with a link to the judged span. `same_trace`: for every evaluation, below the judged
+    span, whose trace then has the duration, tokens and cost of scoring too. `off`: nowhere."""
     metrics: bool = True
     """Record metrics."""
     hold: Annotated[float, Field(ge=0)] = 10.0

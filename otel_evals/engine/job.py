@@ -41,12 +41,14 @@ class Job:
     sampled: Sampled
     target: Target
     context: contextvars.Context | None = None
-    """The context that the scorer runs in; set when it starts."""
+    """The context that the current attempt runs in; set when it starts."""
     attempts: int = 0
     started: int = 0
-    """When its first attempt began, in nanoseconds since the Unix epoch; 0 before that."""
+    """When the last attempt began, in nanoseconds since the Unix epoch; 0 before the first."""
     began: float = 0.0
-    """When its first attempt began, in `time.monotonic` seconds."""
+    """When the last attempt began, in `time.monotonic` seconds."""
+    paused: int | None = None
+    """When it ended without an outcome, in nanoseconds since the Unix epoch; None during an attempt."""
     ended: bool = False
     task: asyncio.Task[Result] | None = None
     """The current attempt."""

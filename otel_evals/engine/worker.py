@@ -44,7 +44,7 @@ class Worker:
 
     Args:
         rule: the scorer and its limits.
-        start: returns the context that a job's scorer runs in; called before its first attempt.
+        start: returns the context that a job's scorer runs in; called before each attempt.
         end: called once with each job's outcome.
         draw: random numbers in [0, 1), for the jitter of retries.
     """
@@ -117,10 +117,10 @@ class Worker:
         loop = asyncio.get_running_loop()
         self.running.add(job)
         job.attempts += 1
-        if job.attempts == 1:
-            job.started, job.began = time.time_ns(), time.monotonic()
-            job.context = self._start_job(job)
-            job.context.run(abandoned_threads.set, self._threads)
+        job.started, job.began = time.time_ns(), time.monotonic()
+        job.context = self._start_job(job)
+        job.paused = None
+        job.context.run(abandoned_threads.set, self._threads)
         job.task = loop.create_task(_score(self._rule, job.run), context=job.context)
         job.timer = loop.call_later(self._rule.timeout, self._time_out, job)
         job.task.add_done_callback(lambda task: self._done(job, task))
@@ -164,6 +164,7 @@ class Worker:
 
     def _retry_later(self, job: Job, seconds: float) -> None:
         """Free the slot while waiting for the next attempt."""
+        job.paused = time.time_ns()
         self._release(job)
         self.retrying.add(job)
         job.timer = asyncio.get_running_loop().call_later(seconds, self._retry, job)

@@ -26,7 +26,7 @@ from otel_evals.dialect import Dialects
 from otel_evals.intake.items import CapturedLog, CapturedSpan, Intake
 from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.model import SpanEvent
-from otel_evals.recursion import is_marked
+from otel_evals.recursion import is_marked, need_span
 from otel_evals.sampling import randomness, threshold
 
 __all__ = ["CaptureLogRecords", "CaptureSpans"]
@@ -90,6 +90,7 @@ class CaptureSpans(SpanProcessor):
                 ours = above is None
             if ours:
                 span.set_attribute(semconv.MARK, True)
+                need_span(parent_context)
             self._open[context[_SPAN_ID]] = None if ours else span
             if len(self._open) > _MAX_OPEN:
                 self._forget_oldest()

@@ -27,6 +27,7 @@ from otel_evals.judge.own_secrets import own_secrets, without_credentials
 from otel_evals.judge.redact import redact_secrets, redact_values
 from otel_evals.judge.reply_parsing import describe_schema, parse_reply
 from otel_evals.model import Usage
+from otel_evals.recursion import need_span
 
 __all__ = ["LiteLLMJudge"]
 
@@ -106,6 +107,7 @@ class LiteLLMJudge:
             JudgeError: the provider refused the request for good.
         """
         spent = CallTotals()
+        need_span()
         try:
             return await self._ask(request, spent)
         except JudgeError as error:

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_evals.attachment import ScoringSpanExporter
 
-__all__ = ["AdoptedExporter", "Front", "adopt", "adopt_logs"]
+__all__ = ["AdoptedExporter", "Front", "adopt", "adopt_logs", "unwrapped"]
 
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
@@ -216,7 +216,7 @@ def adopt(provider: Any, front: Front | None, *, wrap: bool) -> list[str]:
     Returns:
         The names of processors in which no exporter was found: their spans go on without scores.
     """
-    provider = _unwrapped(provider)
+    provider = unwrapped(provider)
     adopted = getattr(provider, _MARK, None)
     if adopted is None:
         adopted = _Adopted(provider)
@@ -239,7 +239,7 @@ def adopt_logs(provider: Any, front: Front | None) -> None:
     records.target = None if front is None else front.log_records
 
 
-def _unwrapped(provider: Any) -> Any:
+def unwrapped(provider: Any) -> Any:
     """The SDK's provider inside its wrappers."""
     for _ in range(_MAX_DEPTH):
         if hasattr(provider, "_active_span_processor"):

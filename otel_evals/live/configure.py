@@ -45,6 +45,7 @@ def configure(
     tracer_provider: TracerProvider | None = None,
     logger_provider: LoggerProvider | None = None,
     meter_provider: MeterProvider | None = None,
+    evaluation_tracer_provider: TracerProvider | None = None,
     **options: Any,
 ) -> Pipeline:
     """Score this process's agent traffic from now on.
@@ -60,21 +61,20 @@ def configure(
         tracer_provider: an SDK provider of your own.
         logger_provider: where evaluation events go.
         meter_provider: where metrics go.
+        evaluation_tracer_provider: where evaluation spans go that have traces of their own; to the same
+            provider by default, as spans of another service.
         options: the other fields of `otel_evals.config.Config`, such as `hold`.
 
     Raises:
         ConfigError: a value is wrong; the message names the field and the fix.
     """
     config = build_config(rules, destinations, **options)
-    return install(config, tracer_provider, logger_provider, meter_provider)
+    return install(
+        config, Providers(tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
+    )
 
 
-def install(
-    config: Config,
-    tracer_provider: Any = None,
-    logger_provider: Any = None,
-    meter_provider: Any = None,
-) -> Pipeline:
+def install(config: Config, given: Providers | None = None) -> Pipeline:
     """Build the pipeline of a Config and start it; see `configure`.
 
     Raises:
@@ -87,9 +87,13 @@ def install(
         shutdown()
         atexit.unregister(_exit)
         atexit.register(_exit)  # again, to run before the exit handlers of existing providers
-        used = _providers(Providers(tracer_provider, logger_provider, meter_provider))
+        used = _providers(given or Providers())
         built = Pipeline(
-            config, tracer_provider=used.tracers, logger_provider=used.loggers, meter_provider=used.meters
+            config,
+            tracer_provider=used.tracers,
+            logger_provider=used.loggers,
+            meter_provider=used.meters,
+            evaluation_tracer_provider=used.evaluations,
         )
         _attach(built, used)
         _pipeline = built
@@ -116,6 +120,7 @@ def _providers(given: Providers) -> Providers:
         tracers,
         given.loggers or _logs.get_logger_provider(),
         given.meters or metrics.get_meter_provider(),
+        given.evaluations,
     )
 
 

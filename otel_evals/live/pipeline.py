@@ -21,12 +21,13 @@ from otel_evals import semconv
 from otel_evals.accounting.counters import Stats
 from otel_evals.accounting.explanation import Explanation
 from otel_evals.accounting.health import Health
-from otel_evals.attachment import Attacher, Metrics, PendingScores, ScoringSpanExporter
+from otel_evals.attachment import Attacher, EvaluationSpans, Metrics, PendingScores, ScoringSpanExporter
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects, load_dialects
 from otel_evals.export import DestinationStats
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.open_spans import OpenSpans
+from otel_evals.live.adoption import unwrapped
 from otel_evals.live.engine import Engine, LocalEngine
 from otel_evals.version import __version__
 
@@ -39,6 +40,7 @@ class Pipeline:
     Args:
         config: rules, destinations, limits.
         tracer_provider: for evaluation spans; the global one by default.
+        evaluation_tracer_provider: one of their own for evaluation spans outside the judged traces.
         logger_provider: for evaluation events; the global one by default.
         meter_provider: for metrics; the global one by default.
         dialects: read spans; all installed ones by default.
@@ -54,6 +56,7 @@ class Pipeline:
         tracer_provider: TracerProvider | None = None,
         logger_provider: LoggerProvider | None = None,
         meter_provider: MeterProvider | None = None,
+        evaluation_tracer_provider: TracerProvider | None = None,
         dialects: Dialects | None = None,
     ) -> None:
         self.config = config
@@ -62,10 +65,9 @@ class Pipeline:
         self._exporters: list[ScoringSpanExporter] = []
         dialects = load_dialects() if dialects is None else dialects
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
-        tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
         attacher = Attacher(
-            tracer if config.evaluation_spans else None,
+            self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
             logger if config.evaluation_events else None,
             self._metrics(meter) if config.metrics else None,
             self._scores if config.span_attributes else None,
@@ -89,6 +91,16 @@ class Pipeline:
             after_in_parent=lambda: _on_fork(me, lambda pipeline: pipeline._engine.after_fork_in_parent()),
             after_in_child=lambda: _on_fork(me, Pipeline._after_fork_in_child),
         )
+
+    def _evaluation_spans(
+        self, application: TracerProvider | None, own: TracerProvider | None
+    ) -> EvaluationSpans | None:
+        if not self.config.evaluation_spans:
+            return None
+        same_trace = self.config.evaluation_spans == "same_trace"
+        provider = application if same_trace else own or unwrapped(application)
+        tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None)
 
     def _build_engine(self, dialects: Dialects, attacher: Attacher, open_spans: OpenSpans) -> Engine:
         if self.config.isolation == "thread":

@@ -30,11 +30,13 @@ class Providers:
     tracers: Any = None
     loggers: Any = None
     meters: Any = None
+    evaluations: Any = None
+    """Records evaluation spans, if it is another one than `tracers`."""
 
     def force_flush(self, timeout_millis: int) -> bool:
         """Flush all that are set."""
         done = True
-        for provider in (self.tracers, self.loggers, self.meters):
+        for provider in (self.tracers, self.evaluations, self.loggers, self.meters):
             if hasattr(provider, "force_flush"):  # the API's own providers have none
                 done = provider.force_flush(timeout_millis) and done
         return done

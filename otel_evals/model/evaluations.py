@@ -175,6 +175,7 @@ class Evaluation:
     outcome: Outcome
     sampled: Sampled
     duration: float = 0.0
+    """Seconds that the last attempt took; waiting for a slot and between attempts does not count."""
     attempts: int = 1
     revision: int = 1
     """Counts up when the same target is scored again, for instance after a late span."""

@@ -9,6 +9,7 @@ from otel_evals.errors import JudgeError
 from otel_evals.judge.fence import shorten
 from otel_evals.judge.judge import JudgeReply, JudgeRequest
 from otel_evals.model import ContextSeen, NotScored, Score, StepRecord, Usage
+from otel_evals.recursion import need_span
 from otel_evals.util.plain import plain_text, plain_value, type_name
 
 __all__ = ["StepRecordBuilder", "told"]
@@ -33,6 +34,7 @@ class StepRecordBuilder:
 
     def asked(self, request: JudgeRequest, model: str) -> None:
         """A judge is being asked; `model` is the name it is asked under."""
+        need_span()
         self.prompt = shorten(f"{request.instructions}\n\n{request.prompt}", _MAX_PROMPT)
         self._model = model
 

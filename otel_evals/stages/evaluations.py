@@ -122,7 +122,7 @@ class Evaluations:
         self._ledger.stored(job.run, rule.name, reason)
         opened = self._opened.pop(job, None)
         if opened is not None:
-            self._attacher.abandon(opened, reason)
+            self._attacher.abandon(opened, "stored", reason, job.paused)
         for gone in target.decisions[rule.asked_with].give_up(rule.scorer_id):
             target.awaited.discard(gone.name)
         self._leave(job)
@@ -201,6 +201,9 @@ class Evaluations:
     # --- scoring ---
 
     def _start(self, job: Job) -> contextvars.Context:
+        before = self._opened.get(job)
+        if before is not None:
+            self._attacher.abandon(before, "retried", end_time=job.paused)
         opened = self._attacher.open(job.run, job.target.span_id, job.rule.scorer_id, job.started)
         self._opened[job] = opened
         return opened.context

@@ -62,7 +62,7 @@ def configure(provider: TracerProvider, **options: Any) -> None:
         rules=[answered],
         tracer_provider=provider,
         grace=0.02,
-        **{"metrics": False, "evaluation_spans": False, **options},
+        **{"metrics": False, **options},
     )
 
 
@@ -139,7 +139,7 @@ def test_a_wrapped_exporter_answers_for_itself() -> None:
 
 def test_exporters_wrapped_by_hand_are_not_wrapped_again() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
-    pipeline = otel_evals.configure(rules=[answered], tracer_provider=provider, evaluation_spans=False)
+    pipeline = otel_evals.configure(rules=[answered], tracer_provider=provider)
     provider.add_span_processor(BatchSpanProcessor(pipeline.hold(exporter)))
     issue(provider)
     assert scored(exporter.get_finished_spans()) == RUNS
@@ -208,7 +208,7 @@ def test_configuring_again_goes_on_exporting(between: str) -> None:
     """As in a notebook whose cell is run again: providers that we made serve every configuration."""
     with OtlpReceiver() as receiver:
         run_exporting(AGAIN.format(between=between), receiver)
-        spans = [s for s in receiver.wait_for_spans(12) if s.name == "invoke_agent support"]
+        spans = [s for s in receiver.wait_for_spans(9) if s.name == "invoke_agent support"]
         assert len(spans) == 3
         assert all(SCORE in span.attributes for span in spans)
         assert len(receiver.wait_for_logs(3)) == 3

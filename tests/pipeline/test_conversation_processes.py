@@ -79,7 +79,7 @@ class App:
 
 
 def test_an_engine_in_its_own_process_judges_conversations_too() -> None:
-    with App(Rule(elsewhere, scope="conversation", idle=1.0)) as app:
+    with App(Rule(elsewhere, scope="conversation", idle=1.0), evaluation_spans="same_trace") as app:
         traces = [say(app.tracer, "c1", f"q{number}") for number in range(2)]
         until(lambda: app.pipeline.stats().conversations.waiting == 1)
         assert app.pipeline.explain(traces[0]).decisions[0].status == "awaiting_idle"

@@ -139,7 +139,8 @@ def test_what_is_attached_names_the_conversation_and_links_its_runs() -> None:
     loggers = LoggerProvider()
     loggers.add_log_record_processor(SimpleLogRecordProcessor(logs))
     with Live(Rule(asked)) as live:  # for its tracer and exporter
-        config = build_config([of_conversations()], [live.scored], grace=0.02)
+        options: dict[str, Any] = {"grace": 0.02, "evaluation_spans": "same_trace"}
+        config = build_config([of_conversations()], [live.scored], **options)
         pipeline = Pipeline(config, tracer_provider=live.provider, logger_provider=loggers)
         live.provider.add_span_processor(pipeline.spans)
         traces = [say(live, "c1", f"q{n}") for n in range(3)]

@@ -467,7 +467,7 @@ def test_a_late_span_scores_the_run_again_under_the_same_id(tmp_path: Path) -> N
         return len(run.tool_calls) / 10
 
     rule = Rule(scorer(id="tools", version="1", inline=True)(tools))
-    with Live(rule, store=tmp_path / "runs.db") as live:
+    with Live(rule, store=tmp_path / "runs.db", evaluation_spans="same_trace") as live:
         late: list[Any] = []
 
         def begin(root: Any) -> None:

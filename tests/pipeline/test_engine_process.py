@@ -105,7 +105,8 @@ def until(condition: Any, seconds: float = 15.0) -> None:
 
 def test_outcomes_come_back_in_every_form(tmp_path: Path) -> None:
     """Span attributes, evaluation spans and events, metrics and destinations: all as from a thread."""
-    with App(tmp_path, Rule(answered, sample=sampling.ratio(1)), moody) as app:
+    rule = Rule(answered, sample=sampling.ratio(1))
+    with App(tmp_path, rule, moody, evaluation_spans="same_trace") as app:
         trace_id = app.run()
         app.run(question="raise")
         assert app.flush()

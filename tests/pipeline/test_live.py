@@ -74,9 +74,9 @@ def test_a_run_is_scored_and_its_span_carries_the_score() -> None:
         assert not any(k.startswith("otel_evals") for k in live.span("chat m").attributes)
 
 
-def test_the_evaluation_span_stands_below_the_judged_span() -> None:
-    """Same trace, child of the judged span, marked as ours, with the score and how it was sampled."""
-    with Live(Rule(answered, sample=sampling.ratio(1))) as live:
+def test_in_the_same_trace_the_evaluation_span_stands_below_the_judged_span() -> None:
+    """Marked as ours, with the score and how it was sampled."""
+    with Live(Rule(answered, sample=sampling.ratio(1)), evaluation_spans="same_trace") as live:
         live.run()
         live.flush()
         live.provider.force_flush()
@@ -240,13 +240,13 @@ def test_a_bad_scorer_is_a_counted_failure_with_its_reason(
 
 
 def test_not_scored_is_an_outcome_with_a_reason() -> None:
-    """It is counted by its reason, stands on the evaluation span, and is no score."""
+    """It is counted by its reason, stands on an evaluation span, and is no score."""
 
     @scorer
     def picky(run: Run) -> NotScored:
         return NotScored(reason="no_tool_calls", explanation="this run called no tool")
 
-    with Live(Rule(picky)) as live:
+    with Live(Rule(picky), evaluation_spans="same_trace") as live:
         live.run()
         live.flush()
         live.provider.force_flush()
@@ -394,6 +394,12 @@ def test_an_instrumented_judge_is_never_scored() -> None:
         assert [s.run.agent_name for s in live.scored.runs] == ["support"]
         evaluation, judge = live.span("evaluate judged"), live.span("invoke_agent judge")
         assert judge.parent.span_id == evaluation.context.span_id
+        assert judge.context.trace_id == evaluation.context.trace_id
+        root = live.span("invoke_agent support")
+        assert evaluation.context.trace_id != root.context.trace_id
+        assert [link.context.span_id for link in evaluation.links] == [root.context.span_id]
+        found = root.attributes["otel_evals.score.judged.evaluation_id"]
+        assert evaluation.attributes["otel_evals.evaluation.id"] == found
         assert judge.attributes["otel_evals.internal"] is True
         assert live.span("invoke_agent sync-judge").attributes["otel_evals.internal"] is True
 
@@ -425,7 +431,7 @@ def test_without_content_capture_scores_quote_nothing() -> None:
     def quoting(run: Run) -> Score:
         return Score(value=0.5, explanation=f"the answer says {run.output}")
 
-    with Live(Rule(quoting), capture_content=False) as live:
+    with Live(Rule(quoting), capture_content=False, evaluation_spans="same_trace") as live:
         live.run()
         live.flush()
         (evaluation,) = live.scored.evaluations
@@ -435,6 +441,7 @@ def test_without_content_capture_scores_quote_nothing() -> None:
         live.provider.force_flush()
         exported = live.exported.get_finished_spans()
         ours = [v for s in exported if s.name.startswith("evaluate") for v in s.attributes.values()]
+        assert ours
         assert not any("2026-11-25" in str(v) for v in ours)
 
 

@@ -170,9 +170,10 @@ class RemoteEngine:
 
     def _attach(self, item: Attached) -> None:
         evaluation, opened = item.evaluation, None
-        if item.began and self._config.evaluation_spans:
+        if item.began:
             start = evaluation.time - int(evaluation.duration * 1e9)
             opened = self._attacher.open(item.run, evaluation.span_id, evaluation.scorer_id, start)
+            opened.span.needed = opened.span.needed or item.needs_span
         self._attacher.attach(item.run, evaluation, opened)
 
     def _note_death(self, error: ProcessDiedError, sent: int) -> None:

@@ -31,6 +31,8 @@ class Attached:
     evaluation: Evaluation
     began: bool
     """Whether the scorer was started."""
+    needs_span: bool
+    """Whether an evaluation span is recorded in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Relay(Attacher):
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Queue an outcome."""
-        self._put(Attached(_slim(run, evaluation), evaluation, opened is not None))
+        needs_span = opened is not None and opened.span.needed
+        self._put(Attached(_slim(run, evaluation), evaluation, opened is not None, needs_span))
 
     def release(self, trace_id: str, span_id: str) -> None:
         """Queue the release of a span."""

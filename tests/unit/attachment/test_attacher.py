@@ -18,6 +18,7 @@ from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 
 from otel_evals.accounting.counters import Stats
 from otel_evals.attachment.attacher import Attacher
+from otel_evals.attachment.evaluation_spans import EvaluationSpans
 from otel_evals.attachment.hold import PendingScores
 from otel_evals.attachment.metrics import Metrics
 from otel_evals.model import SpanRecord
@@ -72,7 +73,8 @@ class Outlets:
         self.metrics = Metrics(NoOpMeter("t"), Stats, lambda: 0, lambda: 0, dict)
         if "metrics" in failing:
             self.metrics.record = lambda *_: 1 / 0  # type: ignore[assignment,method-assign,return-value]
-        self.attacher = Attacher(tracers.get_tracer("t"), loggers.get_logger("t"), self.metrics, self.scores)
+        spans = EvaluationSpans(tracers.get_tracer("t"))
+        self.attacher = Attacher(spans, loggers.get_logger("t"), self.metrics, self.scores)
         self.scores.expect(int(TRACE, 16), int(SPAN, 16))
 
     def score(self) -> None:
@@ -132,21 +134,24 @@ def test_a_scorer_runs_below_the_evaluation_span_marked_and_in_a_context_of_its_
     outlets = Outlets()
     with trace.use_span(trace.NonRecordingSpan(SpanContext(9, 9, False, TraceFlags(1)))):
         opened = outlets.attacher.open(RUN, SPAN, "judge", 5)
-    assert opened.span is not None
     assert opened.context.run(trace.get_current_span) is opened.span
     assert opened.context.run(is_marked, None)
     assert not is_marked(opened.judged)
     assert outlets.attacher.open(RUN, SPAN, "judge", 5).context is not opened.context
 
 
-def test_without_an_evaluation_span_it_runs_below_the_judged_span_and_is_marked_all_the_same() -> None:
-    for attacher in (Attacher(None, None, None, None), Outlets("on_start").attacher):
-        opened = attacher.open(RUN, SPAN, "judge", 5)
-        assert opened.span is None
-        current = opened.context.run(trace.get_current_span).get_span_context()
-        assert (current.trace_id, current.span_id) == (int(TRACE, 16), int(SPAN, 16))
-        assert opened.context.run(is_marked, None)
-        attacher.attach(RUN, SCORED, opened)
+def test_without_evaluation_spans_what_a_scorer_records_is_marked_and_not_sampled() -> None:
+    """It must not join the judged trace."""
+    attacher = Attacher(None, None, None, None)
+    opened = attacher.open(RUN, SPAN, "judge", 5)
+    current = opened.context.run(trace.get_current_span).get_span_context()
+    assert current.is_valid
+    assert current.trace_id != int(TRACE, 16)
+    assert not current.trace_flags.sampled
+    assert opened.context.run(is_marked, None)
+    assert "otel_evals" in current.trace_state
+    attacher.attach(RUN, SCORED, opened)
+    attacher.abandon(opened, "stored", "shutdown")
 
 
 @pytest.mark.parametrize(
@@ -165,26 +170,11 @@ def test_a_conversations_scores_are_not_waited_for_by_spans() -> None:
     assert (outlets.events, outlets.attributes) == (1, {})
 
 
-def test_an_evaluation_that_is_put_off_ends_its_span_with_the_reason() -> None:
-    outlets = Outlets()
-    outlets.attacher.abandon(outlets.attacher.open(RUN, SPAN, "judge", 5), "shutdown")
-    (span,) = outlets.spans.get_finished_spans()
-    attributes = span.attributes or {}
-    assert attributes["otel_evals.evaluation.outcome"] == "stored"
-    assert attributes["otel_evals.evaluation.reason"] == "shutdown"
-    outlets.attacher.abandon(Attacher(None, None, None, None).open(RUN, SPAN, "judge", 5), "shutdown")
-
-
 def test_putting_off_goes_on_where_a_span_cannot_be_ended(caplog: pytest.LogCaptureFixture) -> None:
-    outlets = Outlets()
+    outlets = Outlets("on_start")
     opened = outlets.attacher.open(RUN, SPAN, "judge", 5)
-    assert opened.span is not None
-
-    def end(*_: object) -> None:
-        raise OSError("a processor's")
-
-    opened.span.end = end  # type: ignore[method-assign]
-    outlets.attacher.abandon(opened, "shutdown")
+    opened.span.needed = True
+    outlets.attacher.abandon(opened, "stored", "shutdown")
     assert "could not be ended" in caplog.text
 
 

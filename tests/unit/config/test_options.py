@@ -163,3 +163,26 @@ def test_defaults_stand() -> None:
     """An empty configuration is valid and scores nothing."""
     assert build_config() == Config()
     assert Config().ceiling == 0.0
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("linked", "linked"),
+        ("same_trace", "same_trace"),
+        ("off", False),
+        ("'off'", False),
+        ("false", False),
+        ("true", "linked"),
+    ],
+)
+def test_where_evaluation_spans_go_is_said_in_one_word(said: str, meant: object, tmp_path: Path) -> None:
+    """YAML reads `off` and `on` as booleans."""
+    path = write(tmp_path, f"rules: []\nevaluation_spans: {said}\n")
+    assert load_config(path).evaluation_spans == meant
+
+
+@pytest.mark.parametrize("said", ["on the judged trace", 1, None, ["linked"], 0.0])
+def test_no_other_word_is_taken(said: object) -> None:
+    with pytest.raises(ConfigError, match="evaluation_spans: must be linked, same_trace or off, not"):
+        build_config(evaluation_spans=said)
