@@ -154,9 +154,15 @@ class Sampled:
     """Why a run was picked, and how likely that was."""
 
     probability: float | None
-    """Probability that a run like this one is picked; None where it cannot be known."""
+    """Probability that a run like this one is picked; None where it cannot be known, and where only a
+    predicate picked the run. Estimates leave such runs out."""
     rule: str
     """The sampler, in words."""
+
+    @property
+    def weight(self) -> float | None:
+        """For how many runs this one stands in an estimate: one over its probability; None without one."""
+        return 1.0 / self.probability if self.probability else None
 
 
 @quick
