@@ -183,10 +183,10 @@ def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 
 def _estimable(chance: Chance, run: Run) -> Chance:
-    """What goes on record where a predicate had its say: the probability without it, if that samples the run.
+    """What goes on record where a predicate had its say: the probability without it, if that samples the
+    run, which depends on the run's randomness alone.
 
-    Whether it does depends on the run's randomness alone. Estimates leave out the others, for which nothing is
-    known: they would not have been sampled but for the predicate.
+    Estimates leave out the others: they would not have been sampled but for the predicate.
     """
     if chance.part is not None and is_sampled(chance.part, *randomness_source(run)):
         return Chance(chance.part)
