@@ -58,6 +58,14 @@ class Attacher:
         self._metrics = metrics
         self._scores = scores
 
+    def expect(self, rule: str, agent: str | None) -> None:
+        """A rule, given by its name, samples a run of this agent. Never raises."""
+        if self._metrics is not None:
+            try:
+                self._metrics.expect(rule, agent)
+            except Exception:  # somebody else's meter
+                _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
+
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
         judged = records.judged_context(run, span_id)
@@ -116,9 +124,9 @@ class Attacher:
                 if span.span_id not in awaited:
                     self._scores.finish(int(span.trace_id, 16), int(span.span_id, 16))
 
-    def _record(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
+    def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._metrics is not None:
-            self._metrics.record(run, evaluation)
+            self._metrics.record(run, evaluation, opened.judged if opened else None)
 
     def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._spans is not None and opened is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from otel_evals import semconv
 from otel_evals.accounting.counters import Stats
+from otel_evals.attachment.estimates import BoundedNames, Estimates
 from otel_evals.export.delivery import DestinationStats
 from otel_evals.model import Evaluation, Run, Score
 
@@ -27,6 +29,7 @@ class Metrics:
         queue_size: reads how many items wait to be scored.
         held: reads how many spans are held for their scores.
         exports: reads the counts of deliveries, by destination.
+        scales: of the scorers, by the rule's name; those that are missing have none.
     """
 
     def __init__(
@@ -36,13 +39,16 @@ class Metrics:
         queue_size: Callable[[], int],
         held: Callable[[], int],
         exports: Callable[[], Mapping[str, DestinationStats]],
+        scales: Mapping[str, float | None] | None = None,
     ) -> None:
         self._stats = stats
         self._exports = exports
+        self._agents = BoundedNames()
+        self._estimates = Estimates(meter, scales or {}, self._agents)
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",
-            description="Scores.",
+            description="Scores of sampled runs, unweighted: its mean is not that of all runs.",
             explicit_bucket_boundaries_advisory=_SCORE_BOUNDARIES,
         )
         self._duration = meter.create_histogram(
@@ -97,11 +103,22 @@ class Metrics:
             description="Judged spans that wait for their scores.",
         )
 
-    def record(self, run: Run, evaluation: Evaluation) -> None:
-        """Record one evaluation."""
+    def expect(self, rule: str, agent: str | None) -> None:
+        """A rule, given by its name, samples a run of this agent."""
+        self._estimates.expect(rule, agent)
+
+    def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:
+        """Record one evaluation.
+
+        Args:
+            run: what was judged.
+            evaluation: the outcome.
+            context: has the judged span as its current one, which exemplars then tell.
+        """
+        self._estimates.record(run, evaluation)
         attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
         if run.agent_name:
-            attributes[semconv.GEN_AI_AGENT_NAME] = run.agent_name
+            attributes[semconv.GEN_AI_AGENT_NAME] = self._agents(run.agent_name)
         self._duration.record(evaluation.duration, {**attributes, semconv.OUTCOME: evaluation.outcome.status})
         for step in getattr(evaluation.outcome, "steps", ()):
             if step.model is not None:
@@ -115,7 +132,7 @@ class Metrics:
         if isinstance(evaluation.outcome, Score):
             if run.models:
                 attributes[semconv.GEN_AI_REQUEST_MODEL] = run.models[0]
-            self._score.record(evaluation.outcome.value, attributes)
+            self._score.record(evaluation.outcome.value, attributes, context)
 
     def _runs(self, _: CallbackOptions) -> Iterable[Observation]:
         stats = self._stats()

@@ -21,16 +21,19 @@ from otel_evals.config import Config, Rule, load_config
 from otel_evals.errors import ConfigError
 from otel_evals.export import read_jsonl
 from otel_evals.live.inspection import trace_id_of
-from otel_evals.model import Dropped, NotScored, OperationKind, Outcome, Run, Score, ScorerFailure, ToolCall
-from otel_evals.sampling import (
-    Chance,
-    Earlier,
-    is_sampled,
-    randomness,
-    recorded_probability,
-    share,
-    threshold,
+from otel_evals.model import (
+    Dropped,
+    NotScored,
+    OperationKind,
+    Outcome,
+    Run,
+    Sampled,
+    Score,
+    ScorerFailure,
+    ToolCall,
 )
+from otel_evals.sampling import Earlier, is_sampled, randomness, share, threshold
+from otel_evals.sampling.decide import chance_of
 
 __all__ = ["explain", "explain_offline"]
 
@@ -134,10 +137,7 @@ def _recompute(
     """Recompute the decisions of the rules that have no evaluation of this run on record."""
     run = replace(_run(record), trace_state=trace_state)
     own = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
-    head = recorded_probability(Chance(1.0), trace_state) or 1.0
-    earlier = {
-        e["scorer"]: Earlier(Chance((e["sampling"]["probability"] or 0.0) / head), _outcome(e)) for e in own
-    }
+    earlier = {e["scorer"]: Earlier(chance_of(_sampled(e), run), _outcome(e)) for e in own}
     for rule in config.rules:
         if rule.scope != "run" or rule.scorer.id in earlier:
             continue
@@ -180,6 +180,10 @@ def _run(record: Mapping[str, Any]) -> Run:
         output=record.get("output"),
         **{name: record.get(name) for name in same},  # type: ignore[arg-type]  # as the record was written
     )
+
+
+def _sampled(evaluation: Mapping[str, Any]) -> Sampled:
+    return Sampled(evaluation["sampling"]["probability"], evaluation["sampling"]["rule"])
 
 
 def _outcome(evaluation: Mapping[str, Any]) -> Outcome:

@@ -19,7 +19,7 @@ from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.evals.batch import BatchScorer
 from otel_evals.evals.progress import bar
 from otel_evals.evals.table import as_rich, as_text
-from otel_evals.evals.tally import ScorerTally, tally
+from otel_evals.evals.tally import Kin, ScorerTally, kin_of, tally
 from otel_evals.export import DestinationStats
 from otel_evals.export.jsonl import JsonlDestination
 from otel_evals.export.record import plain
@@ -67,15 +67,18 @@ def score_files(files: list[str], config: Config) -> Report:
         ConfigError: a file is missing or is not OTLP.
     """
     found: list[Evaluation] = []
+    kin: dict[str, Kin] = {}
     batch = BatchScorer(config)
     try:
         with bar("scoring runs", None) as advance:
-            for _, evaluations in batch.score_all(((None, run) for run in read_runs(files)), done=advance):
+            runs = (((run.trace_id, kin_of(run)), run) for run in read_runs(files))
+            for (trace_id, whose), evaluations in batch.score_all(runs, done=advance):
                 found += evaluations
+                kin[trace_id] = whose
         found += batch.end_conversations()
     finally:
         batch.close()
-    return tally(config.rules, found), batch.stats(), batch.destination_stats()
+    return tally(config.rules, found, kin), batch.stats(), batch.destination_stats()
 
 
 def read_runs(files: list[str]) -> Iterator[Run]:

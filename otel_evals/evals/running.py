@@ -19,7 +19,7 @@ from otel_evals.evals.progress import bar
 from otel_evals.evals.requirements import Requirement, check, gate, overall_status, thresholds_of
 from otel_evals.evals.results import EvalsResult, ItemResult
 from otel_evals.evals.span_recorder import Recording, SpanRecorder, recorder_for
-from otel_evals.evals.tally import tally
+from otel_evals.evals.tally import kin_of, tally
 from otel_evals.evals.targets import function_of, run_without_spans
 from otel_evals.model import Run
 from otel_evals.scoring.scorer import Scorer
@@ -176,7 +176,8 @@ async def _judged(result: ItemResult, batch: BatchScorer) -> ItemResult:
 
 
 def _summed_up(plan: _Plan, results: Sequence[ItemResult]) -> EvalsResult:
-    found = tally(plan.config.rules, [e for result in results for e in result.evaluations])
+    kin = {result.run.trace_id: kin_of(result.run) for result in results if result.run}
+    found = tally(plan.config.rules, [e for result in results for e in result.evaluations], kin)
     tallies = {each.scorer_id: each for each in found}
     lost = sum(result.run is None for result in results)
     checked = tuple(check(each, tallies[each.scorer_id], lost) for each in plan.requirements)

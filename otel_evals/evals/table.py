@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_evals.evals.requirements import Requirement
 from otel_evals.evals.tally import ScorerTally
 
-__all__ = ["as_rich", "as_text"]
+__all__ = ["as_rich", "as_text", "bounds_cell", "interval_cell", "is_uneven", "mean_cell"]
 
-_HEADS = ("scorer", "scored", "not scored", "failed", "mean", "95%", "required")
+_FIXED = ("scorer", "scored", "mean", "95%", "n eff", "with missing")
 
 
 def as_text(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] = ()) -> str:
     """The table in plain text."""
-    heads = _HEADS if requirements else _HEADS[:-1]
-    rows = [heads, *_rows(tallies, requirements)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    rows = _table(tallies, requirements)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(map(_padded, row, widths)).rstrip() for row in rows)
 
 
@@ -27,28 +26,67 @@ def as_rich(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] 
     from rich.text import Text
 
     table = Table()
-    heads = _HEADS if requirements else _HEADS[:-1]
+    heads, *rows = _table(tallies, requirements)
     for head in heads:
-        table.add_column(head, no_wrap=head in ("scorer", "scored", "mean", "95%"))
+        table.add_column(head, no_wrap=head in _FIXED)
     unmet = {r.scorer_id for r in requirements if not r.met}
-    for row in _rows(tallies, requirements):
+    for row in rows:
         style = "red" if row[0] in unmet else ""
-        table.add_row(*(Text(cell, style=style) for cell in row[: len(heads)]))
+        table.add_row(*(Text(cell, style=style) for cell in row))
     return table
 
 
-def _rows(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement]) -> Iterable[tuple[str, ...]]:
-    for tallied in tallies:
-        required = [_required(r) for r in requirements if r.scorer_id == tallied.scorer_id]
-        yield (
-            tallied.scorer_id,
-            str(tallied.scored),
-            _counts(tallied.not_scored),
-            _counts(tallied.failed),
-            "" if tallied.mean is None else f"{tallied.mean:.3f}",
-            "" if tallied.interval is None else "{:.3f}..{:.3f}".format(*tallied.interval),
-            "; ".join(required),
-        )
+def mean_cell(tallied: ScorerTally) -> str:
+    """The mean; empty without one."""
+    return "" if tallied.mean is None else f"{tallied.mean:.3f}"
+
+
+def interval_cell(tallied: ScorerTally) -> str:
+    """The mean's confidence interval, or why there is none to rely on."""
+    if tallied.mean is None:
+        return "unknown probability" if tallied.unknown else ""
+    if tallied.too_few or tallied.interval is None:
+        return "too few"
+    return _range(tallied.interval)
+
+
+def bounds_cell(tallied: ScorerTally) -> str:
+    """The interval for whatever the missing scores are; empty where none are missing."""
+    return _range(tallied.bounds) if tallied.bounds and not tallied.too_few else ""
+
+
+def is_uneven(tallied: ScorerTally) -> bool:
+    """Whether the scores' weights differ, so that their number says more than they do."""
+    return tallied.n_effective < 0.995 * tallied.scored
+
+
+def _table(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement]) -> list[tuple[str, ...]]:
+    """The heads, and a row for each scorer; columns that would say nothing are left out."""
+    columns: list[tuple[str, Callable[[ScorerTally], str]]] = [
+        ("scorer", lambda t: t.scorer_id),
+        ("scored", lambda t: str(t.scored)),
+    ]
+    if any(map(is_uneven, tallies)):
+        columns.append(("n eff", lambda t: f"{t.n_effective:.0f}"))
+    columns += [
+        ("not scored", lambda t: _counts(t.not_scored)),
+        ("failed", lambda t: _counts(t.failed)),
+        ("mean", mean_cell),
+        ("95%", interval_cell),
+    ]
+    if any(map(bounds_cell, tallies)):
+        columns.append(("with missing", bounds_cell))
+    if requirements:
+        columns.append(("required", lambda t: _all_required(t, requirements)))
+    return [tuple(head for head, _ in columns), *(tuple(cell(t) for _, cell in columns) for t in tallies)]
+
+
+def _all_required(tallied: ScorerTally, requirements: Sequence[Requirement]) -> str:
+    return "; ".join(_required(r) for r in requirements if r.scorer_id == tallied.scorer_id)
+
+
+def _range(interval: tuple[float, float]) -> str:
+    return "{:.3f}..{:.3f}".format(*interval)
 
 
 def _counts(by_reason: Mapping[str, int]) -> str:

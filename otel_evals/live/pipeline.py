@@ -184,6 +184,7 @@ class Pipeline:
             queue_size=lambda: self._engine.queue_size,
             held=lambda: sum(exporter.held for exporter in self._exporters),
             exports=self.destination_stats,
+            scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
         )
 
     def _after_fork_in_child(self) -> None:

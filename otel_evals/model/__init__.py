@@ -20,6 +20,7 @@ from otel_evals.model.evaluations import (
     ScorerFailure,
     Status,
     StepRecord,
+    is_missing,
 )
 from otel_evals.model.losses import Loss
 from otel_evals.model.operations import (
@@ -63,4 +64,5 @@ __all__ = [
     "StepRecord",
     "ToolCall",
     "Usage",
+    "is_missing",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
@@ -24,6 +25,7 @@ __all__ = [
     "ScorerFailure",
     "Status",
     "StepRecord",
+    "is_missing",
 ]
 
 
@@ -148,15 +150,41 @@ Outcome = Score | NotScored | ScorerFailure | Dropped
 """How a sampled run ends for one rule: exactly one of these."""
 
 
+_MISSING = re.compile(r"too_many_.+|no_verdicts|.+_(captured_off|not_recorded|too_long|truncated)")
+_NO_TRUTH = ("ground_truth_not_recorded", "ground_truth_captured_off")
+
+
+def is_missing(status: Status, reason: str | None) -> bool:
+    """Whether a score is missing: the run is one that the scorer judges, and it has none all the same.
+
+    So it is with all that failed or was dropped, and with what the scorer could not see
+    (`input_captured_off`, `tool_results_truncated`). Not missing are runs to which the scorer does not apply
+    (`no_claims`), runs without a ground truth, and those with reasons that are not this package's.
+
+    Args:
+        status: how the evaluation ended.
+        reason: of an outcome other than a score.
+    """
+    if status == "not_scored":
+        return reason not in _NO_TRUTH and _MISSING.fullmatch(reason or "") is not None
+    return status != "scored"
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Why a run was picked, and how likely that was."""
 
     probability: float | None
-    """Probability that a run like this one is picked; None where it cannot be known."""
+    """Probability that a run like this one is picked; None where it cannot be known, and where only a
+    predicate picked the run. Estimates leave such runs out."""
     rule: str
     """The sampler, in words."""
+
+    @property
+    def weight(self) -> float | None:
+        """For how many runs this one stands in an estimate: one over its probability; None without one."""
+        return 1.0 / self.probability if self.probability else None
 
 
 @quick

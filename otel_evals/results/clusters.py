@@ -8,6 +8,7 @@ every process, and the sums of a group add up like all others.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -52,9 +53,21 @@ class Clusters:
             x: its value, as for `Sums.of`.
             w: its weight, as for `Sums.of`.
         """
-        group = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=1).digest()[0] % CLUSTER_GROUPS
+        return cls.of_runs([(key, x, w)])
+
+    @classmethod
+    def of_runs(cls, runs: Iterable[tuple[str, float, float]]) -> Clusters:
+        """The groups of many scored runs.
+
+        Args:
+            runs: key, value and weight of each, as for `of`.
+        """
         wx, ws = [0.0] * CLUSTER_GROUPS, [0.0] * CLUSTER_GROUPS
-        wx[group], ws[group] = w * x, check_weight(w)
+        for key, x, w in runs:
+            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=1).digest()
+            group = digest[0] % CLUSTER_GROUPS
+            ws[group] += check_weight(w)
+            wx[group] += w * x
         return cls(tuple(wx), tuple(ws))
 
     def __add__(self, other: Clusters) -> Clusters:

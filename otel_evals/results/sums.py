@@ -8,7 +8,7 @@ many processes and time buckets add up to the row of all their runs, in any orde
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -68,9 +68,7 @@ class Sums:
         Raises:
             ValueError: x is not finite or too large, or w is neither 0 nor at least 1; it says which.
         """
-        check_number("x", x, signed=True)
-        if abs(x) > _LARGEST_VALUE:
-            raise ValueError(f"x: must be a finite number of at most {_LARGEST_VALUE:g}, not {x!r}")
+        _check_value(x)
         if w is None:
             return cls(unknown=1)
         used = min(check_weight(w), cap)
@@ -87,6 +85,38 @@ class Sums:
             x_min=x,
             x_max=x,
             capped=w - used,
+        )
+
+    @classmethod
+    def of_runs(cls, runs: Iterable[tuple[float, float | None]]) -> Sums:
+        """The sums of many scored runs, rounded once.
+
+        Args:
+            runs: value and weight of each, as for `of`.
+
+        Raises:
+            ValueError: as for `of`.
+        """
+        given = list(runs)
+        known = [(x, check_weight(w)) for x, w in given if w is not None]
+        for x, _ in known:
+            _check_value(x)
+
+        def over(product: Callable[[float, float], float]) -> float:
+            return math.fsum(product(x, w) for x, w in known)
+
+        return cls(
+            n=len(known),
+            w=over(lambda x, w: w),
+            wx=over(lambda x, w: w * x),
+            wxx=over(lambda x, w: w * x * x),
+            ww=over(lambda x, w: w * w),
+            wwx=over(lambda x, w: w * w * x),
+            wwxx=over(lambda x, w: w * x * w * x),
+            w_max=max((w for _, w in known), default=0.0),
+            x_min=min((x for x, _ in known), default=None),
+            x_max=max((x for x, _ in known), default=None),
+            unknown=len(given) - len(known),
         )
 
     def __add__(self, other: Sums) -> Sums:
@@ -214,6 +244,12 @@ class Tally:
             x_max=x if self.n else None,
             unknown=self.unknown,
         )
+
+
+def _check_value(x: float) -> None:
+    check_number("x", x, signed=True)
+    if abs(x) > _LARGEST_VALUE:
+        raise ValueError(f"x: must be a finite number of at most {_LARGEST_VALUE:g}, not {x!r}")
 
 
 def total(parts: Iterable[Sums]) -> Sums:

@@ -34,6 +34,14 @@ class Chance:
     """False where it depends on a user's predicate: it then decides, but is not an inclusion probability."""
     why: str = ""
     """The reason of a probability of zero, where there is one besides `sampled_out`."""
+    part: float | None = None
+    """Where it is not known, the probability that the sampler has without the predicates; None if it has
+    none. The runs that this lower probability samples too are a sample with known probabilities."""
+
+    @property
+    def estimable(self) -> float | None:
+        """The probability that does not depend on a predicate; None if there is none."""
+        return self.probability if self.known else self.part
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,11 @@ class Sampler(ABC):
     ceiling: float = 1.0
     """The highest probability it can give any run, known before the run is; a cascade's is that of the rule
     it follows, which counts by itself."""
+    floor: float = 0.0
+    """The lowest probability above zero that goes on record for a run, head sampling aside; 0 where there is
+    no such bound. One over it is the largest weight that a run can have."""
+    may_exclude: bool = True
+    """Whether it can give a run a probability of zero."""
     follows: frozenset[str] = frozenset()
     """Ids of the scorers whose outcomes it waits for."""
     counts: bool = False
@@ -84,6 +97,8 @@ class Sampler(ABC):
 class _Ratio(Sampler):
     def __init__(self, probability: float, words: str) -> None:
         self.ceiling = probability
+        self.floor = probability or 1.0
+        self.may_exclude = not probability
         self._chance = Chance(probability)
         self._words = words
 
@@ -111,13 +126,21 @@ class _Either(_Pair):
     def __init__(self, left: Sampler, right: Sampler) -> None:
         super().__init__(left, right)
         self.ceiling = max(left.ceiling, right.ceiling)
+        # The other side's probabilities count only where this one may give zero.
+        floors = [a.floor for a, b in ((left, right), (right, left)) if b.may_exclude]
+        self.floor = min(floors) if floors else max(left.floor, right.floor)
+        self.may_exclude = left.may_exclude and right.may_exclude
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         first = self._first.chance(run, earlier)
         if first.probability >= 1.0 and first.known:
             return first
         second = self._second.chance(run, earlier)
-        return max(first, second, key=lambda c: (c.probability, c.known, c.why))
+        higher = max(first, second, key=lambda c: (c.probability, c.known, c.why))
+        if higher.known:
+            return higher
+        parts = [c.estimable for c in (first, second) if c.estimable is not None]
+        return Chance(higher.probability, False, higher.why, max(parts, default=None))
 
     def __str__(self) -> str:
         return " | ".join(map(str, self._sides))
@@ -127,6 +150,8 @@ class _Both(_Pair):
     def __init__(self, left: Sampler, right: Sampler) -> None:
         super().__init__(left, right)
         self.ceiling = min(left.ceiling, right.ceiling)
+        self.floor = min(left.floor, right.floor)
+        self.may_exclude = left.may_exclude or right.may_exclude
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         first = self._first.chance(run, earlier)
@@ -134,7 +159,11 @@ class _Both(_Pair):
             return first
         second = self._second.chance(run, earlier)
         least = min(first.probability, second.probability)
-        return Chance(least, first.known and second.known, second.why)
+        if first.known and second.known:
+            return Chance(least, True, second.why)
+        one, other = first.estimable, second.estimable
+        part = None if one is None or other is None else min(one, other)
+        return Chance(least, part == least, second.why, part)
 
     def __str__(self) -> str:
         return " & ".join(f"({s})" if isinstance(s, _Either) else str(s) for s in self._sides)

@@ -22,6 +22,8 @@ class _Anything(Enum):
 
 
 class _Condition(Sampler):
+    floor = 1.0
+
     def __init__(
         self, test: Callable[[Run], bool], words: str, *, known: bool = True, repeatable: bool = True
     ) -> None:
@@ -86,7 +88,9 @@ def when(predicate: Callable[[Run], bool]) -> Sampler:
     """Sample every run for which the predicate is true.
 
     What a predicate depends on cannot be known, so the inclusion probability of runs that it decides on is
-    recorded as unknown. To limit a rule to some runs and keep the probability, use the rule's own `when`.
+    recorded as unknown. In `ratio(0.05) | when(f)`, the runs that `ratio(0.05)` samples too are recorded with
+    its probability, and estimates are made of these. To limit a rule to some runs and keep the probability,
+    use the rule's own `when`.
 
     Raises:
         ConfigError: the predicate cannot be called.

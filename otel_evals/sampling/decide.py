@@ -176,8 +176,21 @@ def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     if not certain and not is_sampled(chance.probability, *randomness_source(run)):
         reason = chance.why if chance.probability <= 0 and chance.why else "sampled_out"
         return Decision(rule, "not_sampled", reason, chance)
+    if not chance.known:
+        chance = _estimable(chance, run)
     decisions.sampled[rule.scorer_id] = chance
     return Decision(rule, "sampled", chance=chance)
+
+
+def _estimable(chance: Chance, run: Run) -> Chance:
+    """What goes on record where a predicate had its say: the probability without it, if that samples the
+    run, which depends on the run's randomness alone.
+
+    Estimates leave out the others: they would not have been sampled but for the predicate.
+    """
+    if chance.part is not None and is_sampled(chance.part, *randomness_source(run)):
+        return Chance(chance.part)
+    return Chance(chance.probability, known=False)
 
 
 def chance_of(sampled: Sampled, run: Run) -> Chance:

@@ -71,6 +71,7 @@ class _RateControl:
 
 
 class _Limited(Sampler):
+    may_exclude = False
     counts = True
     repeatable = False
 

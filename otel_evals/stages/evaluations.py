@@ -184,6 +184,7 @@ class Evaluations:
                 self.scheduler.submit(following)
 
     def _job(self, decision: Decision, target: Target, run: Run) -> Job:
+        self._attacher.expect(decision.rule.name, run.agent_name)
         return Job(decision.rule, run, self._decider.sampled(decision, run), target)
 
     def _tell(self, run: Run, decisions: Sequence[Decision]) -> None:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the environments of the interop tests: a real Phoenix and a real MLflow, and chromium where it is missing
-# and can be installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow; nothing
+# Makes the environments of the interop tests: a real Phoenix and a real MLflow, and chromium and Prometheus where
+# they are missing and can be installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow; nothing
 # is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -20,8 +20,10 @@ install() {  # a lock, and the folder of the environment that it is for
 
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
-if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium >/dev/null
-fi
-command -v chromium >/dev/null || echo "no chromium: the tests that need a browser will be skipped" >&2
+for program in chromium prometheus; do
+    if ! command -v "$program" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$program" >/dev/null
+    fi
+    command -v "$program" >/dev/null || echo "no $program: the tests that need it will be skipped" >&2
+done

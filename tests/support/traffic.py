@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Span, Tracer
 
 from otel_evals.config import build_config
@@ -56,14 +58,21 @@ class Live:
     """A provider, a pipeline and an in-memory exporter behind the hold; use as a context manager."""
 
     def __init__(
-        self, *rules: Any, exporter: SpanExporter | None = None, batch: bool = False, **options: Any
+        self,
+        *rules: Any,
+        exporter: SpanExporter | None = None,
+        batch: bool = False,
+        ids: IdGenerator | None = None,
+        meters: MeterProvider | None = None,
+        **options: Any,
     ) -> None:
         self.scored = InMemoryDestination()
-        self.provider = TracerProvider()
+        self.provider = TracerProvider(id_generator=ids)
         self.exported = InMemorySpanExporter()
         options.setdefault("grace", 0.02)
         destinations = options.pop("destinations", [self.scored])
-        self.pipeline = Pipeline(build_config(rules, destinations, **options), tracer_provider=self.provider)
+        config = build_config(rules, destinations, **options)
+        self.pipeline = Pipeline(config, tracer_provider=self.provider, meter_provider=meters)
         self.provider.add_span_processor(self.pipeline.spans)
         held = self.pipeline.hold(exporter or self.exported)
         processor = BatchSpanProcessor(held, schedule_delay_millis=50) if batch else SimpleSpanProcessor(held)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -14,11 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from otel_evals import Direction, Evaluation, Pipeline, Run, Score, ScoredRun, Stats
+from otel_evals.accounting.counters import RuleStats
 from otel_evals.cli.demo.script import Fault
 from otel_evals.cli.demo.traffic import Truth
+from otel_evals.evals.table import bounds_cell, interval_cell, is_uneven, mean_cell
+from otel_evals.evals.tally import ScorerTally, kin_of, tally
 from otel_evals.export import InMemoryDestination
 
-__all__ = ["Watch", "mean_and_interval", "print_report"]
+__all__ = ["Watch", "print_report"]
 
 _FACTS = (
     Fault.WRONG_NUMBER,
@@ -50,18 +52,6 @@ def alarms(evaluation: Evaluation) -> bool:
     if evaluation.direction is Direction.LOWER:
         return value > 0
     return value < _ALARM_BELOW.get(evaluation.scorer_id, 1)
-
-
-def mean_and_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean of scores between 0 and 1, and its 95% interval.
-
-    Wilson's interval, which is for proportions; other scores vary less, so it is conservative for them.
-    """
-    n, z = len(values), 1.96
-    mean = math.fsum(values) / n
-    middle = (mean + z * z / (2 * n)) / (1 + z * z / n)
-    reach = z * math.sqrt(mean * (1 - mean) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return mean, max(middle - reach, 0.0), min(middle + reach, 1.0)
 
 
 class Watch:
@@ -106,7 +96,9 @@ def print_report(
     console = Console()
     stats = pipeline.stats()
     judged = {name: _of_scorer(name, runs) for name in stats.rules}
-    console.print(_scorers(judged, stats))
+    evaluations = [e for scored in runs for e in scored.evaluations]
+    kin = {scored.run.trace_id: kin_of(scored.run) for scored in runs}
+    console.print(_scorers(tally(pipeline.config.rules, evaluations, kin), stats))
     for name, its in judged.items():
         console.print(f"\n[bold]Worst by {name}")
         console.print(_worst(its))
@@ -135,22 +127,36 @@ def _scores_of(scored: ScoredRun) -> Text:
     return text
 
 
-def _scorers(judged: Mapping[str, _Judged], stats: Stats) -> Table:
+def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:
     table = Table(title="\nScores of live traffic", title_justify="left", title_style="bold")
     table.add_column("scorer")
-    for name in ("runs", "sampled", "n", "mean", "95% interval"):
-        table.add_column(name, justify="right")
-    for name, its in judged.items():
-        counts = stats.rules[name]
-        values = [e.outcome.value for _, e in its if isinstance(e.outcome, Score)]
-        mean, low, high = mean_and_interval(values) if values else (math.nan, 0, 1)
-        share = f"{counts.sampled / max(counts.eligible, 1):.0%}"
-        numbers = (str(counts.eligible), share, str(len(values)), f"{mean:.3f}", f"{low:.3f} to {high:.3f}")
-        table.add_row(name, *numbers)
+    columns: dict[str, Callable[[ScorerTally], str]] = {
+        "runs": lambda t: str(stats.rules[t.scorer_id].eligible),
+        "sampled": lambda t: _share(stats.rules[t.scorer_id]),
+        "n": lambda t: str(t.scored),
+        "n eff": lambda t: f"{t.n_effective:.0f}",
+        "mean": mean_cell,
+        "95% interval": interval_cell,
+        "with missing": bounds_cell,
+    }
+    if not any(map(is_uneven, tallies)):
+        del columns["n eff"]
+    if not any(map(bounds_cell, tallies)):
+        del columns["with missing"]
+    for head in columns:
+        table.add_column(head, justify="right")
+    for each in tallies:
+        table.add_row(each.scorer_id, *(cell(each) for cell in columns.values()))
+        counts = stats.rules[each.scorer_id]
         for ends in (counts.not_scored, counts.failed, counts.dropped):
             for reason, count in ends.items():
-                table.add_row(f"  {reason}", "", "", str(count), style="dim")
+                at_n = [str(count) if head == "n" else "" for head in columns]
+                table.add_row(f"  {reason}", *at_n, style="dim")
     return table
+
+
+def _share(counts: RuleStats) -> str:
+    return f"{counts.sampled / max(counts.eligible, 1):.0%}"
 
 
 def _worst(judged: _Judged) -> Table:

@@ -21,7 +21,7 @@ from otel_evals.engine.thread import gather_seconds
 from otel_evals.errors import ConfigError
 from otel_evals.export import DestinationStats
 from otel_evals.live.engine_process.link import Link
-from otel_evals.live.engine_process.relay import Attached, Counts, Report
+from otel_evals.live.engine_process.relay import Attached, Counts, Expected, Report
 from otel_evals.live.engine_process.totals import after_death, total, totals, undelivered
 from otel_evals.live.inspection import losses_of, trace_id_of
 from otel_evals.processes.child import ProcessDiedError
@@ -164,6 +164,8 @@ class RemoteEngine:
         for item in report.items:
             if isinstance(item, Attached):
                 self._attach(item)
+            elif isinstance(item, Expected):
+                self._attacher.expect(item.rule, item.agent)
             else:
                 self._attacher.release(item.trace_id, item.span_id)
         self._counts = report.counts

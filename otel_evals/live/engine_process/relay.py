@@ -17,9 +17,10 @@ from otel_evals.attachment.attacher import Opened
 from otel_evals.export import DestinationStats
 from otel_evals.model import Evaluation, Operation, Run, SpanRecord
 
-__all__ = ["Attached", "Counts", "Relay", "Released", "Report"]
+__all__ = ["Attached", "Counts", "Expected", "Relay", "Released", "Report"]
 
 _GATHER_SECONDS = 0.02
+_MAX_EXPECTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,14 @@ class Attached:
     """Whether the scorer was started."""
     needs_span: bool
     """Whether an evaluation span is recorded in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A rule that samples a run of an agent for the first time."""
+
+    rule: str
+    agent: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +66,14 @@ class Counts:
     """Evaluations without an outcome."""
 
 
+Item = Attached | Expected | Released
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What happened since the last report."""
 
-    items: tuple[Attached | Released, ...]
+    items: tuple[Item, ...]
     counts: Counts
 
 
@@ -81,10 +93,18 @@ class Relay(Attacher):
         self._counts = counts
         self._send = send
         self._releases = releases
-        self._items: list[Attached | Released] = []
+        self._items: list[Item] = []
+        self._expected: set[Expected] = set()
         self._armed = False
         self._sending = threading.Lock()
         self._last: Counts | None = None
+
+    def expect(self, rule: str, agent: str | None) -> None:
+        """Queue what is new."""
+        item = Expected(rule, agent)
+        if item not in self._expected and len(self._expected) < _MAX_EXPECTED:
+            self._expected.add(item)
+            self._put(item)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         """Queue an outcome."""
@@ -111,7 +131,7 @@ class Relay(Attacher):
                 self._last = counts
                 self._send(Report(items, counts))
 
-    def _put(self, item: Attached | Released) -> None:
+    def _put(self, item: Item) -> None:
         self._items.append(item)
         if not self._armed:
             self._armed = True

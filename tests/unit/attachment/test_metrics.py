@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import AlwaysOnExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from scored import OUTCOMES, evaluation, scored_run
+from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 
 from otel_evals.accounting.counters import ConversationStats, RuleStats, Stats
 from otel_evals.attachment.metrics import Metrics
+from otel_evals.attachment.records import judged_context
 from otel_evals.export import DestinationStats
 from otel_evals.model import Score, StepRecord
 
@@ -76,6 +77,7 @@ def test_names_and_units() -> None:
     meters.metrics.record(RUN, evaluation("hallucination", OUTCOMES["hallucination"]))
     assert {name: metric.unit for name, metric in meters.collect().items()} == {
         "otel_evals.score": "1",
+        "otel_evals.estimate.runs": "{run}",
         "otel_evals.evaluation.duration": "s",
         "otel_evals.judge.tokens": "{token}",
         "otel_evals.judge.cost": "{USD}",
@@ -124,6 +126,19 @@ def test_a_score_is_recorded_with_its_scorer_agent_and_model() -> None:
     judge = of(scorer="hallucination", judge="openai/gpt-5-mini")
     assert meters.points("otel_evals.judge.tokens") == {judge: 214}
     assert meters.points("otel_evals.judge.cost") == {judge: 0.00084}
+
+
+def test_a_score_is_recorded_in_the_context_of_the_judged_span() -> None:
+    """So that exemplars tell the trace to look at, where a view or the environment switches them on."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], exemplar_filter=AlwaysOnExemplarFilter(), shutdown_on_exit=False)
+    metrics = Metrics(provider.get_meter("t"), Stats, lambda: 0, lambda: 0, dict)
+    metrics.record(RUN, evaluation("hallucination", OUTCOMES["hallucination"]), judged_context(RUN, SPAN))
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics]
+    (point,) = next(m.data.data_points for m in found if m.name == "otel_evals.score")
+    assert [(e.trace_id, e.span_id) for e in point.exemplars] == [(int(TRACE, 16), int(SPAN, 16))]
 
 
 def test_other_outcomes_have_a_duration_and_no_score() -> None:

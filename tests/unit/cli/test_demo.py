@@ -16,7 +16,6 @@ from pydantic_ai import Agent
 from pydantic_ai.models.instrumented import InstrumentationSettings
 
 from otel_evals.cli.demo.main import handbook
-from otel_evals.cli.demo.report import mean_and_interval
 from otel_evals.cli.demo.script import BY_ORDER, Fault
 from otel_evals.cli.demo.shop import Shop
 from otel_evals.cli.demo.traffic import PlannedConversation, Truth, converse, plan
@@ -140,10 +139,3 @@ def test_a_sentence_tells_which_faults_it_has_room_for() -> None:
         "wrong_date",
         "mixed_up",
     }
-
-
-def test_the_interval_of_equal_scores_is_not_a_point() -> None:
-    """Twenty perfect scores do not prove perfection: Wilson's lower bound is n / (n + z²)."""
-    mean, low, high = mean_and_interval([1.0] * 20)
-    assert (mean, high) == (1.0, pytest.approx(1.0))
-    assert low == pytest.approx(20 / (20 + 1.96**2))

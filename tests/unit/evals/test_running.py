@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from traffic import agent_run
 
-from otel_evals import Direction, NotScored, Rule, Run, Score, scorer
+from otel_evals import Direction, NotScored, Rule, Run, Score, sampling, scorer
 from otel_evals.errors import ConfigError
 from otel_evals.evals import EvalsResult, ItemResult, run_evals, run_evals_async
-from otel_evals.evals.tally import interval
 from otel_evals.export.memory import InMemoryDestination
 
 
@@ -50,6 +51,19 @@ def moody(run: Run) -> bool:
 def rudeness(run: Run) -> float:
     """Lower is better."""
     return 0.25 if "rude" in (run.output or "") else 0.0
+
+
+class SeededIds(RandomIdGenerator):
+    """The same ids in every session."""
+
+    def __init__(self) -> None:
+        self._rng = random.Random(11)
+
+    def generate_span_id(self) -> int:
+        return self._rng.getrandbits(64) or 1
+
+    def generate_trace_id(self) -> int:
+        return self._rng.getrandbits(128) or 1
 
 
 def items(*inputs: str, **more: Any) -> list[dict[str, Any]]:
@@ -284,6 +298,30 @@ def test_progress_is_told_item_by_item() -> None:
     assert sorted(told, key=lambda r: str(r.output)) == list(result.items)
 
 
+def test_a_sampled_rule_gives_the_mean_of_all_items_and_the_table_says_how_few_it_rests_on() -> None:
+    """Every third run fails and is rude; all of those are scored, of the others a fifth."""
+    target = TracerProvider(id_generator=SeededIds())
+
+    def fail(span: trace.Span) -> None:
+        span.set_status(trace.StatusCode.ERROR)
+
+    def answer(text: str) -> None:
+        rude, tracer = int(text) % 3 == 0, target.get_tracer("app")
+        agent_run(tracer, answer="no" if rude else "please", during=fail if rude else lambda _: None)
+
+    rule = Rule(polite, sample=sampling.ratio(0.2) | sampling.errors())
+    result = evals(items(*map(str, range(150))), answer, [rule], tracer_provider=target, concurrency=1)
+    tallied = result.scorers["polite"]
+    values = [item.scores["polite"] for item in result.items if item.scores]
+    assert sum(values) / len(values) < 0.5
+    assert tallied.interval is not None
+    assert tallied.interval[0] < 2 / 3 < tallied.interval[1]
+    assert tallied.n_effective < tallied.scored == len(values)
+    head, row, _ = str(result).splitlines()
+    assert "n eff" in head
+    assert f"{tallied.n_effective:.0f}" in row.split()
+
+
 def test_results_are_json_and_a_table(tmp_path: Path) -> None:
     result = evals(items("a", "please"), str, [polite, length], gates=["polite"], thresholds={"length": 1})
     result.write(path := tmp_path / "result.json")
@@ -314,26 +352,6 @@ def test_a_scorers_own_traffic_is_no_run_of_the_target() -> None:
     result = evals(items("x", "x"), str, [with_agent], tracer_provider=provider, concurrency=1)
     assert [len(item.runs) for item in result.items] == [0, 0]
     assert result.scorers["with_agent"].mean == 1.0
-
-
-@pytest.mark.parametrize(
-    ("values", "scale", "low", "high"),
-    [
-        ([1.0] * 10, 1.0, 0.7225, 1.0),  # Wilson for 10 of 10
-        ([1.0] * 5 + [0.0] * 5, 1.0, 0.2366, 0.7634),  # 5 of 10
-        ([10.0] * 5 + [0.0] * 5, 10.0, 2.366, 7.634),
-        ([1.0, 2.0, 3.0], None, 0.8684, 3.1316),
-    ],
-)
-def test_the_interval_is_wilsons_or_the_normal_one(
-    values: list[float], scale: float | None, low: float, high: float
-) -> None:
-    assert interval(values, scale) == pytest.approx((low, high), abs=1e-4)
-
-
-def test_there_is_no_interval_without_scores() -> None:
-    assert interval([], 1.0) is None
-    assert interval([1.0], None) is None
 
 
 def test_a_score_of_a_run_is_an_evaluation_with_all_that_is_known() -> None:

@@ -207,3 +207,12 @@ def test_a_cluster_stays_in_its_group_in_every_process() -> None:
     """Pinned, since rows of processes and of yesterday are added up."""
     assert [Clusters.of(key, 1.0, 1.0).w.index(1.0) for key in ("user-1", "user-2", "")] == [31, 25, 14]
     assert Clusters.of("\ud800", 1.0, 1.0).groups == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(1, 1000) | st.none()), max_size=20))
+def test_many_runs_at_once_have_the_sums_of_one_after_the_other(
+    runs: list[tuple[float, float | None]],
+) -> None:
+    at_once, one_by_one = Sums.of_runs(runs).to_plain(), total(Sums.of(x, w) for x, w in runs).to_plain()
+    for name, number in one_by_one.items():
+        assert at_once[name] == (number if number is None else pytest.approx(number, rel=1e-12)), name

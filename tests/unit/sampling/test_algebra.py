@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from otel_evals import sampling
 from otel_evals.errors import ConfigError
 from otel_evals.model import OperationKind, Run, ToolCall
+from otel_evals.sampling import Sampler
 
 TRACE_IDS = st.integers(min_value=1, max_value=(1 << 128) - 1)
 RATES = st.floats(min_value=0, max_value=1)
@@ -91,11 +92,15 @@ def test_a_failed_tool_is_an_error() -> None:
     assert sampling.errors().chance(run(tool_calls=(ToolCall(name="t", status="error"),))).probability == 1
 
 
-def test_what_a_predicate_picked_has_no_known_probability() -> None:
-    """The record says None where a hand-written predicate had its say, and the ratio where it had not."""
+def test_what_a_predicate_picks_has_no_known_probability_but_its_part() -> None:
+    """It decides; what is known is what the ratio beside it gives, the same for all runs."""
     sampler = sampling.ratio(0.2) | sampling.when(lambda r: r.agent_name == "vip")
     assert sampling.recorded_probability(sampler.chance(run(agent_name="vip"))) is None
+    assert sampler.chance(run(agent_name="vip")) == sampling.Chance(1.0, known=False, part=0.2)
     assert sampling.recorded_probability(sampler.chance(run())) == pytest.approx(0.2)
+    alone = sampling.when(lambda r: True)
+    for sampler in (alone, alone & sampling.ratio(0.5)):
+        assert sampler.chance(run()).estimable is None
 
 
 def test_slow_runs_are_picked_by_their_duration() -> None:
@@ -103,6 +108,76 @@ def test_slow_runs_are_picked_by_their_duration() -> None:
     slow = run(start_time=0, end_time=6_000_000_000)
     assert sampling.slower_than(5).chance(slow).probability == 1.0
     assert sampling.slower_than(7).chance(slow).probability == 0.0
+
+
+class Asked:
+    """A predicate whose answer the test sets."""
+
+    answer = False
+
+    def __call__(self, judged: Run) -> bool:
+        return self.answer
+
+
+ASKED = Asked()
+SAMPLERS = st.recursive(
+    st.one_of(
+        RATES.map(sampling.ratio),
+        st.sampled_from([sampling.errors(), sampling.slower_than(1), sampling.when(ASKED)]),
+    ),
+    lambda inner: st.tuples(inner, inner, st.booleans()).map(lambda t: t[0] | t[1] if t[2] else t[0] & t[1]),
+    max_leaves=8,
+)
+
+
+@given(SAMPLERS, st.booleans(), st.booleans(), st.integers(1, (1 << 128) - 1))
+def test_what_goes_on_record_does_not_depend_on_a_predicate(
+    sampler: Sampler, fails: bool, slow: bool, trace_id: int
+) -> None:
+    """Whatever it answers, the same runs are recorded with the same probability, and all were sampled."""
+    judged = run(error="x" if fails else None, end_time=2_000_000_000 if slow else 1)
+    recorded = set()
+    for ASKED.answer in (False, True):
+        chance = sampler.chance(judged)
+        estimable = chance.estimable or 0.0
+        recorded.add(estimable)
+        assert estimable <= chance.probability
+        assert sampling.is_sampled(chance.probability, trace_id) or not sampling.is_sampled(
+            estimable, trace_id
+        )
+    assert len(recorded) == 1
+
+
+@given(SAMPLERS, st.booleans(), st.booleans(), st.booleans())
+def test_no_weight_exceeds_one_over_the_floor(
+    sampler: Sampler, fails: bool, slow: bool, answer: bool
+) -> None:
+    """The floor is the least probability on record, zero aside; where runs may get zero, it is told."""
+    ASKED.answer = answer
+    chance = sampler.chance(run(error="x" if fails else None, end_time=2_000_000_000 if slow else 1))
+    assert not chance.estimable or chance.estimable >= sampler.floor > 0
+    assert chance.probability > 0 or sampler.may_exclude
+
+
+@pytest.mark.parametrize(
+    ("words", "floor"),
+    [
+        ("ratio(0.05)", 0.05),
+        ("ratio(0.05) | errors()", 0.05),
+        ("ratio(0.05) | ratio(0.2)", 0.2),
+        ("ratio(0.05) & (errors() | slower_than(5))", 0.05),
+        ("errors() | slower_than(5)", 1.0),
+        ("always()", 1.0),
+        ("never() | errors()", 1.0),
+        ("per_minute(10)", 0.0),
+        ("ratio(0.01) | stratified('agent_name', 5)", 0.01),
+        ("ratio(0.01) & stratified('agent_name', 5)", 0.0),
+        ("below('cheap', 0.5) & ratio(0.1)", 0.0),
+    ],
+)
+def test_the_floor_is_known_beforehand(words: str, floor: float) -> None:
+    """One over it is the largest weight; a rate limit, and a rule that is followed, have none."""
+    assert sampling.parse(words).floor == floor
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
@@ -246,6 +247,46 @@ def test_an_unknown_chance_stays_unknown() -> None:
     sampled = decider.sampled(decision, judged)
     assert sampled.probability is None
     assert chance_of(sampled, judged) == Chance(1.0, known=False)
+
+
+def test_a_predicate_beside_a_ratio_leaves_the_weighted_mean_right() -> None:
+    """Slow runs are all scored, and are worse: the mean of what is on record is that of all runs."""
+    rng, estimates = random.Random(3), []
+    decider = Decider([rule("a", sampling.ratio(0.1) | sampling.when(lambda run: run.user_id == "slow"))])
+    for _ in range(60):
+        total = weight = truth = 0.0
+        for _ in range(400):
+            slow = rng.random() < 0.4
+            value = rng.random() * (0.4 if slow else 1.0)
+            truth += value / 400
+            judged = run(rng.getrandbits(128), user_id="slow" if slow else "quick")
+            _, (decision,) = decider.decide(judged, "run")
+            assert not slow or decision.status == "sampled"
+            if decision.status == "sampled":
+                w = decider.sampled(decision, judged).weight
+                assert w in (None, pytest.approx(10.0))
+                total, weight = total + (w or 0.0) * value, weight + (w or 0.0)
+        estimates.append(total / weight - truth)
+    error = stdev(estimates) / len(estimates) ** 0.5
+    assert abs(fmean(estimates)) < 4 * error < 0.05
+
+
+def test_a_rule_that_follows_a_predicate_has_what_is_known() -> None:
+    """The cascade's record is that of the part without the predicate, at once and after a crash alike."""
+    rules = [
+        rule("cheap", sampling.ratio(0.5) | sampling.when(lambda run: True)),
+        rule("dear", sampling.below("cheap", 0.5)),
+    ]
+    rng, recorded = random.Random(4), set()
+    for _ in range(50):
+        judged, decider = run(rng.getrandbits(128)), Decider(rules)
+        decisions, (first, _) = decider.decide(judged, "run")
+        (second,) = decider.follow(decisions, "cheap", LOW)
+        probabilities = [decider.sampled(each, judged).probability for each in (first, second)]
+        assert chance_of(decider.sampled(first, judged), judged) == first.chance
+        assert probabilities[0] == probabilities[1]
+        recorded.add(probabilities[0])
+    assert recorded == {None, 0.5}
 
 
 def test_the_record_is_that_of_the_rule_and_of_the_chance() -> None:
