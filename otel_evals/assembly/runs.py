@@ -11,6 +11,8 @@ from otel_evals.assembly.assemble import assemble
 from otel_evals.assembly.grouped import invocations_in
 from otel_evals.assembly.misplaced_choices import restore_choices
 from otel_evals.assembly.model_calls import group_loose
+from otel_evals.assembly.question import answer_of, find_question
+from otel_evals.assembly.surroundings import with_surroundings
 from otel_evals.assembly.tree import descendants
 from otel_evals.assembly.truncation import mark_truncated
 from otel_evals.dialect import Dialects
@@ -59,7 +61,7 @@ def find_runs(
         turns = group_loose(loose, answered, alone=not runs)
         runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
     runs.sort(key=lambda run: (run.start_time, run.root_span_id))
-    return runs
+    return with_surroundings(runs, operations, records, parents)
 
 
 def subruns(run: Run) -> list[Run]:
@@ -255,7 +257,12 @@ def _does_something(
     if root.kind is OperationKind.AGENT:
         return True
     inside = (root, *descendants(root, operations, below))
-    return any(o.kind in _WORK or _tells_conversation(o) for o in inside)
+    return any(o.kind in _WORK or _tells_conversation(o) for o in inside) or _tells_turn(root)
+
+
+def _tells_turn(root: Operation) -> bool:
+    """Whether a root tells a whole turn, though nothing inside of it was recorded."""
+    return root.stands_alone and answer_of(root) is not None and find_question(root, (root,)) is not None
 
 
 def _tells_conversation(operation: Operation) -> bool:

@@ -177,6 +177,8 @@ class Operation:
     """Where this turn begins in `input_messages`, if the convention says so."""
     groups_invocations: bool = False
     """Whether this is no invocation itself, but a trace that an application puts around several."""
+    stands_alone: bool = False
+    """Whether a workflow is an invocation by itself, even if nothing inside of it was recorded."""
     tool_call: ToolCall | None = None
     tool_definitions: tuple[Mapping[str, Any], ...] = ()
     documents: tuple[Document, ...] = ()

@@ -44,6 +44,7 @@ def braintrust() -> Dialect:
             result=("gen_ai.tool.call.result", _OWN + "output_json", _OWN + "output"),
         ),
         kind_of=_kind,
+        records_turns=True,
         refine=_refine,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from otel_evals.dialect import Dialect
-from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord
+from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, Usage
 from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.values import is_masked, parse
 
@@ -59,6 +59,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
                 asked.append(Message(role="user", parts=(Part(kind="text", text=text),)))
         elif name == "codex.tool_result" and event.attributes.get("tool_name"):
             said.extend(_tool(event))
+        elif name == "codex.sse_event":
+            _read_counts(reader, event)
     if asked and not reader.fields.get("input_messages"):
         reader.fields["input_messages"] = tuple(asked)
         reader.note("input", "codex.user_prompt")
@@ -66,6 +68,28 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         reader.fields["output_messages"] = (*said, *reader.fields.get("output_messages", ()))
         reader.note("output", "codex.tool_result")
     return kind
+
+
+def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
+    """The end of each response tells its model and tokens, which count where the span itself tells none."""
+    given, said, cached, thought = (
+        _number(event.attributes.get(name + "_token_count"))
+        for name in ("input", "output", "cached", "reasoning")
+    )
+    if (given or said) and "input_tokens" not in reader.found_at:
+        more = Usage(
+            input_tokens=given, output_tokens=said, cache_read_tokens=cached, reasoning_tokens=thought
+        )
+        reader.fields["usage"] = reader.fields.get("usage", Usage()) + more
+    for field, key in (("request_model", "model"), ("conversation_id", "conversation.id")):
+        told = event.attributes.get(key)
+        if isinstance(told, str) and told:
+            reader.fields.setdefault(field, told)
+
+
+def _number(value: Any) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _tool(event: SpanEvent) -> list[Message]:

@@ -42,6 +42,7 @@ def genkit() -> Dialect:
             error=("genkit:error",),
         ),
         kind_of=_kind,
+        records_turns=True,
         refine=_refine,
     )
 

@@ -14,6 +14,7 @@ from otel_evals_instrumentation.reading.values import parse
 __all__ = ["google_adk"]
 
 _OWN = "gcp.vertex.agent."
+_OF_TOOLS = frozenset((_OWN + "tool_call_args", _OWN + "tool_response"))
 
 
 def google_adk() -> Dialect:
@@ -21,7 +22,14 @@ def google_adk() -> Dialect:
     return Convention(
         name="google_adk",
         scopes=("gcp.vertex.agent",),
-        markers=(_OWN + "invocation_id", _OWN + "event_id", _OWN + "llm_request", _OWN + "tool_call_args"),
+        markers=(
+            _OWN + "invocation_id",
+            _OWN + "event_id",
+            _OWN + "llm_request",
+            _OWN + "llm_response",
+            _OWN + "tool_call_args",
+            _OWN + "tool_response",
+        ),
         names=AttributeNames(
             input=("gen_ai.input.messages", _OWN + "llm_request"),
             output=("gen_ai.output.messages", _OWN + "llm_response"),
@@ -40,17 +48,31 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     call, name = reader.fields.get("tool_call"), reader.span.name
     if call is not None:
         reader.fields["tool_call"] = replace(call, result=unwrapped_value(call.result))
-    if kind is OperationKind.INFERENCE and "usage" not in reader.fields:
-        response = parse(reader.attributes.get(_OWN + "llm_response"))
-        usage = usage_in(response.get("usage_metadata")) if isinstance(response, dict) else None
-        if usage is not None:
-            reader.fields["usage"] = usage
+    if kind is OperationKind.INFERENCE:
+        _read_blobs(reader)
     for side in ("input_messages", "output_messages"):
         if side in reader.fields:
             reader.fields[side] = tuple(map(_unwrapped, reader.fields[side]))
     if kind is OperationKind.AGENT and "agent_name" not in reader.fields and name.endswith("]"):
         reader.fields["agent_name"] = name[name.find("[") + 1 : -1]
     return kind
+
+
+def _read_blobs(reader: SpanReader) -> None:
+    """Request and response are JSON, which tells more of the tokens; what is none is no content."""
+    for side, key in (("input", "llm_request"), ("output", "llm_response")):
+        source, value = reader.sources.get(side), reader.attributes.get(_OWN + key)
+        if source is not None and source.key == _OWN + key and str(value)[:1] not in "{[":
+            reader.fields[side + "_messages"] = ()
+    response = parse(reader.attributes.get(_OWN + "llm_response"))
+    usage = usage_in(response.get("usage_metadata")) if isinstance(response, dict) else None
+    if usage is not None:
+        known = reader.fields.get("usage", usage)
+        reader.fields["usage"] = replace(
+            known,
+            cache_read_tokens=known.cache_read_tokens or usage.cache_read_tokens,
+            reasoning_tokens=known.reasoning_tokens or usage.reasoning_tokens,
+        )
 
 
 def _unwrapped(message: Message) -> Message:
@@ -69,9 +91,11 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.OTHER
     if name == "call_llm":
         return OperationKind.INFERENCE
-    if name.startswith("execute_tool") or _OWN + "tool_call_args" in attributes:
+    if name.startswith("execute_tool") or not _OF_TOOLS.isdisjoint(attributes):
         return OperationKind.TOOL
     if "gen_ai.operation.name" not in attributes:
+        if _OWN + "llm_request" in attributes or _OWN + "llm_response" in attributes:
+            return OperationKind.INFERENCE
         if name.startswith(("agent_run", "invoke_agent")):
             return OperationKind.AGENT
         return OperationKind.WORKFLOW if name.startswith("invocation") else OperationKind.OTHER

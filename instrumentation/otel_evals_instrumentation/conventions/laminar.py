@@ -34,6 +34,7 @@ def laminar() -> Dialect:
             user_id=(_PROPERTIES + "user_id",),
         ),
         kind_of=_kind,
+        records_turns=True,
     )
 
 

@@ -41,6 +41,7 @@ def langfuse() -> Dialect:
             error=(_OWN + "status_message",),
         ),
         kind_of=_kind,
+        records_turns=True,
         refine=_refine,
     )
 

@@ -19,6 +19,7 @@ from otel_evals_instrumentation.reading.values import parse, unmasked
 __all__ = ["langwatch"]
 
 _OWN = "langwatch."
+_OF_MODELS = frozenset(("gen_ai.operation.name", "gen_ai.request.model", "gen_ai.response.model"))
 _KINDS = {
     "llm": OperationKind.INFERENCE,
     "agent": OperationKind.AGENT,
@@ -48,6 +49,7 @@ def langwatch() -> Dialect:
             agent_name=("gen_ai.agent.name",),
         ),
         kind_of=_kind,
+        records_turns=True,
         refine=_refine,
     )
 
@@ -55,9 +57,17 @@ def langwatch() -> Dialect:
 def _kind(span: SpanRecord) -> OperationKind | None:
     kind = span.attributes.get(_OWN + "span.type")
     known = _KINDS.get(kind) if isinstance(kind, str) else None
-    if known is None and "gen_ai.operation.name" not in span.attributes:
+    if known is None and _is_chat(span.attributes.get(_OWN + "input")):
+        return OperationKind.INFERENCE
+    if known is None and _OF_MODELS.isdisjoint(span.attributes):
         return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
     return known
+
+
+def _is_chat(given: Any) -> bool:
+    """Whether an input is typed as a conversation: without a type of its own, a span with one asks a model."""
+    value = _value(given)
+    return value is not None and value[0] == "chat_messages"
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

@@ -20,6 +20,9 @@ _KINDS = {
 }
 
 
+_OF_TOOLS = frozenset(("lk.function_tool.name", "lk.function_tool.id"))
+
+
 def _both(*names: str) -> tuple[str, ...]:
     return tuple(prefix + name for name in names for prefix in ("lk.pii.", "lk."))
 
@@ -29,9 +32,19 @@ def livekit() -> Dialect:
     return Convention(
         name="livekit",
         scopes=("livekit-agents",),
-        markers=("lk.speech_id", "lk.generation_id", "lk.function_tool.name", *_both("chat_ctx")),
+        markers=(
+            "lk.speech_id",
+            "lk.generation_id",
+            "lk.function_tool.name",
+            "lk.function_tool.id",
+            "lk.agent_name",
+            "lk.agent_label",
+            "lk.job_id",
+            "lk.retry_count",
+            *_both("chat_ctx", "room_name", "participant_identity", "user_input", "response.text"),
+        ),
         names=AttributeNames(
-            input=_both("user_input", "chat_ctx"),
+            input=_both("user_input", "input_text", "user_transcript", "chat_ctx"),
             answer=_both("response.text"),
             system=_both("instructions"),
             tool_name=("lk.function_tool.name",),
@@ -50,8 +63,10 @@ def livekit() -> Dialect:
 def _kind(span: SpanRecord) -> OperationKind | None:
     """Sessions and activities hold many turns; speech and its synthesis are no words of an agent."""
     kind = _KINDS.get(span.name)
-    if kind is None and "lk.function_tool.name" in span.attributes:
+    if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
         return OperationKind.TOOL
+    if kind is None and "gen_ai.operation.name" in span.attributes:
+        return None
     return kind or OperationKind.OTHER
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.reading.convention import AttributeNames, Convention
+from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.values import parse
 
 __all__ = ["mastra"]
 
@@ -13,6 +14,7 @@ _KINDS = {
     "workflow_run": OperationKind.WORKFLOW,
     "model_inference": OperationKind.INFERENCE,
     "model_generation": OperationKind.INFERENCE,
+    "model_step": OperationKind.INFERENCE,
     "tool_call": OperationKind.TOOL,
     "mcp_tool_call": OperationKind.TOOL,
     "client_tool_call": OperationKind.TOOL,
@@ -48,6 +50,7 @@ def mastra() -> Dialect:
                 "gen_ai.output.messages",
                 "mastra.model_inference.output",
                 "mastra.model_generation.output",
+                "mastra.model_step.output",
                 "mastra.llm_generation.output",
                 "output",
             ),
@@ -57,7 +60,20 @@ def mastra() -> Dialect:
             user_id=(_METADATA + "userId", _METADATA + "resourceId"),
         ),
         kind_of=_kind,
+        refine=_refine,
     )
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """A step's model stands in the request that it sent, or in the metadata."""
+    if kind is OperationKind.INFERENCE and not {"request_model", "response_model"} & reader.fields.keys():
+        given = parse(reader.attributes.get("mastra.model_step.input"))
+        body = given.get("body") if isinstance(given, dict) else None
+        metadata = parse(reader.attributes.get(_METADATA + "modelMetadata"))
+        for told, key in ((body, "model"), (metadata, "modelId")):
+            if isinstance(told, dict) and isinstance(told.get(key), str) and told[key]:
+                reader.fields.setdefault("request_model", told[key])
+    return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

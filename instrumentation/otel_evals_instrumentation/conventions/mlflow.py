@@ -40,6 +40,7 @@ def mlflow() -> Dialect:
             definitions=("mlflow.chat.tools",),
         ),
         kind_of=_kind,
+        records_turns=True,
         refine=_refine,
     )
 

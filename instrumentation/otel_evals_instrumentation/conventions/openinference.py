@@ -9,7 +9,7 @@ from otel_evals.model import Availability, Message, OperationKind, Part, SpanRec
 from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.metadata import read_metadata
-from otel_evals_instrumentation.reading.values import parse
+from otel_evals_instrumentation.reading.values import parse, unquoted
 
 __all__ = ["TABLE", "openinference"]
 
@@ -86,11 +86,12 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.OTHER  # how DSPy's agents say that they are done
     if span.scope_name.endswith(".haystack") and _is_haystack_run(span):
         return OperationKind.AGENT
-    kind = span.attributes.get("openinference.span.kind")
+    kind = unquoted(span.attributes.get("openinference.span.kind"))
     if isinstance(kind, str):
         return _KINDS.get(kind.upper(), OperationKind.OTHER)
-    of_model = not _OF_MODELS.isdisjoint(span.attributes) or not _COUNTS.isdisjoint(span.attributes)
-    return OperationKind.INFERENCE if of_model else None
+    if not (_OF_MODELS | _COUNTS).isdisjoint(span.attributes):
+        return OperationKind.INFERENCE
+    return None if _DOCUMENTS.isdisjoint(span.attributes) else OperationKind.RETRIEVAL
 
 
 def _is_haystack_run(span: SpanRecord) -> bool:
@@ -99,31 +100,48 @@ def _is_haystack_run(span: SpanRecord) -> bool:
 
 
 _OF_MODELS = frozenset(
-    f"llm.{side}_messages.0.message.{what}" for side in ("input", "output") for what in ("role", "content")
+    f"llm.{side}_messages{item}"
+    for side in ("input", "output")
+    for item in ("", ".0.message.role", ".0.message.content")
 )
 """Some write a model's messages without saying the span's kind."""
+_DOCUMENTS = frozenset(("retrieval.documents", "retrieval.documents.0.document.content"))
 _COUNTS = frozenset(("llm.model_name", "llm.token_count.prompt", "llm.token_count.completion"))
 
 TABLE = Convention(
     name="openinference",
     order=LIBRARY,
     scopes=("openinference.instrumentation", "@arizeai/openinference"),
-    markers=("openinference.span.kind", *sorted(_OF_MODELS)),
+    markers=("openinference.span.kind", *sorted(_OF_MODELS), "llm.model_name", *sorted(_DOCUMENTS)),
     names=AttributeNames(
         input=(
             "llm.input_messages.*",
+            "llm.input_messages",
             "gen_ai.input.messages",
             "llm.prompts",
+            "llm.prompts.*",
             "embedding.embeddings.*",
             "input.value",
             "crew_inputs",
         ),
-        output=("llm.output_messages.*", "gen_ai.output.messages", "output.value"),
+        output=(
+            "llm.output_messages.*",
+            "llm.output_messages",
+            "gen_ai.output.messages",
+            "llm.choices.*",
+            "llm.function_call",
+            "output.value",
+        ),
         tool_name=("tool.name", "tool_call.function.name", "tool_name"),
         tool_id=("tool.id", "tool_call.id"),
         arguments=("input.value", "tool_call.function.arguments"),
         result=("output.value",),
-        documents=("reranker.output_documents.*", "retrieval.documents.*", "output.value"),
+        documents=(
+            "reranker.output_documents.*",
+            "retrieval.documents.*",
+            "retrieval.documents",
+            "output.value",
+        ),
         query=("reranker.query", "input.value"),
         provider=("llm.provider", "llm.system"),
         request_model=("llm.request.model_name", "llm.model_name", "embedding.model_name"),

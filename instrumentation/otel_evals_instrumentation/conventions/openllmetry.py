@@ -12,6 +12,7 @@ from otel_evals_instrumentation.conventions.openllmetry_rerank import is_rerank,
 from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.tool_parts import unwrapped_value
+from otel_evals_instrumentation.reading.values import unquoted
 
 __all__ = ["openllmetry"]
 
@@ -119,5 +120,5 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return None
     if span.name == "crewai.workflow" or "crewai.task.description" in span.attributes:
         return OperationKind.WORKFLOW
-    kind = span.attributes.get("traceloop.span.kind")
+    kind = unquoted(span.attributes.get("traceloop.span.kind"))
     return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None

@@ -6,7 +6,7 @@ from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.tool_parts import tool_call
-from otel_evals_instrumentation.reading.values import parse
+from otel_evals_instrumentation.reading.values import parse, unquoted
 
 __all__ = ["vercel_ai"]
 
@@ -19,6 +19,10 @@ def _early(name: str) -> tuple[str, ...]:
     return tuple(f"{function}.{name}" for function in functions)
 
 
+_OF_MODELS = frozenset(
+    ("ai.prompt", "ai.prompt.messages", "ai.response.text", "ai.response.object", "aisdk.model.id")
+)
+"""A call of a model whose operation is not told; Mastra 0.2x wrote such."""
 _CALLS = ("ai.response.toolCalls", "ai.result.toolCalls", *_early("response.toolCalls"))
 
 
@@ -26,7 +30,17 @@ def vercel_ai() -> Dialect:
     """The dialect of the AI SDK's experimental telemetry."""
     return Convention(
         name="vercel_ai",
-        markers=("ai.operationId", "ai.model.id", "ai.toolCall.name", "aisdk.model.id"),
+        markers=(
+            "ai.operationId",
+            "ai.model.id",
+            "ai.toolCall.name",
+            "ai.toolCall.args",
+            "ai.prompt",
+            "ai.prompt.messages",
+            "ai.response.text",
+            "ai.response.object",
+            "aisdk.model.id",
+        ),
         names=AttributeNames(
             input=(
                 "ai.prompt.messages",
@@ -88,12 +102,18 @@ def vercel_ai() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    operation = span.attributes.get("ai.operationId", span.attributes.get("operation.name"))
-    if not isinstance(operation, str):
-        return OperationKind.INFERENCE if "aisdk.model.id" in span.attributes else None  # Mastra 0.2x
-    operation = operation.partition(" ")[0]  # older versions add the function's id
-    if operation == "ai.toolCall":
+    attributes = span.attributes
+    told = unquoted(attributes.get("ai.operationId", attributes.get("operation.name", span.name)))
+    operation = (
+        told.partition(" ")[0] if isinstance(told, str) else ""
+    )  # older versions add the function's id
+    if operation == "ai.toolCall" or "ai.toolCall.name" in attributes or "ai.toolCall.args" in attributes:
         return OperationKind.TOOL
+    if not operation.startswith("ai."):
+        if "gen_ai.operation.name" in attributes:
+            return None
+        known = not _OF_MODELS.isdisjoint(attributes)
+        return OperationKind.INFERENCE if known else None
     if operation.startswith("ai.embed"):
         return OperationKind.EMBEDDING
     if ".do" in operation:
@@ -105,7 +125,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Tool calls of a response stand in an attribute of their own; embedded values are JSON twice."""
     key = next((k for k in _CALLS if k in reader.attributes), _CALLS[0])
     calls = parse(reader.attributes.get(key))
-    if kind is OperationKind.INFERENCE and isinstance(calls, (list, tuple)):
+    if kind in (OperationKind.INFERENCE, OperationKind.AGENT) and isinstance(calls, (list, tuple)):
         parts = tuple(tool_call(call) for call in calls if isinstance(call, dict))
         if parts:
             text = reader.fields.get("output_messages") or ()

@@ -21,7 +21,7 @@ from otel_evals_instrumentation.reading.documents import read_retrieval
 from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, unwrap_state
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.tools import read_tool
-from otel_evals_instrumentation.reading.values import first_text, parse
+from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
 
@@ -40,6 +40,7 @@ _OPERATIONS = {
     "text_completion": OperationKind.INFERENCE,
     "completion": OperationKind.INFERENCE,
     "generate_content": OperationKind.INFERENCE,
+    "generate": OperationKind.INFERENCE,
     "responses": OperationKind.INFERENCE,
     "response": OperationKind.INFERENCE,
     "message": OperationKind.INFERENCE,
@@ -48,6 +49,7 @@ _OPERATIONS = {
     "start_thread_run": OperationKind.AGENT,
     "process_thread_run": OperationKind.AGENT,
     "execute_tool": OperationKind.TOOL,
+    "tool": OperationKind.TOOL,
     "retrieval": OperationKind.RETRIEVAL,
     "retrieve": OperationKind.RETRIEVAL,
     "vector_db_retrieve": OperationKind.RETRIEVAL,
@@ -57,9 +59,25 @@ _OPERATIONS = {
     "embeddings": OperationKind.EMBEDDING,
     "embedding": OperationKind.EMBEDDING,
 }
-_TOOL = frozenset(("gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.call.arguments"))
+_TOOL = frozenset(
+    ("gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
+)
 """Only calls of tools have these."""
 _MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
+_OLD_MESSAGES = frozenset(
+    f"gen_ai.{side}{item}" for side in ("prompt", "completion") for item in ("", ".0.role", ".0.content")
+)
+_EVENTS = frozenset(
+    ("gen_ai.user.message", "gen_ai.choice", "gen_ai.content.prompt", "gen_ai.content.completion")
+)
+_REQUESTS = {
+    "embedding": OperationKind.EMBEDDING,
+    "rerank": OperationKind.RETRIEVAL,
+    "agent": OperationKind.AGENT,
+    "workflow": OperationKind.WORKFLOW,
+    "tool": OperationKind.TOOL,
+}
+"""What `llm.request.type` may say besides the ways to ask a model."""
 _TEXTS = (
     "provider",
     "request_model",
@@ -86,6 +104,8 @@ class Convention:
     """Tells a span's kind from the convention's own attributes; None leaves it to OpenTelemetry's names."""
     refine: Callable[[SpanReader, OperationKind], OperationKind] | None = None
     """Reads what a table cannot say; may change the kind."""
+    records_turns: bool = False
+    """Whether its workflows are an application's own: one that tells a question and an answer is a turn."""
     index: FieldsByAttribute = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +127,7 @@ class Convention:
             read_inputs_outputs(reader)
             if kind is OperationKind.WORKFLOW:
                 unwrap_state(reader)
+                reader.fields["stands_alone"] = self.records_turns
             if span.parent_span_id is None and "openai_agents" in span.scope_name.replace("-", "_"):
                 # The SDK's `trace()` may hold several calls of `Runner.run`.
                 reader.fields["groups_invocations"] = True
@@ -125,7 +146,7 @@ class Convention:
 def kind_of(span: SpanRecord) -> OperationKind | None:
     """What OpenTelemetry's names say a span did; None when they say nothing of an agent."""
     attributes = span.attributes
-    operation = attributes.get("gen_ai.operation.name")
+    operation = unquoted(attributes.get("gen_ai.operation.name"))
     if isinstance(operation, str):
         if (
             attributes.get("gen_ai.tool.name") == "(merged tools)"
@@ -147,6 +168,8 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
         return OperationKind.INFERENCE
     if not _MESSAGES.isdisjoint(attributes):
         return OperationKind.AGENT if "gen_ai.agent.name" in attributes else OperationKind.INFERENCE
+    if not _OLD_MESSAGES.isdisjoint(attributes) or any(e.name in _EVENTS for e in (*span.events, *span.logs)):
+        return OperationKind.INFERENCE
     return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
 
 
@@ -158,9 +181,7 @@ def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
     kind = attributes.get("llm.request.type")
     if not isinstance(kind, str):
         return None
-    return {"embedding": OperationKind.EMBEDDING, "rerank": OperationKind.RETRIEVAL}.get(
-        kind, OperationKind.INFERENCE
-    )
+    return _REQUESTS.get(kind, OperationKind.INFERENCE)
 
 
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:

@@ -188,8 +188,9 @@ def _untyped(item: dict[str, Any]) -> Part:
     if isinstance(item.get("text"), str):
         return Part(kind="reasoning" if item.get("thought") is True else "text", text=unmasked(item["text"]))
     text = item.get("content")
-    if isinstance(item.get("text"), dict):  # Genkit for Go
-        text = item["text"].get("text", item["text"].get("value"))
+    if isinstance(item.get("text"), dict):  # Genkit: a text for Go, else what was asked for as JSON
+        text = next((v for k in ("text", "value") if isinstance(v := item["text"].get(k), str)), None)
+        text = text or text_of(item["text"])
     if isinstance(text, str):
         return Part(kind="text", text=unmasked(text))
     thought = item.get("reasoningContent")

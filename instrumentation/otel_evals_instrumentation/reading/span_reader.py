@@ -9,7 +9,7 @@ from typing import Any
 from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
 from otel_evals_instrumentation.reading.attribute_names import AttributeNames, FieldsByAttribute
 from otel_evals_instrumentation.reading.log_lines import content_lines
-from otel_evals_instrumentation.reading.values import MASKS, is_masked, unflatten
+from otel_evals_instrumentation.reading.values import MASKS, is_masked, unflatten, unquoted
 
 __all__ = ["SpanReader"]
 
@@ -101,7 +101,7 @@ class SpanReader:
             return None
         for _, _, value in hits:
             if type(value) is str and value and not (value[0] in MASKS and is_masked(value)):
-                return value
+                return str(unquoted(value)) if value[0] == '"' else value
         return None
 
     def number(self, field: str) -> int | None:

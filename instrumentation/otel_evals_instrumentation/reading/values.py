@@ -26,6 +26,7 @@ __all__ = [
     "parse_or_mend",
     "unflatten",
     "unmasked",
+    "unquoted",
     "without_cut_mark",
 ]
 
@@ -153,6 +154,14 @@ def is_masked(value: Any) -> bool:
 def unmasked(text: str) -> str | None:
     """A text, or None where all of it says that an instrumentation left the content out."""
     return None if text[:1] in MASKS and is_masked(text) else text
+
+
+def unquoted(value: Any) -> Any:
+    """A word that some platforms write as JSON, without its quotes; anything else comes back unchanged."""
+    if type(value) is str and value[:1] == value[-1:] == '"' and len(value) > 1:
+        word = parse(value)
+        return word if isinstance(word, str) else value
+    return value
 
 
 def is_repr(text: str) -> bool:
