@@ -2,6 +2,7 @@
 
 OtelEvalsError
 ├── ConfigError                the configuration is wrong: names the field and the fix (also a ValueError)
+│   └── ConfigErrors           several fields are wrong: has all of them
 ├── JudgeError                 a judge gave no usable reply
 │   ├── JudgeUnavailableError  worth another attempt: 429, 5xx, connection lost, timeout
 │   ├── JudgeReplyError        the judge's reply did not have the required form
@@ -15,6 +16,7 @@ inside the engine they become outcomes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BudgetExceededError",
     "ConfigError",
+    "ConfigErrors",
     "DestinationError",
     "JudgeError",
     "JudgeReplyError",
@@ -37,14 +40,41 @@ class OtelEvalsError(Exception):
 
 
 class ConfigError(OtelEvalsError, ValueError):
-    """The configuration is wrong. The message starts with the path of the field."""
+    """The configuration is wrong. The message starts with the path of the field, in files with its place."""
 
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
+    def __init__(self, field: str, problem: str, place: str = "") -> None:
+        super().__init__(f"{place}: {field}: {problem}" if place else f"{field}: {problem}")
         self.field = field
         """Path of the wrong field, such as `rules[0].sample`."""
         self.problem = problem
         """What is wrong and how to fix it."""
+        self.place = place
+        """Where the field stands in a file, as `path:line:column`; empty where there is no file."""
+
+    @property
+    def errors(self) -> tuple[ConfigError, ...]:
+        """Everything that is wrong, one by one."""
+        return (self,)
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str, str]]:
+        return type(self), (self.field, self.problem, self.place)
+
+
+class ConfigErrors(ConfigError):  # noqa: N818  # several of them
+    """Several fields are wrong. `field`, `problem` and `place` are those of the first."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        super().__init__(errors[0].field, errors[0].problem, errors[0].place)
+        self.args = (f"{len(errors)} mistakes\n" + "\n".join(f"  {error}" for error in errors),)
+        self._errors = tuple(errors)
+
+    @property
+    def errors(self) -> tuple[ConfigError, ...]:
+        """Everything that is wrong, one by one."""
+        return self._errors
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[Sequence[ConfigError]]]:  # type: ignore[override]
+        return type(self), (self._errors,)
 
 
 class JudgeError(OtelEvalsError):

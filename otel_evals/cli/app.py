@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from otel_evals.cli import config as configuration
 from otel_evals.cli import judge as judging
 from otel_evals.cli.explain import explain
 from otel_evals.cli.runs import runs
@@ -24,6 +25,7 @@ app.command()(runs)
 app.command()(explain)
 app.command()(score)
 app.add_typer(judging.app, name="judge")
+app.add_typer(configuration.app, name="config")
 
 
 def _show_version(wanted: bool) -> None:

@@ -75,7 +75,7 @@ def check(
 @app.command()
 def calibrate(
     labels: Annotated[Path, typer.Argument(help="Labelled examples, one JSON object per line.", exists=True)],
-    scorer: Annotated[str, typer.Option(help="The scorer, by name or as package.module:name.")],
+    scorer: Annotated[str, typer.Option(help="The scorer, by name or as python:package.module:name.")],
     model: Annotated[str | None, typer.Option(help="As LiteLLM names it: openai/gpt-5-mini.")] = None,
     api_base: ApiBase = None,
     option: Options = None,

@@ -5,5 +5,6 @@ from __future__ import annotations
 from otel_evals.config.loading import build_config, load_config
 from otel_evals.config.options import Config
 from otel_evals.config.rules import Rule
+from otel_evals.config.typed import ConfigOptions
 
-__all__ = ["Config", "Rule", "build_config", "load_config"]
+__all__ = ["Config", "ConfigOptions", "Rule", "build_config", "load_config"]

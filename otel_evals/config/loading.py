@@ -7,7 +7,8 @@ In code a rule takes objects; in YAML the same fields take text:
         sample: ratio(0.1) | errors()
       - scorer: hallucination
         options: {model: openai/gpt-5-mini, get_context: tool_results}
-        when: {agent_name: support}
+        when: {agent_name: [support, sales], tenant.id: acme}
+        timeout: 5s
     destinations:
       - console
       - jsonl: {path: scores.jsonl}
@@ -20,94 +21,130 @@ from pathlib import Path
 from typing import Any, cast
 
 from otel_evals.config import names
+from otel_evals.config.mistakes import destination_mistake, scorer_mistake
 from otel_evals.config.options import Config
 from otel_evals.config.rules import Rule
-from otel_evals.config.validation import checked, suggestion
-from otel_evals.errors import ConfigError
+from otel_evals.config.validation import Problems, suggestion
+from otel_evals.config.yaml_file import YamlFile
+from otel_evals.errors import ConfigError, ConfigErrors
 from otel_evals.export import Destination
 from otel_evals.scoring.scorer import Scorer
 
 __all__ = ["build_config", "load_config"]
 
 
-def build_config(
-    rules: Sequence[Any] = (),
-    destinations: Sequence[Any] = (),
-    *,
-    field: str = "",
-    **options: Any,
-) -> Config:
+def build_config(rules: Sequence[Any] = (), destinations: Sequence[Any] = (), **options: Any) -> Config:
     """Build a Config.
 
     Args:
         rules: rules, scorers, or mappings as in YAML.
         destinations: destinations, names, or `{name: options}` mappings.
-        field: prefix of the field paths in error messages.
         options: the other fields of Config.
 
     Raises:
-        ConfigError: a value is wrong; the message names the field and the fix.
+        ConfigError: a value is wrong; the message names the field and the fix. A ConfigErrors if several are.
     """
-    rules = _listed(rules, f"{field}rules")
-    destinations = _listed(destinations, f"{field}destinations")
-    built = [_rule(rule, f"{field}rules[{i}]") for i, rule in enumerate(rules)]
-    places = [_destination(place, f"{field}destinations[{i}]") for i, place in enumerate(destinations)]
-    unknown = sorted(set(options) - set(Config.__dataclass_fields__))
-    if unknown:
-        raise ConfigError(
-            f"{field}{unknown[0]}",
-            "there is no such option" + suggestion(unknown[0], Config.__dataclass_fields__),
-        )
-    return cast("Config", checked(Config, field, rules=tuple(built), destinations=tuple(places), **options))
+    problems = Problems()
+    built, places = [], []
+    for index, rule in enumerate(_listed(rules, "rules", problems)):
+        with problems.noting(f"rules[{index}]"):
+            built.append(_rule(rule, f"rules[{index}]"))
+    for index, place in enumerate(_listed(destinations, "destinations", problems)):
+        with problems.noting():
+            places.append(_destination(place, f"destinations[{index}]"))
+    known = Config.__dataclass_fields__
+    for name in options.keys() - known:
+        problems.add(str(name), "there is no such option" + suggestion(str(name), known))
+    usable = {name: value for name, value in options.items() if name in known}
+    if problems.found:
+        with problems.noting():
+            Config(**usable)
+    problems.raise_any()
+    return Config(rules=tuple(built), destinations=tuple(places), **options)
 
 
 def load_config(path: str | Path) -> Config:
     """Read a Config from a YAML file.
 
     Raises:
-        ConfigError: the file cannot be read, or a value is wrong; the message names the file and the field.
+        ConfigError: the file cannot be read, or a value is wrong; the message names place and field. A
+            ConfigErrors if several values are wrong.
     """
-    import yaml
+    file = YamlFile(path)
+    problems = Problems()
+    config = None
+    if not isinstance(file.values, dict):
+        problems.add("the file", "must be a mapping with `rules` and, if wanted, `destinations`")
+    elif not file.values.get("rules"):
+        problems.add("rules", "nothing would be scored: name at least one scorer, as in `rules: [answered]`")
+    else:
+        with problems.noting():
+            config = build_config(**{str(key): value for key, value in file.values.items()})
+    errors = file.placed(problems.found)
+    if errors:
+        raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+    return cast("Config", config)
 
-    try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read: {error.strerror or error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(str(path), f"is not YAML: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(str(path), "must be a mapping with `rules` and, optionally, `destinations`")
-    return build_config(field=f"{path}: ", **{str(key): value for key, value in data.items()})
 
-
-def _listed(value: Any, field: str) -> Sequence[Any]:
+def _listed(value: Any, field: str, problems: Problems) -> Sequence[Any]:
     if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
-        raise ConfigError(field, f"must be a list, not {type(value).__name__}")
+        problems.add(field, f"must be a list, not {type(value).__name__}")
+        return ()
     return value
 
 
 def _rule(value: Any, field: str) -> Rule:
     if isinstance(value, Rule):
         return value
-    if isinstance(value, Scorer):
-        return Rule(value)
     if isinstance(value, str):
         value = {"scorer": value}
-    if not isinstance(value, Mapping) or "scorer" not in value:
-        raise ConfigError(field, "must be a Rule, a scorer, or a mapping with `scorer`")
-    fields = {str(key): each for key, each in value.items()}
+    if not isinstance(value, Mapping):
+        mistake = scorer_mistake(value)
+        if mistake is not None:
+            raise ConfigError(field, mistake)
+        return Rule(value)
+    return _rule_of_mapping({str(key): each for key, each in value.items()}, field)
+
+
+def _rule_of_mapping(fields: dict[str, Any], field: str) -> Rule:
+    problems = Problems()
+    known = {*Rule.__dataclass_fields__, "options"}
     options = fields.pop("options", None)
-    if isinstance(fields["scorer"], str):
-        fields["scorer"] = names.build_scorer(fields["scorer"], options or {}, field)
+    for name in fields.keys() - known:
+        problems.add(f"{field}.{name}", "there is no such option" + suggestion(name, known))
+    if "scorer" not in fields:
+        problems.add(field, "must be a scorer's name, or a mapping with `scorer`")
+    elif isinstance(fields["scorer"], str):
+        with problems.noting():
+            fields["scorer"] = names.build_scorer(fields["scorer"], _options(options, field), field)
     elif options is not None:
-        raise ConfigError(f"{field}.options", "only go with a scorer that is given by name")
-    unknown = sorted(set(fields) - (set(Rule.__dataclass_fields__) - {"_"}))
-    if unknown:
-        raise ConfigError(
-            f"{field}.{unknown[0]}",
-            "there is no such option" + suggestion(unknown[0], Rule.__dataclass_fields__),
-        )
-    return cast("Rule", checked(Rule, f"{field}.", **fields))
+        problems.add(f"{field}.options", "only go with a scorer that is given by name")
+    if problems.found:
+        # With any scorer, to see what else is wrong.
+        usable = {name: value for name, value in fields.items() if name in known and name != "scorer"}
+        with problems.noting(field):
+            Rule(_AnyScorer(), **usable)
+    problems.raise_any()
+    return Rule(**fields)
+
+
+class _AnyScorer(Scorer):
+    """Stands where the scorer itself is wrong."""
+
+    id = "any"
+    version = ""
+
+    async def score(self, run: Any) -> Any:
+        """Never called."""
+        raise NotImplementedError
+
+
+def _options(options: Any, field: str) -> Mapping[str, Any]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"{field}.options", f"must be a mapping of options, not {type(options).__name__}")
+    return {str(key): value for key, value in options.items()}
 
 
 def _destination(value: Any, field: str) -> Destination:
@@ -117,9 +154,8 @@ def _destination(value: Any, field: str) -> Destination:
         if len(value) != 1:
             raise ConfigError(field, "must name one destination, as in `jsonl: {path: scores.jsonl}`")
         name, options = next(iter(value.items()))
-        return names.build_destination(str(name), options or {}, field)
-    if isinstance(value, type) or not all(hasattr(value, name) for name in ("name", "export", "shutdown")):
-        raise ConfigError(
-            field, f"{value!r:.100} is not a destination: it needs `name`, `export` and `shutdown`"
-        )
+        return names.build_destination(str(name), _options(options, f"{field}.{name}"), field)
+    mistake = destination_mistake(value)
+    if mistake is not None:
+        raise ConfigError(field, mistake)
     return cast("Destination", value)

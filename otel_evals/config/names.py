@@ -1,41 +1,66 @@
-"""Finds scorers, resolvers and destinations by name: built-in ones, entry points, and import paths.
-
-A name is looked up among the entry points of its group first; a name with a colon, `package.module:name`,
-is imported.
-"""
+"""Finds scorers and destinations by name: registered as entry points, or `python:package.module:name`."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, cast
 
-from otel_evals.config.validation import suggestion
+from otel_evals.config.contexts import build_context
+from otel_evals.config.importing import PREFIX, imported
+from otel_evals.config.mistakes import destination_mistake, scorer_mistake
+from otel_evals.config.validation import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError
 from otel_evals.export import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals.export import Destination
 from otel_evals.scoring.scorer import Scorer
 
-__all__ = ["SCORERS", "build_destination", "build_scorer"]
+__all__ = ["SCORERS", "build_destination", "build_scorer", "find_scorer", "scorer_names"]
 
 SCORERS = "otel_evals_scorer"
 """Entry-point group of scorers: each is a Scorer, or a callable that returns one."""
 
 
+def scorer_names() -> list[str]:
+    """The names of all registered scorers."""
+    return sorted({point.name for point in entry_points(group=SCORERS)})
+
+
+def find_scorer(name: str, field: str) -> Any:
+    """A scorer or its factory by name.
+
+    Raises:
+        ConfigError: there is no such scorer.
+    """
+    return _find(SCORERS, "scorer", name, field)
+
+
 def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
     """A scorer by name, built with these options.
+
+    Args:
+        name: registered, or `python:package.module:name`.
+        options: by name, as YAML has them.
+        field: path of the rule, for messages.
 
     Raises:
         ConfigError: there is no such scorer, or it does not accept the options.
     """
     options = dict(options)
-    if isinstance(options.get("get_context"), str):
-        options["get_context"] = _resolver(options["get_context"], f"{field}.options.get_context")
-    scorer = _build(SCORERS, "scorer", name, options, f"{field}.scorer")
-    if not isinstance(scorer, Scorer):
-        raise ConfigError(f"{field}.scorer", f"{name!r} is a {type(scorer).__name__}, not a scorer")
-    return scorer
+    found = find_scorer(name, f"{field}.scorer")
+    problems = Problems()
+    if options.get("get_context") is not None:
+        with problems.noting():
+            options["get_context"] = build_context(options["get_context"], f"{field}.options.get_context")
+    if not isinstance(found, Scorer) and callable(found):
+        with problems.noting():
+            found = call_with(found, options, f"{field}.options")
+    elif options:
+        problems.add(f"{field}.options", f"{name!r} is a scorer already and takes no options: leave them out")
+    problems.raise_any()
+    if not isinstance(found, Scorer):
+        raise ConfigError(f"{field}.scorer", scorer_mistake(found) or f"{name!r} is not a scorer")
+    return found
 
 
 def build_destination(name: str, options: Mapping[str, Any], field: str) -> Destination:
@@ -44,45 +69,26 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
     Raises:
         ConfigError: there is no such destination, or it does not accept the options.
     """
-    return cast("Destination", _build(DESTINATIONS, "destination", name, options, field))
+    found = _find(DESTINATIONS, "destination", name, field)
+    if isinstance(found, type) or not hasattr(found, "export"):
+        found = call_with(found, options, f"{field}.{name}")
+    elif options:
+        problem = f"{name!r} is a destination already and takes no options: leave them out"
+        raise ConfigError(f"{field}.{name}", problem)
+    mistake = destination_mistake(found)
+    if mistake is not None:
+        raise ConfigError(field, mistake)
+    return cast("Destination", found)
 
 
-def _resolver(name: str, field: str) -> Any:
-    context = importlib.import_module("otel_evals.context")
-    if ":" in name:
-        return _imported(name, field)
-    if name not in context.__all__:
-        raise ConfigError(field, f"there is no resolver {name!r}{suggestion(name, context.__all__)}")
-    return getattr(context, name)()
-
-
-def _build(group: str, what: str, name: str, options: Mapping[str, Any], field: str) -> Any:
-    found = _imported(name, field) if ":" in name else _point(group, what, name, field)
-    if not callable(found) or isinstance(found, Scorer):
-        if options:
-            raise ConfigError(field, f"{name!r} is a {what} already and takes no options")
-        return found
-    try:
-        return found(**options)
-    except ConfigError as error:
-        raise ConfigError(f"{field}.{error.field}", error.problem) from None
-    except (TypeError, ValueError) as error:
-        raise ConfigError(field, f"{name} does not accept its options: {error}") from error
-
-
-def _point(group: str, what: str, name: str, field: str) -> Any:
+def _find(group: str, what: str, name: str, field: str) -> Any:
+    if name.startswith(PREFIX):
+        return imported(name, field)
     points = {point.name: point for point in entry_points(group=group)}
     if name not in points:
-        raise ConfigError(field, f"there is no {what} {name!r}{suggestion(name, points)}")
+        fix = f"; to import it, write {PREFIX}{name}" if ":" in name else suggestion(name, points)
+        raise ConfigError(field, f"there is no {what} {name!r}{fix}")
     try:
         return points[name].load()
     except ImportError as error:
         raise ConfigError(field, f"{name!r} needs a package that is not installed: {error}") from error
-
-
-def _imported(path: str, field: str) -> Any:
-    module, _, attribute = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(field, f"{path!r} cannot be imported: {error}") from error

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, SkipValidation
+from pydantic import BeforeValidator, Field, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
 from otel_evals import sampling
 from otel_evals.config.rules import Rule
-from otel_evals.config.validation import MODEL, raises_config_errors
+from otel_evals.config.validation import MODEL, PositiveSeconds, Seconds, raises_config_errors
 from otel_evals.errors import ConfigError
 from otel_evals.export import Destination
 
@@ -50,17 +51,17 @@ class Config:
     span, whose trace then has the duration, tokens and cost of scoring too. `off`: nowhere."""
     metrics: bool = True
     """Record metrics."""
-    hold: Annotated[float, Field(ge=0)] = 10.0
+    hold: Seconds = 10.0
     """Seconds after its end that a judged span may wait for its scores before it is exported."""
     hold_limit: PositiveInt = 2048
     """How many spans are held at most; more are exported without attributes."""
-    grace: Annotated[float, Field(ge=0)] = 0.5
+    grace: Seconds = 0.5
     """Seconds after its root's end in which a run's other spans and log records may still arrive.
 
     A run is read at once when no span of its trace is open and its instrumentation scopes sent nothing after a
     root's end in 32 runs, and never a log record.
     """
-    max_age: PositiveFloat = 600.0
+    max_age: PositiveSeconds = 600.0
     """Seconds after which a trace whose root never ended is evicted."""
     max_open_traces: PositiveInt = 10_000
     """How many traces are assembled at once."""
@@ -74,7 +75,7 @@ class Config:
     """How many conversations are held at once, for rules of scope `conversation`."""
     max_conversation_bytes: PositiveInt = 256 * 1024 * 1024
     """How much memory, in bytes, the runs of these conversations may take, approximately."""
-    conversation_keep: Annotated[float, Field(ge=0)] = 3_600.0
+    conversation_keep: Seconds = 3_600.0
     """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
     queue_size: PositiveInt = 2048
     """How many evaluations may be queued; more are dropped and counted."""
@@ -82,7 +83,7 @@ class Config:
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
     explain_traces: PositiveInt = 10_000
     """How many traces the trace log keeps for `explain`; within 24 MiB."""
-    shutdown_timeout: PositiveFloat = 10.0
+    shutdown_timeout: PositiveSeconds = 10.0
     """Seconds that shutdown may take."""
     handle_sigterm: bool = False
     """Shut down gracefully on SIGTERM too, then let the signal have its usual effect."""
@@ -90,11 +91,11 @@ class Config:
     """File that keeps sampled runs until they are scored and delivered, over crashes too; none by default."""
     store_max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 1024 * 1024 * 1024
     """How large that file may grow; beyond it, the oldest runs are evicted and counted."""
-    store_max_age: PositiveFloat = 86_400.0
+    store_max_age: PositiveSeconds = 86_400.0
     """Seconds after which a run that could not be scored is evicted."""
-    store_keep: Annotated[float, Field(ge=0)] = 600.0
+    store_keep: Seconds = 600.0
     """Seconds that a scored run is kept, so that late spans have it scored again."""
-    store_lease: PositiveFloat = 15.0
+    store_lease: PositiveSeconds = 15.0
     """Seconds without a heartbeat after which another process takes over a process's runs."""
     store_attempts: PositiveInt = 3
     """How often scoring a run may fail, not counting unavailable judges, before it becomes a dead letter."""
@@ -108,6 +109,8 @@ class Config:
                     f"{rule.scorer.id!r} is the id of rules[{first}] too; give one of the scorers another id"
                 )
                 raise ConfigError(f"rules[{index}].scorer", problem)
+        if self.store is not None:
+            _check_store(self.store)
         sampling.cascade_order([(rule.scorer.id, rule.asked_with, rule.sample) for rule in self.rules])
 
     @property
@@ -124,3 +127,13 @@ class Config:
         ceilings = (r.sample.ceiling for r in self.rules)
         any_trace = any(r.scope == "conversation" and r.sample.ceiling > 0 for r in self.rules)
         return 1.0 if any_trace else max(ceilings, default=0.0)
+
+
+def _check_store(path: Path) -> None:
+    if path.is_dir():
+        raise ConfigError("store", f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise ConfigError("store", f"the folder {path.parent} does not exist: create it first")
+    place = path if path.exists() else path.parent
+    if not os.access(place, os.W_OK):
+        raise ConfigError("store", f"{place} cannot be written by this user: change its permissions")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from otel_evals import sampling
-from otel_evals.config.validation import MODEL, raises_config_errors
+from otel_evals.config.conditions import condition
+from otel_evals.config.mistakes import scorer_mistake
+from otel_evals.config.validation import MODEL, PositiveSeconds, raises_config_errors
 from otel_evals.errors import ConfigError
 from otel_evals.model import Run
 from otel_evals.processes.portable import NotPortableError, pack
@@ -28,28 +29,11 @@ def _sampler(value: Any) -> Any:
     return sampling.ratio(value) if isinstance(value, int | float) else value
 
 
-class _Equal:
-    """A condition that can be pickled, which a closure could not."""
-
-    def __init__(self, wanted: dict[Any, Any]) -> None:
-        self.wanted = wanted
-
-    def __call__(self, run: Run) -> bool:
-        return all(getattr(run, name) == wish for name, wish in self.wanted.items())
-
-
-def _condition(value: Any) -> Any:
-    """Convert a mapping of run fields to values into the condition that all are equal."""
-    if not isinstance(value, Mapping):
-        return value
-    unknown = [name for name in value if name not in Run.__dataclass_fields__]
-    if unknown:
-        near = difflib.get_close_matches(str(unknown[0]), Run.__dataclass_fields__, n=1)
-        raise ConfigError(
-            "when", f"a run has no field {unknown[0]!r}" + (f"; meant {near[0]!r}?" if near else "")
-        )
-    wanted = dict(value)
-    return _Equal(wanted)
+def _scorer(value: Any) -> Any:
+    mistake = scorer_mistake(value)
+    if mistake is not None:
+        raise ConfigError("scorer", mistake)
+    return value
 
 
 @raises_config_errors
@@ -61,19 +45,20 @@ class Rule:
         ConfigError: an option is wrong.
     """
 
-    scorer: Scorer
+    scorer: Annotated[Scorer, BeforeValidator(_scorer)]
     """Judges the runs."""
     _: KW_ONLY
     sample: Annotated[Sampler, BeforeValidator(_sampler)] = Field(default_factory=sampling.always)
     """Which of the runs it applies to are scored."""
-    when: Annotated[Callable[[Run], Any] | None, BeforeValidator(_condition)] = None
-    """Which runs it applies to; all by default."""
+    when: Annotated[Callable[[Run], Any] | None, BeforeValidator(condition)] = None
+    """Which runs it applies to; all by default. In YAML a mapping: run fields and attributes, each with a
+    value or a list of values."""
     scope: Literal["run", "agent", "conversation"] = "run"
     """`run` judges runs; `agent` judges every agent operation in a run, as a run of its own; `conversation`
     judges all runs of a conversation together, each time it has become idle."""
-    idle: PositiveFloat = 300.0
+    idle: PositiveSeconds = 300.0
     """Seconds without a new run after which a conversation is judged; for the scope `conversation`."""
-    timeout: PositiveFloat = 30.0
+    timeout: PositiveSeconds = 30.0
     """Seconds that one attempt may take."""
     concurrency: PositiveInt = 16
     """How many runs this rule scores at once."""

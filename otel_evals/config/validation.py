@@ -1,21 +1,95 @@
-"""Pydantic models whose errors are ConfigErrors that name the field and the fix."""
+"""Pydantic models whose errors are ConfigErrors that name the field and the fix; all mistakes at once."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-from typing import Any, TypeVar
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
 
 import pydantic
-from pydantic import ConfigDict
+from pydantic import BeforeValidator, ConfigDict, NonNegativeFloat, PositiveFloat
 
-from otel_evals.errors import ConfigError
+from otel_evals.errors import ConfigError, ConfigErrors
 
-__all__ = ["MODEL", "checked", "raises_config_errors", "suggestion"]
+__all__ = [
+    "MODEL",
+    "PositiveSeconds",
+    "Problems",
+    "Seconds",
+    "call_with",
+    "raises_config_errors",
+    "seconds",
+    "suggestion",
+]
 
 _Model = TypeVar("_Model")
 MODEL = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """The pydantic settings of the configuration's dataclasses."""
+
+_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
+
+
+def seconds(value: Any) -> Any:
+    """A duration as text, such as `5s`, `1m30s` or `200ms`, in seconds; anything else as it is.
+
+    Raises:
+        ValueError: the text is not a duration.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.replace(" ", "")
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("write seconds as a number, or a duration such as 5s, 200ms or 1m30s")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+Seconds = Annotated[NonNegativeFloat, BeforeValidator(seconds)]
+"""Seconds, or a duration as text."""
+PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds)]
+"""More than no seconds, or a duration as text."""
+
+
+class Problems:
+    """Collects mistakes, so that all of them are told at once."""
+
+    def __init__(self) -> None:
+        self.found: list[ConfigError] = []
+
+    def add(self, field: str, problem: str) -> None:
+        """Note a mistake."""
+        self.found.append(ConfigError(field, problem))
+
+    @contextmanager
+    def noting(self, prefix: str = "") -> Iterator[None]:
+        """Note the mistakes that are raised inside, with this before their fields."""
+        try:
+            yield
+        except ConfigError as error:
+            for each in error.errors:
+                self.add(_joined(prefix, each.field), each.problem)
+
+    def raise_any(self) -> None:
+        """Raise what was noted.
+
+        Raises:
+            ConfigError: there was one mistake; a ConfigErrors if there were several.
+        """
+        if self.found:
+            raise self.found[0] if len(self.found) == 1 else ConfigErrors(self.found)
+
+
+def _joined(prefix: str, field: str) -> str:
+    if not prefix or not field or field.startswith(prefix):
+        return field or prefix
+    return f"{prefix}{field}" if field.startswith("[") else f"{prefix}.{field}"
 
 
 def raises_config_errors(model: type[_Model]) -> type[_Model]:
@@ -27,34 +101,79 @@ def raises_config_errors(model: type[_Model]) -> type[_Model]:
         try:
             build(self, *args, **values)
         except pydantic.ValidationError as error:
-            raise _config_error(error) from None
+            problems = Problems()
+            for each in error.errors():
+                problems.found.append(_config_error(each, model.__dataclass_fields__))  # type: ignore[attr-defined]
+            problems.raise_any()
 
     model.__init__ = init  # type: ignore[method-assign]  # wraps the generated constructor
     return model
 
 
-def _config_error(error: pydantic.ValidationError) -> ConfigError:
-    first = error.errors()[0]
-    loc = ("scorer", *first["loc"][1:]) if first["loc"][:1] == (0,) else first["loc"]  # the one positional
+def _config_error(error: Any, known: Iterable[str]) -> ConfigError:
+    loc = ("scorer", *error["loc"][1:]) if error["loc"][:1] == (0,) else error["loc"]  # the one positional
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
-    ours = first.get("ctx", {}).get("error")
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return ConfigError(path, "there is no such option" + suggestion(path, known))
+    ours = error.get("ctx", {}).get("error")
     if isinstance(ours, ConfigError):
-        return ConfigError(path or ours.field, ours.problem)
-    return ConfigError(path, f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r:.100}")
+        return ConfigError(_joined(path, ours.field) if ours.field != path else path, ours.problem)
+    said = str(ours) if isinstance(ours, ValueError) else error["msg"]
+    return ConfigError(path, f"{said[0].lower()}{said[1:]}, got {error['input']!r:.100}")
 
 
-def suggestion(wrong: str, known: Any) -> str:
+def suggestion(wrong: str, known: Iterable[str]) -> str:
     """The end of an error message: the most similar known name, or all known names."""
-    near = difflib.get_close_matches(wrong, known, n=1)
-    return (
-        f"; meant {near[0]!r}?" if near else f"; known are {', '.join(sorted(k for k in known if k != '_'))}"
-    )
+    names = sorted(name for name in known if not name.startswith("_"))
+    near = difflib.get_close_matches(wrong, names, n=1)
+    if near:
+        return f"; meant {near[0]!r}?"
+    return f"; known are {', '.join(names)}" if names else "; it takes none"
 
 
-def checked(model: Any, field: str, **values: Any) -> Any:
-    """Build a model; its errors name the full path of the field."""
+def call_with(function: Callable[..., Any], options: Mapping[str, Any], field: str, *values: Any) -> Any:
+    """Call something with options by name, after a look at which it takes.
+
+    Args:
+        function: a scorer's or destination's factory, say.
+        options: by name.
+        field: path of the options, for messages.
+        values: those that go before them, without names.
+
+    Raises:
+        ConfigError: it does not take an option, lacks one, or refuses a value.
+    """
+    problems = Problems()
+    _check_names(function, options, field, problems, len(values))
+    problems.raise_any()
+    with problems.noting(field):
+        try:
+            return function(*values, **options)
+        except ConfigError:
+            raise
+        except (TypeError, ValueError) as error:
+            problems.add(field, f"are refused: {error}")
+    problems.raise_any()
+    return None
+
+
+def _check_names(
+    function: Callable[..., Any], options: Mapping[str, Any], field: str, problems: Problems, values: int
+) -> None:
     try:
-        return model(**values)
-    except ConfigError as error:
-        path = error.field if error.field.startswith(field) else f"{field}{error.field}"
-        raise ConfigError(path, error.problem) from None
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # written in C
+        return
+    kinds = inspect.Parameter
+    named = {
+        n: p for n, p in parameters.items() if p.kind in (kinds.KEYWORD_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    }
+    if all(p.kind is not kinds.VAR_KEYWORD for p in parameters.values()):
+        for name in options:
+            if name not in named:
+                problems.add(f"{field}.{name}", "there is no such option" + suggestion(name, named))
+    if problems.found:
+        return
+    for name, parameter in [*named.items()][values:]:
+        if parameter.default is kinds.empty and name not in options:
+            problems.add(f"{field}.{name}", "is missing: it has no default")

@@ -54,6 +54,11 @@ class CachedJudge:
             del self.redact
 
     @property
+    def judge(self) -> Judge:
+        """Who is asked what is not remembered."""
+        return self._judge
+
+    @property
     def model(self) -> str:
         """The model asked."""
         return self._judge.model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import json
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,6 +18,10 @@ from otel_evals.judge.limits import JudgeLimits
 from otel_evals.judge.litellm import LiteLLMJudge
 
 __all__ = ["resolve_judge"]
+
+
+_NOT_IN_TEXT = ("limiters", "judge", "clock")
+"""Parameters that take objects."""
 
 
 def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
@@ -54,6 +60,12 @@ def _built(text: str) -> Judge:
 def _make(kind: Any, options: Any, field: str) -> Any:
     if not isinstance(options, dict):
         raise ConfigError(field, f"must be a mapping of options, not {options!r:.60}")
+    known = [name for name in inspect.signature(kind).parameters if name not in _NOT_IN_TEXT]
+    for name in options:
+        if name not in known and name not in _NOT_IN_TEXT:
+            near = difflib.get_close_matches(str(name), [*known, "limits", "budget", "cache"], n=1)
+            fix = f"; meant {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"
+            raise ConfigError(f"{field}.{name}", f"there is no such option{fix}")
     try:
         return kind(**options)
     except TypeError as error:

@@ -46,10 +46,9 @@ def start() -> None:
     if not path or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return
     try:
-        from otel_evals.config import load_config
         from otel_evals.live.configure import install
 
-        install(load_config(path))
+        install(path)
     except ConfigError as error:
         _logger.error("nothing will be scored: %s", error)
     except Exception:

@@ -6,7 +6,8 @@ import atexit
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals.accounting.counters import Stats
 from otel_evals.accounting.explanation import Explanation, explain_unknown
 from otel_evals.accounting.health import Health
-from otel_evals.config import Config, build_config
+from otel_evals.config import Config, ConfigOptions, build_config, load_config
 from otel_evals.errors import ConfigError
 from otel_evals.live.adoption import adopt, adopt_logs
 from otel_evals.live.exits import register_exit_hook
@@ -46,7 +47,7 @@ def configure(
     logger_provider: LoggerProvider | None = None,
     meter_provider: MeterProvider | None = None,
     evaluation_tracer_provider: TracerProvider | None = None,
-    **options: Any,
+    **options: Unpack[ConfigOptions],
 ) -> Pipeline:
     """Score this process's agent traffic from now on.
 
@@ -69,17 +70,30 @@ def configure(
         ConfigError: a value is wrong; the message names the field and the fix.
     """
     config = build_config(rules, destinations, **options)
-    return install(
-        config, Providers(tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
-    )
+    if not config.rules and not is_child():
+        _logger.warning("nothing will be scored: `rules` is empty; name one, as in rules=[answered()]")
+    return install(config, tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
 
 
-def install(config: Config, given: Providers | None = None) -> Pipeline:
-    """Build the pipeline of a Config and start it; see `configure`.
+def install(
+    config: Config | str | Path,
+    tracer_provider: Any = None,
+    logger_provider: Any = None,
+    meter_provider: Any = None,
+    evaluation_tracer_provider: Any = None,
+) -> Pipeline:
+    """Build the pipeline of a Config, or of a YAML file given by its path, and start it; see `configure`.
 
     Raises:
-        ConfigError: the tracer provider is not the SDK's.
+        ConfigError: the file has mistakes, or the tracer provider is not the SDK's.
     """
+    if not isinstance(config, Config):
+        config = load_config(config)
+    given = Providers(tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
+    return _install(config, given)
+
+
+def _install(config: Config, given: Providers) -> Pipeline:
     global _pipeline, _chained
     if is_child():  # it imports the module that configures because the scorers are defined there
         config = Config()
@@ -87,7 +101,7 @@ def install(config: Config, given: Providers | None = None) -> Pipeline:
         shutdown()
         atexit.unregister(_exit)
         atexit.register(_exit)  # again, to run before the exit handlers of existing providers
-        used = _providers(given or Providers())
+        used = _providers(given)
         built = Pipeline(
             config,
             tracer_provider=used.tracers,

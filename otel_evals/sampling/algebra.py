@@ -93,6 +93,16 @@ class Sampler(ABC):
     def __and__(self, other: Sampler) -> Sampler:
         return _Both(self, other)
 
+    def __bool__(self) -> bool:
+        """Refused: `ratio(0.1) or errors()` would be `ratio(0.1)` alone.
+
+        Raises:
+            ConfigError: always.
+        """
+        fix = "samplers combine with | (either) and & (both)"
+        problem = f"{self} stands beside `or`, `and`, `not` or `if`: {fix}"
+        raise ConfigError("sample", problem)
+
 
 class _Ratio(Sampler):
     def __init__(self, probability: float, words: str) -> None:

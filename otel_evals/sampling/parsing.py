@@ -54,6 +54,9 @@ def _build(node: ast.expr) -> Sampler:
             return _build(left) | _build(right)
         case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
             return _build(left) & _build(right)
+        case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+            fix = "samplers combine with | (either) and & (both), not with `or`, `and` and `not`"
+            raise ConfigError("sample", f"{ast.unparse(node)!r}: {fix}")
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _SAMPLERS:
             named = {str(k.arg): _value(k.value, node) for k in keywords if k.arg not in ("clock", None)}
             if len(named) == len(keywords):

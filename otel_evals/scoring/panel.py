@@ -36,6 +36,11 @@ class Panel(Scorer):
         self._members = tuple(members)
         self._tolerance = tolerance
 
+    @property
+    def members(self) -> tuple[Scorer, ...]:
+        """Who votes."""
+        return tuple(self._members)
+
     def check(self) -> None:
         """See that every member can score."""
         for member in self._members:

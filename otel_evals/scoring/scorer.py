@@ -81,6 +81,24 @@ class FunctionScorer(Scorer):
             version = fingerprint(self.id, self.function, self.direction, self.scale)
             object.__setattr__(self, "version", version)
 
+    def check(self) -> None:
+        """See that the function takes a run and nothing else.
+
+        Raises:
+            ConfigError: it takes none, or needs more.
+        """
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):  # written in C
+            return
+        try:
+            signature.bind(None)
+        except TypeError:
+            problem = (
+                f"the function takes {signature}: give it one parameter, the run, as in def {self.id}(run)"
+            )
+            raise ConfigError(f"scorer {self.id}", problem) from None
+
     def __call__(self, run: Run) -> Judgement | Awaitable[Judgement]:
         """Call the function itself, as a test would."""
         return self.function(run)

@@ -8,7 +8,6 @@ import pytest
 
 from otel_evals.config import Config, Rule, build_config, load_config
 from otel_evals.errors import ConfigError
-from otel_evals.export.memory import InMemoryDestination
 from otel_evals.model import OperationKind, Run
 from otel_evals.sampling import ratio
 from otel_evals.scorers import keyword_coverage, tool_call_accuracy
@@ -53,7 +52,7 @@ hold: 3
 
 def test_scorers_can_be_given_bare_and_by_import_path() -> None:
     """A bare scorer is a rule that samples everything; a path with a colon is imported."""
-    config = build_config([keyword_coverage(), "otel_evals.scorers:grounded_in_tools"])
+    config = build_config([keyword_coverage(), "python:otel_evals.scorers:grounded_in_tools"])
     assert [r.scorer.id for r in config.rules] == ["keyword_coverage", "grounded_in_tools"]
     assert config.ceiling == 1.0
 
@@ -81,11 +80,8 @@ def test_the_ceiling_is_the_highest_rate() -> None:
             "rules[0].scope",
             "'run', 'agent' or 'conversation'",
         ),
-        ([{"scorer": "keyword_coverage", "when": {"agent": "x"}}], "rules[0].when", "no field 'agent'"),
-        ([{"scorer": "keyword_coverage", "options": {"colour": 1}}], "rules[0].scorer", "options"),
         ([{"sample": "always()"}], "rules[0]", "with `scorer`"),
-        ([7], "rules[0]", "must be a Rule"),
-        (["no.such:thing"], "rules[0].scorer", "cannot be imported"),
+        ([7], "rules[0]", "is not a scorer"),
         (["keyword_coverage", "keyword_coverage"], "rules[1].scorer", "rules[0]"),
         ("keyword_coverage", "rules", "must be a list"),
     ],
@@ -103,8 +99,6 @@ def test_a_wrong_rule_is_named(rules: object, field: str, says: str) -> None:
     [
         (["nowhere"], "destinations[0]", "there is no destination"),
         ([{"jsonl": {}, "memory": {}}], "destinations[0]", "name one destination"),
-        ([{"jsonl": {"pth": "x"}}], "destinations[0]", "does not accept its options"),
-        ([InMemoryDestination], "destinations[0]", "not a destination"),
         ([object()], "destinations[0]", "not a destination"),
     ],
 )

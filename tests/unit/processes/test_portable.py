@@ -69,7 +69,7 @@ def test_a_configuration_in_words_needs_no_cloudpickle(
     )
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "evals.yaml").write_text(
-        "rules:\n  - scorer: named_scorers:polite\n    sample: ratio(0.5) | errors()\n"
+        "rules:\n  - scorer: python:named_scorers:polite\n    sample: ratio(0.5) | errors()\n"
         "    when: {agent_name: support}\n"
     )
     config = sent(load_config(tmp_path / "evals.yaml"))

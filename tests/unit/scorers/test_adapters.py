@@ -104,7 +104,7 @@ class TestPydanticEvals:
             "options": {"value": "Friday"},
             "id": "names_the_day",
         }
-        built = build_scorer("otel_evals.scorers.adapters:pydantic_evaluator", options, "rules[0]")
+        built = build_scorer("python:otel_evals.scorers.adapters:pydantic_evaluator", options, "rules[0]")
         assert built.id == "names_the_day"
         assert self.score(built).value == 1.0
 

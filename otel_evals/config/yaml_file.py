@@ -1,0 +1,164 @@
+"""A YAML file as plain values: environment variables put in, and the line and column of every field known."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from otel_evals.errors import ConfigError
+
+__all__ = ["YamlFile"]
+
+_REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
+_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_STRING = "tag:yaml.org,2002:str"
+_PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "null")}
+
+
+class YamlFile:
+    """A configuration file.
+
+    `${NAME}` and `${env:NAME}` stand for environment variables, `${NAME:-default}` for one that may be unset,
+    and `$$` for a dollar sign, as in the OpenTelemetry Collector; only in values, and never for more than one
+    value. A value that is nothing but a reference, without quotes, has the type that its text has in YAML.
+
+    Args:
+        path: the file.
+        environment: the variables.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not YAML.
+    """
+
+    def __init__(self, path: str | Path, environment: Mapping[str, str] | None = None) -> None:
+        self.path = str(path)
+        self._environment = os.environ if environment is None else environment
+        self.errors: list[ConfigError] = []
+        """References to variables that are not set, and keys that are there twice."""
+        try:
+            loader = yaml.SafeLoader(Path(path).read_text(encoding="utf-8"))
+            self._root = loader.get_single_node()
+            self._substitute(self._root, loader, set())
+            self.values = None if self._root is None else loader.construct_document(self._root)
+        except OSError as error:
+            raise ConfigError(self.path, f"cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(self.path, "is not text in UTF-8") from error
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            said = ", ".join(filter(None, (error.context, error.problem)))
+            raise ConfigError("the file", f"is not YAML: {said}", self._at(mark)) from error
+        except (yaml.YAMLError, RecursionError) as error:
+            raise ConfigError(self.path, f"is not YAML: {error}") from error
+
+    def placed(self, errors: Iterable[ConfigError]) -> list[ConfigError]:
+        """These errors with their places, and the file's own, in the order of the file."""
+        own = {error.place.rpartition(":")[0] for error in self.errors}  # by line: the cause of what follows
+        found = [ConfigError(each.field, each.problem, self.place(each.field)) for each in errors]
+        others = [each for each in found if each.place.rpartition(":")[0] not in own]
+        return sorted([*self.errors, *others], key=lambda error: _numbers(error.place))
+
+    def place(self, field: str) -> str:
+        """Where a field stands, or the innermost one around it that is there, as `path:line:column`.
+
+        Args:
+            field: its path, such as `rules[0].options.top`.
+        """
+        node, mark = self._root, getattr(self._root, "start_mark", None)
+        while field and node is not None:
+            step = _step(node, field)
+            if step is None:
+                break
+            node, mark, field = step
+        return self._at(mark)
+
+    def _at(self, mark: Any) -> str:
+        return self.path if mark is None else f"{self.path}:{mark.line + 1}:{mark.column + 1}"
+
+    def _substitute(self, node: Any, loader: yaml.SafeLoader, done: set[int]) -> None:
+        """Put variables into the values below a node, and note keys that are there twice."""
+        if node is None or id(node) in done:  # an alias of what was seen
+            return
+        done.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            self._put_in(node, loader)
+        elif isinstance(node, yaml.SequenceNode):
+            for each in node.value:
+                self._substitute(each, loader, done)
+        elif isinstance(node, yaml.MappingNode):
+            keys: set[str] = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in keys and key.value != "<<":
+                    self._note(key, key.value, "is there twice: the first one would be ignored")
+                keys.add(str(key.value))
+                self._substitute(value, loader, done)
+
+    def _put_in(self, node: yaml.ScalarNode, loader: yaml.SafeLoader) -> None:
+        if "$" not in node.value:
+            return
+        whole = node.style is None and _REFERENCE.fullmatch(node.value) is not None
+        node.value = _REFERENCE.sub(lambda match: self._value(match, node), node.value)
+        node.tag = _tag(node.value, loader) if whole else _STRING
+
+    def _value(self, match: re.Match[str], node: yaml.ScalarNode) -> str:
+        if match[0] == "$$":
+            return "$"
+        found = _VARIABLE.fullmatch(match[1])
+        if found is None:
+            self._note(node, match[0], "must name an environment variable, as in ${NAME} or ${NAME:-default}")
+            return ""
+        name, default = found.groups()
+        value = self._environment.get(name)
+        if not value and default is not None:
+            return default
+        if value is None:
+            self._note(
+                node,
+                match[0],
+                f"the environment variable {name} is not set; for a default, write ${{{name}:-default}}",
+            )
+        return value or ""
+
+    def _note(self, node: Any, field: str, problem: str) -> None:
+        self.errors.append(ConfigError(field, problem, self._at(node.start_mark)))
+
+
+def _tag(text: str, loader: Any) -> str:
+    """The type that a text without quotes has in YAML, if it is a plain one."""
+    tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))
+    if tag not in _PLAIN:
+        return _STRING
+    try:
+        loader.construct_object(yaml.ScalarNode(tag, text))
+    except (ValueError, yaml.YAMLError):  # `0b_` has the form of a number
+        return _STRING
+    return tag
+
+
+def _numbers(place: str) -> list[int]:
+    """Line and column."""
+    return [int(part) for part in place.rsplit(":", 2)[1:] if part.isdigit()]
+
+
+def _step(node: Any, field: str) -> tuple[Any, Any, str] | None:
+    """From a node to the one that the beginning of a field's path names: that node, its place, the rest."""
+    if isinstance(node, yaml.SequenceNode):
+        index = re.match(r"\[(\d+)\]\.?", field)
+        if index is None or int(index[1]) >= len(node.value):
+            return None
+        item = node.value[int(index[1])]
+        return item, item.start_mark, field[index.end() :]
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    # The longest key: those of `when` may hold dots.
+    for key, value in sorted(node.value, key=lambda pair: -len(str(pair[0].value))):
+        name = str(key.value)
+        rest = field[len(name) :]
+        if field.startswith(name) and (not rest or rest[0] in ".["):
+            return value, key.start_mark, rest.removeprefix(".")
+    return None

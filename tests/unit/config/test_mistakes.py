@@ -1,0 +1,341 @@
+"""Every mistake in a configuration is told when it is built: the field, what is wrong, and what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals import Rule, Run, Scorer, configure, install, sampling, scorer
+from otel_evals.config import build_config, load_config
+from otel_evals.errors import ConfigError
+from otel_evals.scorers import answered, grounded_in_tools, hallucination
+
+
+def is_polite(run: Run) -> bool:
+    return "please" in (run.output or "")
+
+
+@scorer
+def two_parameters(run: Run, other: str) -> bool:
+    return bool(other)
+
+
+@scorer
+def no_parameter() -> bool:  # type: ignore[misc]
+    return True
+
+
+class Length(Scorer):
+    id = "length"
+    version = "1"
+
+    async def score(self, run: Run) -> Any:
+        return None
+
+
+class Blocking:
+    name = "blocking"
+
+    def export(self, batch: Any) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+def rule(**fields: Any) -> Callable[[], Any]:
+    return lambda: build_config([{"scorer": "answered", **fields}])
+
+
+def options(name: str, **given: Any) -> Callable[[], Any]:
+    return lambda: build_config([{"scorer": name, "options": given}])
+
+
+def judged(**given: Any) -> Callable[[], Any]:
+    return options("hallucination", **{"model": "openai/gpt-5-mini", **given})
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
+    # what is wrong: how it is made, the field, the mistake, the fix
+    "undecorated": (
+        lambda: Rule(is_polite),
+        "scorer",
+        "is_polite is a plain function",
+        "write @scorer above it",
+    ),
+    "undecorated, bare": (
+        lambda: build_config([is_polite]),
+        "rules[0]",
+        "plain function",
+        "scorer(is_polite)",
+    ),
+    "lambda": (lambda: Rule(lambda run: 1.0), "scorer", "plain function", "@scorer"),  # type: ignore[arg-type,return-value]
+    "uncalled": (lambda: Rule(grounded_in_tools), "scorer", "was not called", "write grounded_in_tools()"),
+    "uncalled, bare": (lambda: build_config([hallucination]), "rules[0]", "not called", "hallucination()"),
+    "class": (lambda: Rule(Length), "scorer", "Length is a scorer's class", "call it, as in Length()"),
+    "name in code": (lambda: Rule("answered"), "scorer", "'answered' is a name", "{'scorer': 'answered'}"),
+    "too many parameters": (
+        lambda: Rule(two_parameters),
+        "scorer two_parameters",
+        "(run",
+        "one parameter, the run",
+    ),
+    "no parameter": (lambda: Rule(no_parameter), "scorer no_parameter", "takes ()", "one parameter, the run"),
+    "unknown scorer": (
+        lambda: build_config(["grounded_in_tool"]),
+        "rules[0].scorer",
+        "there is no scorer 'grounded_in_tool'",
+        "meant 'grounded_in_tools'?",
+    ),
+    "import without prefix": (
+        lambda: build_config(["os:getcwd"]),
+        "rules[0].scorer",
+        "there is no scorer 'os:getcwd'",
+        "write python:os:getcwd",
+    ),
+    "import of nothing": (
+        lambda: build_config(["python:no_such_module:x"]),
+        "rules[0].scorer",
+        "cannot be imported",
+        "No module named 'no_such_module'",
+    ),
+    "import without a name": (
+        lambda: build_config(["python:os"]),
+        "rules[0].scorer",
+        "'python:os'",
+        "python:package.module:name",
+    ),
+    "rule option": (rule(smaple="always()"), "rules[0].smaple", "there is no such option", "meant 'sample'?"),
+    "scorer option": (
+        options("tool_call_accuracy", expected_tol="search"),
+        "rules[0].options.expected_tol",
+        "there is no such option",
+        "meant 'expected_tool'?",
+    ),
+    "scorer without options": (
+        options("answered", strict=True),
+        "rules[0].options.strict",
+        "there is no such option",
+        "known are refusals",
+    ),
+    "missing option": (options("hallucination"), "rules[0].options.model", "is missing", "no default"),
+    "judge option": (
+        judged(model={"model": "openai/x", "max_token": 5}),
+        "rules[0].options.judge.max_token",
+        "there is no such option",
+        "meant 'max_tokens'?",
+    ),
+    "options of an object": (
+        lambda: build_config([{"scorer": answered(), "options": {"a": 1}}]),
+        "rules[0].options",
+        "only go with a scorer",
+        "given by name",
+    ),
+    "sampler by or": (
+        rule(sample="ratio(0.1) or errors()"),
+        "rules[0].sample",
+        "'ratio(0.1) or errors()'",
+        "combine with | (either) and & (both)",
+    ),
+    "or in code": (
+        lambda: Rule(answered(), sample=sampling.ratio(0.1) or sampling.errors()),
+        "sample",
+        "ratio(0.1) stands beside `or`",
+        "| (either)",
+    ),
+    "and in code": (
+        lambda: Rule(answered(), sample=sampling.errors() and sampling.ratio(0.1)),
+        "sample",
+        "errors() stands beside",
+        "& (both)",
+    ),
+    "not in code": (lambda: not sampling.errors(), "sample", "errors() stands beside", "combine with |"),
+    "sampler": (rule(sample="often()"), "rules[0].sample", "'often()' is not a sampler", "known are above()"),
+    "rate": (rule(sample=1.5), "rules[0].sample", "ratio(1.5)", "between 0 and 1"),
+    "field of runs": (rule(when={"agent": "x"}), "rules[0].when.agent", "no field 'agent'", "meant 'agent_"),
+    "attribute without dot": (
+        rule(when={"environment": "prod"}),
+        "rules[0].when.environment",
+        "no field 'environment'",
+        "`attributes: {environment: ...}`",
+    ),
+    "when of nothing": (rule(when={}), "rules[0].when", "is empty", "leave it out"),
+    "when of an empty list": (
+        rule(when={"agent_name": []}),
+        "rules[0].when.agent_name",
+        "an empty list",
+        "name at least one value",
+    ),
+    "duration": (rule(timeout="soon"), "rules[0].timeout", "got 'soon'", "a duration such as 5s"),
+    "no time at all": (rule(timeout=0), "rules[0].timeout", "greater than 0", "got 0"),
+    "idle without conversation": (rule(idle="10m"), "rules[0].idle", "scope='conversation'", "leave it out"),
+    "resolver": (
+        judged(get_context="tool_result"),
+        "rules[0].options.get_context",
+        "there is no resolver 'tool_result'",
+        "meant 'tool_results'?",
+    ),
+    "resolver's option": (
+        judged(get_context="documents(tops=5)"),
+        "rules[0].options.get_context.tops",
+        "there is no such option",
+        "meant 'top'?",
+    ),
+    "resolver's option in a mapping": (
+        judged(get_context={"documents": {"tops": 5}}),
+        "rules[0].options.get_context.documents.tops",
+        "there is no such option",
+        "meant 'top'?",
+    ),
+    "resolver in text": (
+        judged(get_context="documents("),
+        "rules[0].options.get_context",
+        "'documents(' is not a resolver",
+        "for example 'documents(top=5)'",
+    ),
+    "same id twice": (
+        lambda: build_config(["answered", "answered"]),
+        "rules[1].scorer",
+        "is the id of rules[0] too",
+        "another id",
+    ),
+    "rules not in a list": (lambda: build_config("answered"), "rules", "must be a list", "not str"),
+    "destination": (lambda: build_config([], ["consle"]), "destinations[0]", "no destination", "'console'?"),
+    "destination's option": (
+        lambda: build_config([], [{"jsonl": {"pth": "x"}}]),
+        "destinations[0].jsonl.pth",
+        "there is no such option",
+        "meant 'path'?",
+    ),
+    "destination's missing option": (
+        lambda: build_config([], ["jsonl"]),
+        "destinations[0].jsonl.path",
+        "is missing",
+        "no default",
+    ),
+    "destination that blocks": (
+        lambda: build_config([], [Blocking()]),
+        "destinations[0]",
+        "Blocking.export is not async",
+        "write `async def export`",
+    ),
+    "destination's class": (
+        lambda: build_config([], [Blocking]),
+        "destinations[0]",
+        "is a class",
+        "call it, as in Blocking()",
+    ),
+    "not a destination": (
+        lambda: build_config([], [object()]),
+        "destinations[0]",
+        "not a dest",
+        "has no `name`",
+    ),
+    "folder of a file": (
+        lambda: build_config([], [{"jsonl": {"path": "/no/such/folder/x"}}]),
+        "destinations[0].jsonl.path",
+        "/no/such/folder does not exist",
+        "create it first",
+    ),
+    "store's folder": (
+        lambda: build_config(store="/no/such/folder/store.db"),
+        "store",
+        "/no/such/folder does not exist",
+        "create it first",
+    ),
+    "store that is a folder": (
+        lambda: build_config(store="/"),
+        "store",
+        "/ is a folder",
+        "name a file in it",
+    ),
+    "option": (lambda: build_config(holdd=3), "holdd", "there is no such option", "meant 'hold'?"),
+    "option of configure": (
+        lambda: configure(rules=[answered()], holdd=3),  # type: ignore[call-arg]
+        "holdd",
+        "there is no such option",
+        "meant 'hold'?",
+    ),
+    "value of an option": (lambda: build_config(queue_size=0), "queue_size", "greater than 0", "got 0"),
+    "no file": (
+        lambda: install("/no/such/file.yaml"),
+        "/no/such/file.yaml",
+        "cannot be read",
+        "No such file",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_with_its_field_and_its_fix(name: str) -> None:
+    make, field, mistake, fix = MISTAKES[name]
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert caught.value.field == field
+    assert mistake in str(caught.value)
+    assert fix in str(caught.value)
+
+
+def file(folder: Path, text: str) -> Path:
+    (path := folder / "evals.yaml").write_text(text, encoding="utf-8")
+    return path
+
+
+MANY = """\
+rules:
+  - grounded_in_tool
+  - scorer: hallucination
+    options: {modle: openai/x, get_context: documents(tops=5)}
+    sample: ratio(0.05) or errors()
+    when: {agentname: [support, sales], tenant.id: acme}
+    timeout: soon
+destinations:
+  - jsonl: {pth: x}
+hold: ${OTEL_EVALS_NOT_SET}
+holdd: 3
+"""
+
+
+def test_all_mistakes_of_a_file_are_told_at_once_with_line_and_column(tmp_path: Path) -> None:
+    path = file(tmp_path, MANY)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    found = [(error.place, error.field) for error in caught.value.errors]
+    assert found == [
+        (f"{path}:2:5", "rules[0].scorer"),
+        (f"{path}:4:15", "rules[1].options.modle"),
+        (f"{path}:4:32", "rules[1].options.get_context.tops"),
+        (f"{path}:5:5", "rules[1].sample"),
+        (f"{path}:6:12", "rules[1].when.agentname"),
+        (f"{path}:7:5", "rules[1].timeout"),
+        (f"{path}:9:13", "destinations[0].jsonl.pth"),
+        (f"{path}:10:7", "${OTEL_EVALS_NOT_SET}"),
+        (f"{path}:11:1", "holdd"),
+    ]
+    assert str(caught.value).startswith("9 mistakes\n")
+    assert all(f"{place}: {field}: " in str(caught.value) for place, field in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "field", "says"),
+    [
+        ("rules: [", "1:9", "the file", "is not YAML"),
+        ("a: 1\n  b: 2\n", "2:4", "the file", "is not YAML"),
+        ("- a\n", "", "the file", "must be a mapping"),
+        ("", "", "the file", "must be a mapping"),
+        ("destinations: [console]\n", "1:1", "rules", "nothing would be scored: name at least one"),
+        ("rules: []\n", "1:1", "rules", "nothing would be scored"),
+        ("rules: [answered]\nhold: 1\nhold: 2\n", "3:1", "hold", "is there twice"),
+        ("rules: [answered]\nhold: ${file:x}\n", "2:7", "${file:x}", "must name an environment variable"),
+    ],
+)
+def test_a_mistake_of_the_file_itself_has_its_place(
+    tmp_path: Path, text: str, place: str, field: str, says: str
+) -> None:
+    path = file(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert caught.value.place.startswith(f"{path}:{place}" if place else str(path))
+    assert caught.value.field == field
+    assert says in str(caught.value)
