@@ -11,6 +11,8 @@ import typer
 from otel_evals.cli import config as configuration
 from otel_evals.cli import judge as judging
 from otel_evals.cli.explain import explain
+from otel_evals.cli.monitor import monitor
+from otel_evals.cli.report import report
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
@@ -24,6 +26,8 @@ app.add_typer(store, name="store")
 app.command()(runs)
 app.command()(explain)
 app.command()(score)
+app.command()(report)
+app.command()(monitor)
 app.add_typer(judging.app, name="judge")
 app.add_typer(configuration.app, name="config")
 

@@ -12,6 +12,7 @@ from otel_evals.model import (
     ContextSeen,
     Dropped,
     Evaluation,
+    Message,
     NotScored,
     Outcome,
     Run,
@@ -19,6 +20,7 @@ from otel_evals.model import (
     ScoredRun,
     ScorerFailure,
     StepRecord,
+    ToolCall,
     Usage,
 )
 
@@ -78,6 +80,7 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "conversation_id": run.conversation_id,
         "turns": [{"trace_id": turn.trace_id, "span_id": turn.root_span_id} for turn in run.turns],
         "user_id": run.user_id,
+        "tenant": plain(_tenant(run)),
         "provider": run.provider,
         "models": list(run.models),
         "start_time": run.start_time,
@@ -89,8 +92,27 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "error": run.error if content else None,
         "input": run.input if content else None,
         "output": run.output if content else None,
-        "tool_calls": [{"name": call.name, "status": call.status} for call in run.tool_calls],
+        "system": run.system_instructions if content else None,
+        "history": [_message(each) for each in run.history] if content else [],
+        "tool_calls": [_tool_call(call, content=content) for call in run.tool_calls],
+        "documents": [{"id": d.id, "content": d.content} for d in run.documents] if content else [],
     }
+
+
+def _tenant(run: Run) -> Any:
+    """Whose run it was, as its root span or its resource says."""
+    own = run.root.span.attributes if run.root else {}
+    return own.get(semconv.TENANT_ID, run.resource.get(semconv.TENANT_ID))
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "content": message.text}
+
+
+def _tool_call(call: ToolCall, *, content: bool) -> dict[str, Any]:
+    """What a scorer reads of a tool call, so that a run can be scored again from its record."""
+    said = {"arguments": plain(call.arguments), "result": plain(call.result), "error": call.error}
+    return {"name": call.name, "status": call.status, **(said if content else {})}
 
 
 def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
@@ -103,6 +125,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "scorer": evaluation.scorer_id,
         "version": evaluation.scorer_version,
         "direction": evaluation.direction.value,
+        "scale": plain(evaluation.scale),
         "trace_id": evaluation.trace_id,
         "span_id": evaluation.span_id,
         "conversation_id": evaluation.conversation_id,

@@ -211,6 +211,8 @@ class Evaluation:
     """When the outcome was known, nanoseconds since the Unix epoch."""
     rule: str = ""
     """Name of the rule that asked for it."""
+    scale: float | None = 1.0
+    """Scores lie in 0..scale; None where every number is allowed."""
     conversation_id: str | None = None
     """The judged conversation, for rules of scope `conversation`; the judged span is its last run's root."""
 

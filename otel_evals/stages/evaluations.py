@@ -236,6 +236,7 @@ class Evaluations:
             scorer_id=scorer.id,
             scorer_version=scorer.version,
             direction=scorer.direction,
+            scale=getattr(scorer, "scale", None),
             trace_id=run.trace_id,
             span_id=job.target.span_id,
             outcome=outcome if self._capture_content else without_content(outcome),

@@ -24,19 +24,25 @@ LIBRARIES = {
     "cloudpickle": ("otel_evals/processes/by_value.py",),
     "detect_secrets": (),
     "httpx": ("otel_evals/judge/http_client.py",),
+    "jinja2": ("otel_evals/results/page/",),
     "jsonschema": (),
     "litellm": (),
+    "markupsafe": ("otel_evals/results/page/",),
     "numpy": (),
     "openai": (),
     "playwright": (),
+    "psycopg": (),
     "py3langid": (),
     "pydantic_ai": ("otel_evals/cli/demo/",),
     "rapidfuzz": (),
     "regex": (),
     "rich": ("otel_evals/cli/", "otel_evals/cli/demo/"),
     "simplemma": (),
+    "sqlalchemy": ("otel_evals/results/",),
+    "starlette": ("otel_evals/results/page/",),
     "stdnum": (),
     "typer": ("otel_evals/cli/",),
+    "uvicorn": (),
 }
 """Libraries of the extras, and where they may be imported as soon as the module is."""
 
@@ -59,7 +65,7 @@ def test_the_wheel_holds_every_source_file_types_marker_and_data_file(wheel: zip
     wanted = {
         str(file.relative_to(source.parent))
         for source in SOURCES
-        for pattern in ("**/*.py", "**/py.typed", "**/*.yaml")
+        for pattern in ("**/*.py", "**/py.typed", "**/*.yaml", "**/*.html", "**/*.css")
         for file in source.glob(pattern)
     }
     assert wanted - set(wheel.namelist()) == set()

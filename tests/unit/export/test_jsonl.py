@@ -50,6 +50,7 @@ def test_a_line_holds_the_run_and_its_evaluations_whole(tmp_path: Path) -> None:
         "scorer": "hallucination",
         "version": "1f3a",
         "direction": "higher_is_better",
+        "scale": 1.0,
         "trace_id": TRACE,
         "span_id": SPAN,
         "conversation_id": None,

@@ -1,0 +1,128 @@
+"""A destination that keeps scored runs in a results store: a SQLite file or PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+
+from otel_evals.errors import ConfigError, DestinationError, StoreError
+from otel_evals.export.record import run_record
+from otel_evals.judge.redact import redact_secrets
+from otel_evals.model import ScoredRun
+
+if TYPE_CHECKING:
+    from otel_evals.results.store.writing import ResultsStore
+
+__all__ = ["ResultsDestination"]
+
+
+class ResultsDestination:
+    """Writes scored runs into a results store, which `otel-evals report` and `otel-evals monitor` read.
+
+    Each evaluation is there once, in its newest revision, however often a batch is sent. Several processes
+    may share a store. Secrets are taken out of what was said before it is written.
+    """
+
+    name = "results"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        url: str | None = None,
+        content: bool = True,
+        max_age: float | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Set the store, which is opened with the first batch.
+
+        Args:
+            path: a SQLite file, made with its folder if it is missing.
+            url: a PostgreSQL database, instead of a file: `postgresql://user:password@host/name`.
+            content: whether to keep what was said, explanations and prompts.
+            max_age: seconds after which runs are deleted; their rollups stay. No limit by default.
+            max_bytes: size of a SQLite file from which on the oldest runs are deleted. No limit by default.
+
+        Raises:
+            ConfigError: not exactly one of `path` and `url` is given, a limit is not positive, or SQLAlchemy
+                is not installed.
+        """
+        if (path is None) == (url is None):
+            raise ConfigError("path", "give either path, for a SQLite file, or url, for PostgreSQL")
+        for field, limit in (("max_age", max_age), ("max_bytes", max_bytes)):
+            if limit is not None and not limit > 0:
+                raise ConfigError(field, "must be greater than zero")
+        try:
+            import sqlalchemy  # noqa: F401  # said now rather than with the first batch
+        except ModuleNotFoundError:
+            raise ConfigError("results", "needs sqlalchemy: pip install 'otel-evals[results]'") from None
+        self._place = Path(path).absolute() if path is not None else str(url)
+        self._content = content
+        self._limits = (max_age, max_bytes)
+        self._store: ResultsStore | None = None
+        self._opening = threading.Lock()
+        self._pid = os.getpid()
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        """Write a batch.
+
+        Raises:
+            DestinationError: the store did not accept it; retryable, since servers and disks come back.
+        """
+        try:
+            await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
+        except StoreError as error:
+            raise DestinationError(str(error), retryable=True) from error
+
+    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
+        """Whether the store has all of these evaluations, of this revision or a later one."""
+        return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
+
+    async def shutdown(self) -> None:
+        """Close the store."""
+        if self._store is not None:
+            await anyio.to_thread.run_sync(self._store.close)
+
+    def _write(self, batch: Sequence[ScoredRun]) -> None:
+        from otel_evals.results.store.keeping import keep_within
+
+        records = [_redacted(run_record(scored, content=self._content)) for scored in batch]
+        store = self._opened()
+        refused = store.write(records).unreadable
+        if refused:
+            raise DestinationError(f"cannot store: {next(iter(refused))}", retryable=False)
+        keep_within(store.database, *self._limits)
+
+    def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
+        from otel_evals.results.store.keeping import holds
+
+        return holds(self._opened().database, evaluation_ids, revision)
+
+    def _opened(self) -> ResultsStore:
+        from otel_evals.results.store.writing import ResultsStore
+
+        with self._opening:
+            if self._store is None:
+                self._store = ResultsStore(self._place, content=self._content)
+            return self._store
+
+
+def _redacted(value: Any) -> Any:
+    """The value with secrets taken out of its texts; names and ids have no form of a secret."""
+    match value:
+        case str():
+            return redact_secrets(value)
+        case dict():
+            return {key: item if key in _PLAIN else _redacted(item) for key, item in value.items()}
+        case list():
+            return [_redacted(item) for item in value]
+    return value
+
+
+_PLAIN = frozenset({"trace_id", "span_id", "evaluation_id", "conversation_id", "scorer", "version", "status"})

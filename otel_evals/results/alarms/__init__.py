@@ -1,0 +1,1 @@
+"""Alarms on a results store: monitors that share one budget of false alarms, their record, and webhooks."""

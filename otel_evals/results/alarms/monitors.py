@@ -1,0 +1,187 @@
+"""The monitors of a results store: which alarms there are to raise, and the evidence for each.
+
+Every monitor looks at the same steps of time, oldest first, and its evidence may be looked at as often as one
+likes. They share one budget: the probability of any false alarm within a period of all of them is at most
+the level. A step's weights are reduced to the largest of the reference period where they exceed it, so with
+samplers of no lowest probability an alarm is about the mean that gives rare runs less weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from otel_evals.results.alarms.watch import (
+    Findings,
+    Watched,
+    fall,
+    floor,
+    missing_share,
+    silence,
+    worse_version,
+)
+from otel_evals.results.estimate import design_effect
+from otel_evals.results.report.runs import worst_runs
+from otel_evals.results.store.database import Database
+from otel_evals.results.store.reading import Measured, Window, measure, series, stored_slices, time_range
+from otel_evals.results.store.schema import HOUR
+
+__all__ = ["Alarm", "AlarmSettings", "find_alarms"]
+
+_BY = ("scorer_id", "scorer_version", "agent_name")
+_DAY = 24 * HOUR
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmSettings:
+    """What is watched, and how many false alarms are accepted."""
+
+    floors: Mapping[str, float] = field(default_factory=dict)
+    """By scorer: the mean that is not to be fallen below; for scorers whose low scores are good, exceeded."""
+    missing: float = 0.2
+    """Share of the runs that may be without the score they should have."""
+    level: float = 0.05
+    """Probability of any false alarm in a period, over all monitors."""
+    step: int = 600
+    """Seconds of one step."""
+    period: int = 1008
+    """Steps in a period; a week of ten minutes. As much of the past is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something that is so, with its evidence."""
+
+    monitor: str
+    """Its name, the same at every check."""
+    kind: str
+    """`floor`, `fall`, `version`, `missing` or `silence`."""
+    scorer_id: str
+    agent_name: str
+    since: int
+    """About when it began, seconds since the Unix epoch."""
+    raised: int
+    """When the evidence was enough."""
+    evidence: float | None
+    """How many times likelier than by chance, as an e-value; None for silence, which is a plain rule."""
+    needed: float | None
+    """What the evidence had to reach."""
+    text: str
+    """One sentence."""
+    trace_ids: Sequence[str] = ()
+    """Of the worst runs since then."""
+
+
+def find_alarms(database: Database, settings: AlarmSettings, now: float) -> list[Alarm]:
+    """The alarms that a store's runs give reason for, now.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    with database.reading() as connection:
+        recorded = time_range(connection)
+        if recorded is None:
+            return []
+        slices = stored_slices(connection)
+        # The step that is not over yet is looked at when it is.
+        end = int(now) // settings.step * settings.step
+        since = max(recorded[0], end - settings.period * settings.step) // settings.step * settings.step
+        watched = [
+            _watched(connection, slices, key, steps, settings)
+            for key, steps in series(connection, slices, Window(since, end), settings.step, _BY).items()
+        ]
+        found = [alarm for each in watched for alarm in _alarms_of(each, len(watched), settings, end)]
+        return [_with_traces(connection, slices, alarm) for alarm in found]
+
+
+_Monitor = Callable[[Watched, float, float], Findings]
+
+
+def _monitors(watched: Watched, settings: AlarmSettings, end: int) -> Iterator[_Monitor]:
+    limit = settings.floors.get(watched.scorer_id)
+    if watched.scaled:
+        if limit is not None:
+            yield lambda w, needed, period: floor(w, limit / w.scale, needed, period)
+        yield fall
+        yield worse_version
+    yield lambda w, needed, period: missing_share(w, settings.missing, needed, period)
+
+
+def _alarms_of(watched: Watched, groups: int, settings: AlarmSettings, end: int) -> Iterator[Alarm]:
+    monitors = list(_monitors(watched, settings, end))
+    # Four for each slice, whether or not all of them apply: the budget must not depend on what is seen.
+    needed = 4 * groups / settings.level
+    for monitor in monitors:
+        found = monitor(watched, needed, settings.period)
+        if found.since is not None:
+            yield _alarm(watched, found, needed)
+    if (quiet := silence(watched, settings.step, end)).since is not None:
+        yield _alarm(watched, quiet, None)
+
+
+def _alarm(watched: Watched, found: Findings, needed: float | None) -> Alarm:
+    name = " ".join(filter(None, (found.kind, watched.scorer_id, watched.scorer_version, watched.agent_name)))
+    return Alarm(
+        monitor=name,
+        kind=found.kind,
+        scorer_id=watched.scorer_id,
+        agent_name=watched.agent_name,
+        since=found.since or 0,
+        raised=found.raised or 0,
+        evidence=found.evidence,
+        needed=needed,
+        text=found.text,
+    )
+
+
+def _watched(
+    connection: Connection,
+    slices: Mapping[int, Any],
+    key: tuple[Any, ...],
+    steps: Mapping[int, Measured],
+    settings: AlarmSettings,
+) -> Watched:
+    columns = dict(zip(_BY, key, strict=True))
+    inside = {i: each for i, each in slices.items() if all(each[n] == v for n, v in columns.items())}
+    starts = sorted(steps)
+    first, last = starts[0], starts[-1]
+    # Two thirds of what there is, but a day at most, is what later steps are compared with.
+    until = min(first + _DAY, first + (last - first) * 2 // 3)
+    reference = [steps[start] for start in starts if start < until] or [steps[first]]
+    hours = Window(first // HOUR * HOUR, max(-(-until // HOUR), first // HOUR + 1) * HOUR)
+    around = measure(connection, inside, hours, ()).get(())
+    largest = max([1.0, *(each.sampled.w_max for each in reference)])
+    by_version = series(connection, inside, Window(first), settings.step, ("agent_version",))
+    return Watched(
+        **columns,
+        scale=steps[first].scale or 1.0,
+        scaled=all(each.scale is not None for each in steps.values()),
+        lower_is_better=steps[first].lower_is_better,
+        steps=[(start, steps[start]) for start in starts],
+        reference_until=until,
+        largest=largest,
+        inflation=_inflation(around),
+        versions={version: found for (version,), found in by_version.items()},
+    )
+
+
+def _inflation(around: Measured | None) -> float:
+    if around is None or around.clusters is None or around.clusters.groups < 2:
+        return 1.0
+    effect = design_effect(around.scored, around.clusters)
+    return effect if math.isfinite(effect) else 1.0
+
+
+def _with_traces(connection: Connection, slices: Mapping[int, Any], alarm: Alarm) -> Alarm:
+    inside = {
+        i: each
+        for i, each in slices.items()
+        if each["scorer_id"] == alarm.scorer_id and each["agent_name"] == alarm.agent_name
+    }
+    highest = any(each["direction"] == "lower_is_better" for each in inside.values())
+    runs = worst_runs(connection, inside, Window(alarm.since), 5, highest=highest)
+    return replace(alarm, trace_ids=tuple(dict.fromkeys(run.trace_id for run in runs)))

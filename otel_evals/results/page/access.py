@@ -1,0 +1,84 @@
+"""Who may open the page: hosts, the token, and forms that come from the page itself."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from otel_evals.errors import ConfigError
+
+__all__ = ["Access", "is_loopback"]
+
+_COOKIE = "otel_evals_token"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Access:
+    """Lets requests through, or refuses them; and sets the headers that keep content from acting."""
+
+    def __init__(self, token: str | None, host: str) -> None:
+        """Set who may open the page.
+
+        Raises:
+            ConfigError: the page is to be reached from elsewhere, and there is no token.
+        """
+        if token is None and not is_loopback(host):
+            problem = f"is needed to listen on {host}: whoever can reach it reads what was said"
+            raise ConfigError("--token", problem)
+        if token is not None and len(token) < 12:
+            raise ConfigError("--token", "must have at least 12 characters")
+        self._token = token
+        self.csrf = secrets.token_urlsafe(24)
+        """Stands in every form; a request that changes something must bring it back."""
+
+    async def __call__(
+        self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        """The middleware."""
+        response = self._refused(request) or await call_next(request)
+        response.headers.update(_HEADERS)
+        return response
+
+    def forged(self, request: Request, csrf: str) -> bool:
+        """Whether a form comes from another site."""
+        origin = request.headers.get("origin")
+        elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        return elsewhere or not hmac.compare_digest(csrf.encode(), self.csrf.encode())
+
+    def _refused(self, request: Request) -> Response | None:
+        if self._token is None:
+            # A name that another site points at this machine must not lead here.
+            name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+            return None if is_loopback(name) else PlainTextResponse("this page is served on localhost", 403)
+        given = request.query_params.get("token")
+        if given is not None and self._is_token(given):
+            response = RedirectResponse(request.url.path, 303)
+            response.set_cookie(_COOKIE, given, httponly=True, samesite="strict")
+            return response
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._is_token(request.cookies.get(_COOKIE, "")) or self._is_token(bearer):
+            return None
+        return PlainTextResponse("open this page with ?token=...", 401)
+
+    def _is_token(self, given: str) -> bool:
+        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())

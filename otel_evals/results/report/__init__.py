@@ -1,0 +1,1 @@
+"""Reports on a results store: estimates of every slice, comparisons, and the worst runs."""

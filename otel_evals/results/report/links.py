@@ -1,0 +1,64 @@
+"""Links from a run to its trace in a tracing backend."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from otel_evals.errors import ConfigError
+
+__all__ = ["BACKENDS", "TraceLink"]
+
+BACKENDS = {
+    "phoenix": "/redirects/traces/{trace_id}",
+    "jaeger": "/trace/{trace_id}",
+    "zipkin": "/zipkin/traces/{trace_id}",
+    "mlflow": "/#/traces/tr-{trace_id}",
+    "langfuse": "/trace/{trace_id}",
+}
+"""Where these backends show a trace, below their address."""
+_FIELDS = {"trace_id", "span_id", "time"}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLink:
+    """Makes addresses of traces from a template; without one, there are none."""
+
+    template: str | None = None
+
+    @classmethod
+    def parse(cls, text: str | None) -> TraceLink:
+        """A link from an option: `jaeger=http://localhost:16686`, or an address with `{trace_id}`.
+
+        `{span_id}` and `{time}` (milliseconds since the Unix epoch) may stand in an address too.
+
+        Raises:
+            ConfigError: it is neither, or not http or https.
+        """
+        if not text:
+            return cls()
+        name, _, base = text.partition("=")
+        if name in BACKENDS:
+            text = base.rstrip("/") + BACKENDS[name]
+        if urlsplit(text).scheme not in ("http", "https"):
+            raise ConfigError(
+                "--link", f"{text!r} is no http address, nor one of {', '.join(BACKENDS)}=http://..."
+            )
+        try:
+            fields = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+        except ValueError as error:
+            raise ConfigError("--link", f"{text!r}: {error}") from None
+        if "trace_id" not in fields or fields - _FIELDS:
+            raise ConfigError(
+                "--link", f"{text!r} must contain {{trace_id}}, and may {{span_id}} and {{time}}"
+            )
+        return cls(text)
+
+    def to(self, run: Any) -> str | None:
+        """The address of a run's trace; `run` has `trace_id`, `span_id` and `time` in seconds."""
+        if self.template is None:
+            return None
+        ids = {name: quote(str(getattr(run, name)), safe="") for name in ("trace_id", "span_id")}
+        return self.template.format(**ids, time=int(run.time) * 1000)
