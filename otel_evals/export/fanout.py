@@ -12,11 +12,13 @@ from typing import Any
 import anyio
 
 from otel_evals.errors import ConfigError
-from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue, DestinationStats, Retry
+from otel_evals.export.counts import DestinationStats
+from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue
 from otel_evals.export.destination import Destination
+from otel_evals.export.retry import Retry
 from otel_evals.model import ScoredRun
 
-__all__ = ["DestinationStats", "FanOut", "Retry"]
+__all__ = ["FanOut"]
 
 
 class FanOut:
