@@ -23,6 +23,7 @@ FINAL_REASONS = frozenset(
         "unexpected_answer",
         "not_finite",
         "out_of_range",
+        "trace_not_sampled",
     }
 )
 """Reasons for which a score will not be accepted later either, as long as nobody changes anything."""
