@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,7 @@ class ArizeDestination(ApiDestination):
         key = needed(api_key, "api_key", "ARIZE_API_KEY")
         where = base_url(url or "https://api.arize.com", "url")
         super().__init__(client(where, {"authorization": f"Bearer {key}"}, key, http=http), content)
+        self._key = key
         self._project = needed(project_id, "project_id", "ARIZE_PROJECT_ID")
 
     def together(self, item: ScoreItem) -> str:
@@ -72,6 +74,11 @@ class ArizeDestination(ApiDestination):
         }
         await self._http.send("POST", "/v2/spans/annotate", body)
         return ()
+
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Arize's OTLP address; it asks for the space too."""
+        headers = {"api_key": self._key, "space_id": os.environ.get("ARIZE_SPACE_ID", "")}
+        return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers
 
 
 def _value(item: ScoreItem) -> dict[str, Any]:

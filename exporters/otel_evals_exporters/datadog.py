@@ -80,6 +80,11 @@ class DatadogDestination(ApiDestination):
         host = "app." + self._site if self._site.count(".") == 1 else self._site
         return f"https://{host}/llm/traces?query=%40trace_id%3A{item.evaluation.trace_id}"
 
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Datadog's own OTLP address, for LLM Observability."""
+        headers = {**self._http.headers, "dd-otlp-source": "llmobs"}
+        return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers
+
     def _metrics(self, item: ScoreItem) -> list[dict[str, Any]]:
         evaluation = item.evaluation
         trace = str(int(evaluation.trace_id, 16)) if self._decimal else evaluation.trace_id

@@ -93,6 +93,10 @@ class LangfuseDestination(ApiDestination):
         project, trace = self._project_id, item.evaluation.trace_id
         return f"{self._url}/project/{project}/traces/{trace}" if project else None
 
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Langfuse's OTLP address."""
+        return f"{self._url}/api/public/otel/v1/traces", self._http.headers
+
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """The score as Langfuse has it, some seconds after it was sent."""
         return dict((await self._http.send("GET", f"/api/public/v2/scores/{item.id}")).json())

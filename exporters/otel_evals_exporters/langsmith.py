@@ -69,6 +69,10 @@ class LangsmithDestination(ApiDestination):
             await self._http.send("POST", "/api/v1/feedback", _feedback(item, session))
         return ()
 
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """LangSmith's OTLP address."""
+        return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "langsmith-project": self._project}
+
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """The feedback as LangSmith has it."""
         return dict((await self._http.send("GET", f"/api/v1/feedback/{item.uuid}")).json())

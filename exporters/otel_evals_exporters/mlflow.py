@@ -86,6 +86,10 @@ class MlflowDestination(ApiDestination):
         trace = f"tr-{item.evaluation.trace_id}"
         return f"{self._url}/#/experiments/{self._experiment}/traces?selectedEvaluationId={trace}"
 
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """MLflow's OTLP address."""
+        return f"{self._url}/v1/traces", {**self._http.headers, "x-mlflow-experiment-id": self._experiment}
+
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """The assessment as MLflow has it."""
         path = f"{self._path(item)}/{_id(item, '')}"

@@ -86,6 +86,11 @@ class OpikDestination(ApiDestination):
             await self._http.send("PUT", f"/v1/private/{kind}/feedback-scores", {"scores": scores})
         return errors
 
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Opik's OTLP address."""
+        headers = {**self._http.headers, "projectname": self._project}
+        return f"{self._http.url}/v1/private/otel/v1/traces", headers
+
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """The score among those that Opik has of the trace."""
         if not item.whole_run:

@@ -28,6 +28,7 @@ class PhoenixDestination(ApiDestination):
     name = "phoenix"
     needs = ("PHOENIX_COLLECTOR_ENDPOINT",)
     most = 256
+    url_option = "endpoint"
     at_once = 1  # what is sent later must overwrite
 
     def __init__(
@@ -76,6 +77,10 @@ class PhoenixDestination(ApiDestination):
     def trace_url(self, item: ScoreItem) -> str | None:
         """The trace's page."""
         return f"{self._url}/redirects/traces/{item.evaluation.trace_id}"
+
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Phoenix takes spans beside its API."""
+        return f"{self._url}/v1/traces", self._http.headers
 
 
 def _on_root(item: ScoreItem) -> bool:

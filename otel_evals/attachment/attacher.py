@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+from collections import ChainMap
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from otel_evals import semconv
 from otel_evals.attachment import records
 from otel_evals.attachment.hold import PendingScores
 from otel_evals.attachment.metrics import Metrics
+from otel_evals.export.preset import EventPreset
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
 from otel_evals.recursion import mark
 
@@ -44,6 +46,7 @@ class Attacher:
         logger: takes evaluation events; None for none.
         metrics: records scores; None for none.
         scores: hands attributes to the exporters that hold judged spans; None for none.
+        presets: add what their backends ask for to evaluation events.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class Attacher:
         logger: Logger | None,
         metrics: Metrics | None,
         scores: PendingScores | None,
+        presets: Iterable[EventPreset] = (),
     ) -> None:
         self._tracer = tracer
         self._logger = logger
         self._metrics = metrics
         self._scores = scores
+        self._presets = tuple(presets)
 
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
@@ -119,7 +124,8 @@ class Attacher:
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
             judged = opened.judged if opened else records.judged_context(run, evaluation.span_id)
-            records.emit_event(self._logger, run, evaluation, judged)
+            more = [preset.event_attributes(run, evaluation) for preset in self._presets]
+            records.emit_event(self._logger, run, evaluation, judged, dict(ChainMap(*map(dict, more))))
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self._scores is not None and not run.turns:  # no span is held until its conversation ends

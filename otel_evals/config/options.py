@@ -13,6 +13,7 @@ from otel_evals.config.rules import Rule
 from otel_evals.config.validation import MODEL, raises_config_errors
 from otel_evals.errors import ConfigError
 from otel_evals.export import Destination
+from otel_evals.export.preset import EventPreset
 
 __all__ = ["Config"]
 
@@ -91,6 +92,10 @@ class Config:
                     f"{rule.scorer.id!r} is the id of rules[{first}] too; give one of the scorers another id"
                 )
                 raise ConfigError(f"rules[{index}].scorer", problem)
+        for index, destination in enumerate(self.destinations):
+            if isinstance(destination, EventPreset) and not self.evaluation_events:
+                problem = f"{destination.name} reads evaluation events: leave evaluation_events on"
+                raise ConfigError(f"destinations[{index}]", problem)
         sampling.cascade_order([(rule.scorer.id, rule.asked_with, rule.sample) for rule in self.rules])
 
     @property

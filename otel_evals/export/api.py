@@ -45,6 +45,8 @@ class ApiDestination(ABC):
     """Environment variables, or options, without which it cannot be used."""
     most: ClassVar[int] = 1
     """Scores in one request."""
+    url_option: ClassVar[str] = "url"
+    """The option that names the server."""
     at_once: ClassVar[int] = 8
     """Requests at the same time."""
     takes_errors: ClassVar[bool] = False
@@ -79,6 +81,10 @@ class ApiDestination(ABC):
 
     def trace_url(self, item: ScoreItem) -> str | None:
         """Where people find the judged trace; None if that cannot be told."""
+        return None
+
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Address and headers for sending spans there by OTLP over HTTP; None if that cannot be told."""
         return None
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:

@@ -108,7 +108,7 @@ class HttpClient:
         if importlib.util.find_spec("httpx") is None:
             raise ConfigError("httpx", "is not installed: pip install 'otel-evals[destinations]'")
         self.url = url
-        self._headers = {"user-agent": "otel-evals", **headers, **options.headers}
+        self.headers = {**headers, **options.headers}
         hidden = {*secrets, *options.headers.values(), *headers.values()}
         self._secrets = sorted((s for s in hidden if s and len(s) >= 6 and "/json" not in s), key=len)[::-1]
         self._options = options
@@ -183,7 +183,7 @@ class HttpClient:
             # Loading the usual authorities takes long, and plain HTTP needs none.
             verify = ssl.create_default_context(cafile=ca_file) if ca_file else not plain
             self._client = httpx.AsyncClient(
-                headers=self._headers,
+                headers={"user-agent": "otel-evals", **self.headers},
                 timeout=self._options.timeout,
                 follow_redirects=False,
                 proxy=self._options.proxy,

@@ -18,6 +18,7 @@ TESTS = ROOT / "tests"
 
 ELSEWHERE = {
     # Programs, tested as they are run.
+    "cli/backends": "unit/cli/test_destinations.py",
     "cli/demo": "unit/cli/test_demo.py",
     "cli/store": "unit/store/test_table.py",
     "live/adoption": "pipeline/test_adoption.py",
