@@ -110,14 +110,26 @@ class BudgetExceededError(JudgeError):
 
 
 class DestinationError(OtelEvalsError):
-    """A destination did not accept a batch of scores."""
+    """A destination did not accept a batch of scores, or one of them."""
 
-    def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        reason: str | None = None,
+        status: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.retryable = retryable
-        """Whether sending the same batch again may succeed."""
+        """Whether sending the same again may succeed."""
         self.retry_after = retry_after
         """Seconds that the destination asked to wait; None if it did not say."""
+        self.reason = reason or ("unavailable" if retryable else "refused")
+        """What losses are counted under: low cardinality, lower_snake_case."""
+        self.status = status
+        """HTTP status of the answer, where there was one."""
 
 
 class StoreError(OtelEvalsError):

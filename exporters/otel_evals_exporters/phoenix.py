@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import math
 import os
-import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.model import Evaluation, Score, ScoredRun
-from otel_evals.util.retry import retry_after
-
-if TYPE_CHECKING:
-    import httpx
+from otel_evals.errors import ConfigError
+from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.http import HttpOptions, base_url
+from otel_evals.export.items import ScoreItem
 
 __all__ = ["PhoenixDestination"]
 
 _RESERVED = "note"  # Phoenix keeps this name for notes and refuses the whole batch for it
-_WORTH_ANOTHER_TRY = {408, 425, 429}
 
 
-class PhoenixDestination:
+class PhoenixDestination(ApiDestination):
     """Annotates judged spans in Phoenix, one annotation per score, and the traces they are in.
 
     The trace's own annotation is what Phoenix shows in its list of traces and at the top of a trace's page,
@@ -33,6 +26,10 @@ class PhoenixDestination:
     """
 
     name = "phoenix"
+    needs = ("PHOENIX_COLLECTOR_ENDPOINT",)
+    most = 256
+    url_option = "endpoint"
+    at_once = 1  # what is sent later must overwrite
 
     def __init__(
         self,
@@ -43,6 +40,7 @@ class PhoenixDestination:
         traces: bool = True,
         content: bool = True,
         timeout: float = 10.0,
+        http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
         """Name the server; nothing is sent yet.
 
@@ -53,126 +51,63 @@ class PhoenixDestination:
             traces: whether to annotate the trace as well, with the scores of whole runs.
             content: whether to send explanations, which may quote the conversation.
             timeout: seconds a request may take.
+            http: further options of requests, the fields of `HttpOptions`; then without `timeout`.
 
         Raises:
-            ConfigError: `endpoint` is no http URL, `timeout` is not positive, or httpx is not installed.
+            ConfigError: `endpoint` is no http URL, an option is wrong, or httpx is not installed.
         """
-        if importlib.util.find_spec("httpx") is None:
-            raise ConfigError("phoenix", "needs httpx: pip install 'otel-evals[phoenix]'")
         if not timeout > 0:
             raise ConfigError("timeout", "must be greater than zero")
-        url = endpoint or os.environ.get("PHOENIX_COLLECTOR_ENDPOINT") or "http://localhost:6006"
-        if not re.match(r"https?://[^/\s]", url):
-            raise ConfigError("endpoint", f"{url!r} is not a URL such as http://localhost:6006")
-        self._url = re.sub(r"(/v1/traces)?/*$", "", url)
-        self._headers = {"content-type": "application/json", **(headers or {})}
-        if key := api_key or os.environ.get("PHOENIX_API_KEY"):
-            self._headers["authorization"] = f"Bearer {key}"
+        default = "http://localhost:6006"
+        given = needed(endpoint, "endpoint", "PHOENIX_COLLECTOR_ENDPOINT", default=default)
+        self._url = base_url(given, "endpoint", without="/v1/traces")
+        key = api_key or os.environ.get("PHOENIX_API_KEY")
+        sent = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
+        options = HttpOptions(timeout=timeout) if http is None else http
+        super().__init__(client(self._url, sent, key, http=options), content)
         self._traces = traces
-        self._content = content
-        self._timeout = timeout
-        self._client: httpx.AsyncClient | None = None
 
-    async def export(self, batch: Sequence[ScoredRun]) -> None:
-        """Send the scores of a batch; other outcomes are not sent, since Phoenix would average them.
+    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+        """Send annotations of spans, and those of traces after them."""
+        await self._http.send("POST", "/v1/span_annotations", {"data": [_of_span(item) for item in items]})
+        if self._traces and (runs := [item for item in items if _on_root(item)]):
+            await self._http.send("POST", "/v1/trace_annotations", {"data": [_of_trace(r) for r in runs]})
+        return ()
 
-        Raises:
-            DestinationError: Phoenix was not reached or refused the batch.
-        """
-        scores = [
-            (scored.run, evaluation, outcome)
-            for scored in batch
-            for evaluation in scored.evaluations
-            if isinstance(outcome := evaluation.outcome, Score) and math.isfinite(outcome.value)
-        ]
-        spans = [self._of_span(evaluation, score) for _, evaluation, score in scores]
-        await self._post("/v1/span_annotations", spans)
-        if self._traces:
-            runs = [(e, score) for run, e, score in scores if e.span_id == run.root_span_id]
-            await self._post("/v1/trace_annotations", [self._of_trace(e, score) for e, score in runs])
+    def trace_url(self, item: ScoreItem) -> str | None:
+        """The trace's page."""
+        return f"{self._url}/redirects/traces/{item.evaluation.trace_id}"
 
-    async def shutdown(self) -> None:
-        """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-
-    async def _post(self, path: str, annotations: Sequence[Mapping[str, Any]]) -> None:
-        import httpx
-
-        if not annotations:
-            return
-        if self._client is None:
-            self._client = httpx.AsyncClient(headers=self._headers, timeout=self._timeout)
-        # A lone surrogate, as broken input brings, has no UTF-8 form.
-        content = json.dumps({"data": annotations}, ensure_ascii=False, allow_nan=False).encode(
-            "utf-8", "replace"
-        )
-        url = self._url + path
-        try:
-            response = await self._client.post(url, content=content)
-        except httpx.TransportError as error:
-            problem = f"{url} was not reached: {type(error).__name__} {error}".rstrip()
-            raise DestinationError(problem, retryable=True) from error
-        if not response.is_success:
-            raise DestinationError(
-                f"{url} answered {response.status_code}: {response.text[:200]}",
-                retryable=response.status_code >= 500 or response.status_code in _WORTH_ANOTHER_TRY,
-                retry_after=retry_after(response.headers),
-            )
-
-    def _of_span(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
-        return {
-            "span_id": evaluation.span_id,
-            "identifier": _identifier(evaluation),
-            **self._annotation(evaluation, score),
-        }
-
-    def _of_trace(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
-        # A trace may hold several runs: each keeps its own annotation, and Phoenix shows their mean.
-        return {
-            "trace_id": evaluation.trace_id,
-            "identifier": f"{_identifier(evaluation)}/{evaluation.span_id}",
-            **self._annotation(evaluation, score),
-        }
-
-    def _annotation(self, evaluation: Evaluation, score: Score) -> dict[str, Any]:
-        name = evaluation.scorer_id
-        result = {
-            "score": float(score.value),
-            "label": _text(score.label),
-            "explanation": _text(score.explanation) if self._content else None,
-        }
-        return {
-            "name": f"otel_evals.{name}" if name == _RESERVED else name,
-            "annotator_kind": "LLM" if any(step.model for step in score.steps) else "CODE",
-            "result": {key: value for key, value in result.items() if value is not None},
-            "metadata": _metadata(evaluation, score),
-        }
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Phoenix takes spans beside its API."""
+        return f"{self._url}/v1/traces", self._http.headers
 
 
-def _identifier(evaluation: Evaluation) -> str:
-    """A run's score and that of the conversation it ends stand on the same span."""
-    whole = "/conversation" if evaluation.conversation_id is not None else ""
-    return f"{evaluation.scorer_id}@{evaluation.scorer_version}{whole}"
+def _on_root(item: ScoreItem) -> bool:
+    return item.evaluation.span_id == item.run.root_span_id
 
 
-def _metadata(evaluation: Evaluation, score: Score) -> dict[str, Any]:
-    models = {step.model for step in score.steps if step.model}
-    facts = {
-        "evaluation_id": evaluation.evaluation_id,
-        "scorer_version": evaluation.scorer_version,
-        "direction": evaluation.direction.value,
-        "revision": evaluation.revision,
-        "conversation_id": evaluation.conversation_id,
-        "sampling_probability": evaluation.sampled.probability,
-        "sampling_rule": evaluation.sampled.rule,
-        "judge_model": ", ".join(sorted(models)) or None,
-        "judge_tokens": score.usage.total_tokens or None,
-        "judge_cost_usd": score.cost,
+def _of_span(item: ScoreItem) -> dict[str, Any]:
+    return {"span_id": item.evaluation.span_id, "identifier": _identifier(item), **_annotation(item)}
+
+
+def _of_trace(item: ScoreItem) -> dict[str, Any]:
+    # A trace may hold several runs: each keeps its own annotation, and Phoenix shows their mean.
+    identifier = f"{_identifier(item)}/{item.evaluation.span_id}"
+    return {"trace_id": item.evaluation.trace_id, "identifier": identifier, **_annotation(item)}
+
+
+def _annotation(item: ScoreItem) -> dict[str, Any]:
+    result = {"score": item.value, "label": item.label, "explanation": item.explanation}
+    return {
+        "name": f"otel_evals.{item.name}" if item.name == _RESERVED else item.name,
+        "annotator_kind": item.source,
+        "result": {key: value for key, value in result.items() if value is not None},
+        "metadata": item.metadata,
     }
-    return {key: value for key, value in facts.items() if value is not None}
 
 
-def _text(text: str | None) -> str | None:
-    """Without NUL characters, which PostgreSQL does not store."""
-    return text and text.replace("\x00", "")
+def _identifier(item: ScoreItem) -> str:
+    """A run's score and that of the conversation it ends stand on the same span."""
+    whole = "/conversation" if item.session is not None else ""
+    return f"{item.name}@{item.evaluation.scorer_version}{whole}"

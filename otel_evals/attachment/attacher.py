@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+from collections import ChainMap
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from otel_evals.attachment import records
 from otel_evals.attachment.evaluation_spans import EvaluationSpans, own_context
 from otel_evals.attachment.hold import PendingScores
 from otel_evals.attachment.metrics import Metrics
+from otel_evals.export.preset import EventPreset
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
 from otel_evals.recursion import ScorerSpan, mark
 
@@ -44,6 +46,7 @@ class Attacher:
         logger: takes evaluation events; None for none.
         metrics: records scores; None for none.
         scores: hands attributes to the exporters that hold judged spans; None for none.
+        presets: add what their backends ask for to evaluation events.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class Attacher:
         logger: Logger | None,
         metrics: Metrics | None,
         scores: PendingScores | None,
+        presets: Iterable[EventPreset] = (),
     ) -> None:
         self._spans = spans
         self._logger = logger
         self._metrics = metrics
         self._scores = scores
+        self._presets = tuple(presets)
 
     def expect(self, rule: str, agent: str | None) -> None:
         """A rule, given by its name, samples a run of this agent. Never raises."""
@@ -135,7 +140,8 @@ class Attacher:
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
             judged = opened.judged if opened else records.judged_context(run, evaluation.span_id)
-            records.emit_event(self._logger, run, evaluation, judged)
+            more = [preset.event_attributes(run, evaluation) for preset in self._presets]
+            records.emit_event(self._logger, run, evaluation, judged, dict(ChainMap(*map(dict, more))))
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self._scores is not None and not run.turns:  # no span is held until its conversation ends

@@ -7,6 +7,7 @@ The event is `gen_ai.evaluation.result` of the GenAI semantic conventions; every
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
@@ -72,9 +73,19 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
     return attributes
 
 
-def emit_event(logger: Logger, run: Run, evaluation: Evaluation, judged: Context) -> None:
-    """Emit the evaluation event of a score or a failure in the judged span's context."""
-    attributes = {**_result(evaluation), **_conversation(run)}
+def emit_event(
+    logger: Logger, run: Run, evaluation: Evaluation, judged: Context, more: Mapping[str, Any] | None = None
+) -> None:
+    """Emit the evaluation event of a score or a failure in the judged span's context.
+
+    Args:
+        logger: takes the event.
+        run: what was judged.
+        evaluation: the outcome.
+        judged: the judged span is current in it.
+        more: attributes that a backend asks for; they replace none of the event's own.
+    """
+    attributes = {**(more or {}), **_result(evaluation), **_conversation(run)}
     response_id = _response_id(run, evaluation.span_id)
     if response_id is not None:
         attributes[semconv.GEN_AI_RESPONSE_ID] = response_id

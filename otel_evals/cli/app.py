@@ -10,6 +10,7 @@ import typer
 
 from otel_evals.cli import config as configuration
 from otel_evals.cli import judge as judging
+from otel_evals.cli.destinations import destination, destinations
 from otel_evals.cli.explain import explain
 from otel_evals.cli.monitor import monitor
 from otel_evals.cli.report import report
@@ -30,6 +31,8 @@ app.command()(report)
 app.command()(monitor)
 app.add_typer(judging.app, name="judge")
 app.add_typer(configuration.app, name="config")
+app.add_typer(destinations, name="destinations")
+app.add_typer(destination, name="destination")
 
 
 def _show_version(wanted: bool) -> None:
@@ -58,8 +61,14 @@ def demo(
         str | None, typer.Option(help="Model for the judged scorers, as LiteLLM names it: openai/gpt-5-mini.")
     ] = None,
     api_base: Annotated[str | None, typer.Option(help="OpenAI-compatible server of the judge.")] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Send spans and scores to a backend too, NAME or NAME=URL; see `destinations list`."
+        ),
+    ] = None,
     phoenix: Annotated[
-        str | None, typer.Option(help="Send spans and scores to Phoenix too, e.g. http://localhost:6006.")
+        str | None, typer.Option(help="The same as --to phoenix=URL, e.g. http://localhost:6006.")
     ] = None,
 ) -> None:
     """Score a support agent's live traffic, and compare with what was really wrong."""
@@ -67,7 +76,8 @@ def demo(
         from otel_evals.cli.demo.main import DemoOptions
         from otel_evals.cli.demo.main import demo as run_demo
 
-        chosen = DemoOptions(runs=runs, seed=seed, out=out, judge=judge, api_base=api_base, phoenix=phoenix)
+        where = [*(to or ()), *([f"phoenix={phoenix}"] if phoenix else ())]
+        chosen = DemoOptions(runs=runs, seed=seed, out=out, judge=judge, api_base=api_base, to=tuple(where))
         run_demo(chosen)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

@@ -14,6 +14,7 @@ from otel_evals.config.rules import Rule
 from otel_evals.config.validation import MODEL, PositiveSeconds, Seconds, raises_config_errors
 from otel_evals.errors import ConfigError
 from otel_evals.export import Destination
+from otel_evals.export.preset import EventPreset
 
 __all__ = ["Config"]
 
@@ -111,6 +112,10 @@ class Config:
                 raise ConfigError(f"rules[{index}].scorer", problem)
         if self.store is not None:
             _check_store(self.store)
+        for index, destination in enumerate(self.destinations):
+            if isinstance(destination, EventPreset) and not self.evaluation_events:
+                problem = f"{destination.name} reads evaluation events: leave evaluation_events on"
+                raise ConfigError(f"destinations[{index}]", problem)
         sampling.cascade_order([(rule.scorer.id, rule.asked_with, rule.sample) for rule in self.rules])
 
     @property

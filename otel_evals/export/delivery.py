@@ -1,4 +1,4 @@
-"""Delivery to one destination: a bounded queue, batches, retries with backoff, and counts."""
+"""Delivery to one destination: batches, tries, parking what was not accepted, and counts."""
 
 from __future__ import annotations
 
@@ -6,68 +6,29 @@ import logging
 import math
 import random
 import time
-from collections import deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
-from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.export.destination import Destination
-from otel_evals.model import ScoredRun
-from otel_evals.util.retry import backoff
+from otel_evals.errors import DestinationError
+from otel_evals.export.counts import DestinationStats
+from otel_evals.export.destination import Destination, Unaccepted
+from otel_evals.export.parcels import Parcel, Parcels
+from otel_evals.export.retry import TRACE_NOT_FOUND, Retry, reason_of
+from otel_evals.model import Evaluation, ScoredRun
 
-__all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats", "Retry"]
+__all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
 
 _log = logging.getLogger(__name__)
+_PARKED = 4
+"""Times the size of the queue."""
 
 DeliveryCallback = Callable[[str, Sequence[ScoredRun], str], None]
 """Called with a destination's name, scored runs, and `exported` or the reason why they were not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """When a batch is sent again after a failure: exponential backoff with full jitter."""
-
-    attempts: int = 8
-    """Attempts per batch, the first one included."""
-    first: float = 0.5
-    """Upper bound of the first wait, in seconds; it doubles with every attempt."""
-    longest: float = 30.0
-    """Upper bound of every wait, in seconds."""
-    total: float = 300.0
-    """Seconds after which a batch is given up, even if attempts are left."""
-    timeout: float = 30.0
-    """Seconds that one attempt may take."""
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"retry.{name}", "must be greater than zero")
-
-    def wait(self, attempt: int, draw: float) -> float:
-        """Seconds to wait after the given attempt (1 is the first); `draw` is a random number in [0, 1)."""
-        return backoff(attempt, first=self.first, longest=self.longest, draw=lambda: draw)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DestinationStats:
-    """Counts of the scored runs for one destination.
-
-    Every run is in exactly one of `exported`, `failed`, `dropped` and `pending` at every moment.
-    """
-
-    exported: int = 0
-    """Accepted by the destination."""
-    failed: int = 0
-    """Refused permanently, or given up after the last attempt."""
-    dropped: int = 0
-    """Never sent: the queue was full, or the shutdown timeout expired."""
-    pending: int = 0
-    """Queued or being sent."""
-    losses: Mapping[str, int] = field(default_factory=dict)
-    """Failed and dropped runs by reason: `queue_full`, `shutdown`, `refused`, or an exception's name."""
 
 
 class DeliveryQueue:
@@ -90,37 +51,38 @@ class DeliveryQueue:
         on_result: DeliveryCallback | None = None,
     ) -> None:
         self.name = name
-        self._on_result = on_result
-        self._in_flight: Sequence[ScoredRun] = ()
         self.stats = DestinationStats()
         self.finished = anyio.Event()
+        self.failing = False
+        """Whether the last attempt failed."""
+        self._on_result = on_result
         self._destination = destination
-        self._queue_size = queue_size
         self._batch_size = batch_size
         self._delay = delay
         self._retry = retry
         self._clock = clock
         self._draw = draw
-        self._queue: deque[ScoredRun] = deque()
+        self._parcels = Parcels(queue_size, queue_size * _PARKED)
+        self._due: float | None = None
+        self._failed_at = self._quiet_until = self._asked_until = -math.inf
+        self._warned: set[str] = set()
         self._wake = anyio.Event()
         self._moved = anyio.Event()
-        self._accepted = 0
         self._flush_to = 0
         self._closing = False
         self._released = False
         self._scope: anyio.CancelScope | None = None
-        self.failing = False
-        """Whether the last attempt failed."""
 
     def put(self, scored: ScoredRun) -> None:
         """Queue a scored run, or count it as dropped. Never waits, never raises."""
-        if self._closing or len(self._queue) >= self._queue_size:
-            self._lose([scored], "shutdown" if self._closing else "queue_full", queued=False)
+        if self._closing or self._parcels.full:
+            end = "shutdown" if self._closing else "queue_full"
+            self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
+            self._report([scored], end)
             return
-        self._queue.append(scored)
-        self._accepted += 1
+        self._parcels.put(scored)
         self.stats = replace(self.stats, pending=self.stats.pending + 1)
-        if len(self._queue) == 1 or len(self._queue) == self._batch_size:
+        if self._parcels.queued in (1, self._batch_size):
             self._wake.set()
 
     async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
@@ -139,24 +101,24 @@ class DeliveryQueue:
         try:
             with anyio.CancelScope() as self._scope:
                 while await self._filled():
-                    size = min(self._batch_size, len(self._queue))
-                    await self._deliver([self._queue.popleft() for _ in range(size)])
+                    await self._deliver(self._parcels.batch(self._batch_size, self._clock()))
+                    await anyio.lowlevel.checkpoint()  # a destination need not wait for anything
         finally:
             self._abandon()
 
     async def flush(self) -> bool:
         """Deliver what is queued now without waiting for full batches; whether nothing was lost."""
         lost = self.stats.failed + self.stats.dropped
-        target = self._flush_to = self._accepted
-        self._wake.set()
-        while self._settled < target:
+        target = self._flush_to = self._parcels.accepted
+        self._hurry()
+        while (oldest := self._parcels.oldest) is not None and oldest <= target:
             await self._moved.wait()
         return lost == self.stats.failed + self.stats.dropped
 
     def close(self) -> None:
-        """Accept no more; `run` ends when the queue is empty."""
+        """Accept no more; `run` ends when nothing is left."""
         self._closing = True
-        self._wake.set()
+        self._hurry()
 
     async def stop(self) -> None:
         """Cancel `run`, count what is left as dropped, and shut the destination down, once."""
@@ -173,98 +135,119 @@ class DeliveryQueue:
         except Exception:
             _log.exception("Destination %s failed to shut down", self.name)
 
-    @property
-    def _settled(self) -> int:
-        return self._accepted - self.stats.pending
+    # --- when to send ---
 
     @property
     def _flushing(self) -> bool:
-        return self._closing or self._settled < self._flush_to
+        oldest = self._parcels.oldest
+        return self._closing or (oldest is not None and oldest <= self._flush_to)
+
+    def _hurry(self) -> None:
+        """Shorten waits, but not below what the destination asked for."""
+        self._parcels.hasten(self._retry.first)
+        self._quiet_until = min(self._quiet_until, self._failed_at + self._retry.first)
+        self._wake.set()
 
     async def _filled(self) -> bool:
         """Wait until there is a batch to send; False when closed and empty."""
-        while not self._queue:
-            if self._closing:
-                return False
-            await self._pause(math.inf)
-        due = self._clock() + self._delay
-        while (
-            len(self._queue) < self._batch_size and not self._flushing and (left := due - self._clock()) > 0
-        ):
-            await self._pause(left)
-        return True
+        while self._parcels or not self._closing:
+            now = self._clock()
+            ready = self._ready_at(now)
+            if ready <= now:
+                return True
+            await self._pause(ready - now)
+        return False
+
+    def _ready_at(self, now: float) -> float:
+        """When the next batch is to be sent, as far as is known now."""
+        ready = self._parcels.next_due
+        if self._parcels.queued:
+            self._due = self._due or now + self._delay
+            at_once = self._flushing or self._parcels.queued >= self._batch_size
+            ready = min(ready, now if at_once else self._due)
+        return max(ready, self._quiet_until, self._asked_until)
 
     async def _pause(self, seconds: float) -> None:
         self._wake = anyio.Event()
         with anyio.move_on_after(seconds):
             await self._wake.wait()
 
-    async def _deliver(self, batch: Sequence[ScoredRun]) -> None:
-        self._in_flight = batch
-        give_up_at = self._clock() + self._retry.total
-        for attempt in range(1, self._retry.attempts + 1):
-            error = await self._attempt(batch)
-            if error is None:
-                self._delivered(batch)
-                return
-            self._warn(error)
-            asked = 0.0
-            if isinstance(error, DestinationError):
-                if not error.retryable:
-                    break
-                asked = error.retry_after or 0.0
-            wait = asked + self._retry.wait(attempt, self._draw())
-            if attempt == self._retry.attempts or self._clock() + wait > give_up_at:
-                break
-            await self._back_off(wait, at_least=asked)
-        self._lose(batch, _reason(error), queued=True)
+    # --- sending ---
 
-    async def _attempt(self, batch: Sequence[ScoredRun]) -> Exception | None:
+    async def _deliver(self, batch: Sequence[Parcel]) -> None:
+        self._due = None
+        began = self._clock()
+        answer = await self._attempt(batch)
+        self.failing = isinstance(answer, Exception)
+        failures = _failures(batch, answer)
+        if not failures:
+            self._warned.clear()
+        now, tries = self._clock(), 1 + max((parcel.tries for parcel in batch), default=0)
+        asked = max((_asked(error) for pairs in failures.values() for _, error in pairs), default=0.0)
+        wait = asked + self._retry.wait(tries, self._draw())
+        if self._flushing:
+            wait = asked + min(wait - asked, self._retry.first)
+        if asked:
+            self._asked_until = now + asked
+        if isinstance(answer, Exception) and _may_pass(answer):
+            self._failed_at, self._quiet_until = now, now + wait
+        ended: defaultdict[str, list[Parcel]] = defaultdict(list)
+        for parcel in batch:
+            parcel.first_try = min(parcel.first_try, began) + asked
+            if again := self._left(parcel, failures.get(parcel.number, ()), now + wait):
+                parcel.keep([evaluation for evaluation in again if evaluation is not None])
+                parcel.parked_at, parcel.asked = now, asked
+                ended["queue_full"] += self._parcels.park(parcel, now + wait)
+            else:
+                ended[next(iter(parcel.lost), "exported")].append(parcel)
+        self._finish(ended)
+
+    async def _attempt(self, batch: Sequence[Parcel]) -> Exception | Sequence[Unaccepted]:
         try:
             with anyio.fail_after(self._retry.timeout):
-                await self._destination.export(batch)
+                answer = await self._destination.export([parcel.left for parcel in batch])
         except Exception as error:
             return error
-        return None
+        return [each for each in answer if isinstance(each, Unaccepted)] if isinstance(answer, list) else ()
 
-    async def _back_off(self, seconds: float, *, at_least: float) -> None:
-        """Wait; a flush or shutdown shortens the wait, but not below what the destination asked for."""
-        start = self._clock()
-        while (left := start + seconds - self._clock()) > 0:
-            if self._flushing:
-                shortest = max(at_least, min(seconds, self._retry.first))
-                await anyio.sleep(max(0.0, start + shortest - self._clock()))
-                return
-            await self._pause(left)
+    def _left(self, parcel: Parcel, failures: Sequence[_Failure], until: float) -> list[Evaluation | None]:
+        """What of a parcel is worth another attempt; the rest of what failed is lost."""
+        parcel.tries += 1
+        parcel.attempts += any(reason_of(error) != TRACE_NOT_FOUND for _, error in failures)
+        again = []
+        for evaluation, error in failures:
+            self._warn(error)
+            if self._again(parcel, error, until):
+                again.append(evaluation)
+            else:
+                parcel.lost[reason_of(error)] += evaluation is not None
+        return again
 
-    def _delivered(self, batch: Sequence[ScoredRun]) -> None:
-        stats, count, self._in_flight = self.stats, len(batch), ()
-        self.stats = replace(stats, exported=stats.exported + count, pending=stats.pending - count)
-        self._report(batch, "exported")
-        self._notify()
-        self.failing = False
+    def _again(self, parcel: Parcel, error: Exception, until: float) -> bool:
+        absent = reason_of(error) == TRACE_NOT_FOUND
+        in_time = until <= parcel.first_try + (self._retry.absent if absent else self._retry.total)
+        return _may_pass(error) and in_time and (absent or parcel.attempts < self._retry.attempts)
 
-    def _lose(self, lost: Sequence[ScoredRun], reason: str, *, queued: bool) -> None:
-        if not (count := len(lost)):
-            return
-        if queued:
-            self._in_flight = ()
-        stats, never_sent = self.stats, reason in {"queue_full", "shutdown"}
-        self.stats = replace(
-            stats,
-            failed=stats.failed + (0 if never_sent else count),
-            dropped=stats.dropped + (count if never_sent else 0),
-            pending=stats.pending - (count if queued else 0),
-            losses={**stats.losses, reason: stats.losses.get(reason, 0) + count},
-        )
-        self._report(lost, reason)
+    # --- counting ---
+
+    def _finish(self, ended: Mapping[str, Sequence[Parcel]]) -> None:
+        """Count parcels by their end: `exported`, or the reason why they were not."""
+        for end, parcels in ended.items():
+            if not parcels:
+                continue
+            lost: Counter[str] = Counter()
+            for parcel in parcels:
+                self._parcels.done(parcel)
+                lost += parcel.lost
+                if end in ("queue_full", "shutdown"):
+                    lost[end] += len(parcel.left.evaluations)
+            self.stats = self.stats.ended(end, len(parcels), lost, pending=True)
+            self._report([parcel.scored for parcel in parcels], end)
         self._notify()
 
     def _abandon(self) -> None:
         self._closing = True
-        left = [*self._in_flight, *self._queue]
-        self._queue.clear()
-        self._lose(left, "shutdown", queued=True)
+        self._finish({"shutdown": self._parcels.clear()})
         self.finished.set()
 
     def _report(self, batch: Sequence[ScoredRun], end: str) -> None:
@@ -276,14 +259,37 @@ class DeliveryQueue:
         self._moved = anyio.Event()
 
     def _warn(self, error: Exception) -> None:
-        if not self.failing:
+        """Log the first error of each kind, until a batch is accepted whole."""
+        if (kind := reason_of(error)) not in self._warned:
+            self._warned.add(kind)
+            what = "a batch" if self.failing else "all of a batch"
             _log.warning(
-                "Destination %s did not accept a batch: %s: %s", self.name, type(error).__name__, error
+                "Destination %s did not accept %s: %s: %s", self.name, what, type(error).__name__, error
             )
-        self.failing = True
 
 
-def _reason(error: Exception | None) -> str:
-    if isinstance(error, DestinationError):
-        return "unavailable" if error.retryable else "refused"
-    return "timeout" if isinstance(error, TimeoutError) else type(error).__name__
+_Failure = tuple[Evaluation | None, Exception]
+"""An evaluation that was not accepted, or None for a run without any, and why."""
+
+
+def _failures(
+    batch: Sequence[Parcel], answer: Exception | Sequence[Unaccepted]
+) -> Mapping[int, Sequence[_Failure]]:
+    """What was not accepted, by parcel."""
+    if isinstance(answer, Exception):
+        return {p.number: [(e, answer) for e in p.left.evaluations or (None,)] for p in batch}
+    errors = {_key(each.evaluation): each.error for each in answer}
+    found = {p.number: [(e, errors[_key(e)]) for e in p.left.evaluations if _key(e) in errors] for p in batch}
+    return {number: failures for number, failures in found.items() if failures}
+
+
+def _key(evaluation: Evaluation) -> tuple[str, str, int]:
+    return evaluation.trace_id, evaluation.evaluation_id, evaluation.revision
+
+
+def _may_pass(error: Exception) -> bool:
+    return not isinstance(error, DestinationError) or error.retryable
+
+
+def _asked(error: Exception) -> float:
+    return (error.retry_after or 0.0) if isinstance(error, DestinationError) and error.retryable else 0.0

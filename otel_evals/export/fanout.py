@@ -12,11 +12,14 @@ from typing import Any
 import anyio
 
 from otel_evals.errors import ConfigError
-from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue, DestinationStats, Retry
+from otel_evals.export.counts import DestinationStats
+from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue
 from otel_evals.export.destination import Destination
+from otel_evals.export.preset import EventPreset
+from otel_evals.export.retry import Retry
 from otel_evals.model import ScoredRun
 
-__all__ = ["DestinationStats", "FanOut", "Retry"]
+__all__ = ["FanOut"]
 
 
 class FanOut:
@@ -57,6 +60,7 @@ class FanOut:
         for field, value in (("queue_size", queue_size), ("batch_size", batch_size)):
             if value < 1:
                 raise ConfigError(field, "must be at least 1")
+        destinations = [each for each in destinations if not isinstance(each, EventPreset)]
         self._started = False
         self._queues = [
             DeliveryQueue(

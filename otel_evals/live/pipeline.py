@@ -25,6 +25,7 @@ from otel_evals.attachment import Attacher, EvaluationSpans, Metrics, PendingSco
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects, load_dialects
 from otel_evals.export import DestinationStats
+from otel_evals.export.preset import EventPreset
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.live.adoption import unwrapped
@@ -71,6 +72,7 @@ class Pipeline:
             logger if config.evaluation_events else None,
             self._metrics(meter) if config.metrics else None,
             self._scores if config.span_attributes else None,
+            [each for each in config.destinations if isinstance(each, EventPreset)],
         )
         open_spans = OpenSpans()
         self._engine = self._build_engine(dialects, attacher, open_spans)

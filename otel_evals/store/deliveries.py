@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from otel_evals.export.retry import FINAL_REASONS
 from otel_evals.model import ScoredRun
 
 __all__ = ["Deliveries"]
 
-_FINAL = ("exported", "refused")
+_FINAL = {"exported"} | FINAL_REASONS
 """Results of a delivery after which there is no point in another one."""
 _START = "\0start"
 """Awaited, besides the destinations, until all of them were given the scored run."""

@@ -18,6 +18,7 @@ TESTS = ROOT / "tests"
 
 ELSEWHERE = {
     # Programs, tested as they are run.
+    "cli/backends": "unit/cli/test_destinations.py",
     "cli/demo": "unit/cli/test_demo.py",
     "cli/report": "unit/results/test_report.py",
     "cli/monitor": "unit/results/test_page.py",

@@ -78,13 +78,15 @@ class DemoOptions:
     out: Path = Path("otel-evals-demo")
     judge: str | None = None
     api_base: str | None = None
-    phoenix: str | None = None
+    to: tuple[str, ...] = ()
+    """Backends that get spans and scores too: names of destinations, or NAME=URL. Spans go to the first."""
 
 
 def demo(options: DemoOptions) -> None:
     """Score live traffic, and print the scores beside the faults that were planted."""
     from pydantic_ai import Agent
 
+    from otel_evals.cli.backends import backend, send_spans_to
     from otel_evals.cli.demo.report import Watch, print_report
     from otel_evals.cli.demo.shop import Shop
     from otel_evals.cli.demo.traffic import Truth, converse, plan
@@ -95,10 +97,10 @@ def demo(options: DemoOptions) -> None:
     seen = InMemoryDestination()
     destinations: list[object] = [seen, {"jsonl": {"path": scores}}]
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
-    if options.phoenix:
-        destinations.append({"phoenix": {"endpoint": options.phoenix}})
+    destinations += [backend(place) for place in options.to]
+    if options.to:
         os.environ.setdefault("OTEL_RESOURCE_ATTRIBUTES", "openinference.project.name=otel-evals-demo")
-        os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = options.phoenix.rstrip("/") + "/v1/traces"
+        os.environ |= send_spans_to(destinations[2])
 
     # This call and the agent framework's own instrumentation are all it takes to score an agent.
     pipeline = otel_evals.configure(

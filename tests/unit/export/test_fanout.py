@@ -138,7 +138,9 @@ async def test_a_batch_refused_for_good_is_not_sent_again() -> None:
         assert not await fan_out.force_flush(1.0)
         fan_out.put(scored_run(1))
         assert await fan_out.force_flush(1.0)
-    assert fan_out.stats()["one"] == DestinationStats(exported=1, failed=1, losses={"refused": 1})
+    assert fan_out.stats()["one"] == DestinationStats(
+        exported=1, failed=1, losses={"refused": 1}, lost_evaluations={"refused": 5}
+    )
 
 
 async def test_tries_are_limited() -> None:
@@ -247,7 +249,9 @@ async def test_shutdown_delivers_what_it_can_and_later_runs_are_counted() -> Non
         assert await fan_out.shutdown(1.0)
         fan_out.put(scored_run(1))
     assert destination.shutdowns == 1
-    assert fan_out.stats()["one"] == DestinationStats(exported=1, dropped=1, losses={"shutdown": 1})
+    assert fan_out.stats()["one"] == DestinationStats(
+        exported=1, dropped=1, losses={"shutdown": 1}, lost_evaluations={"shutdown": 5}
+    )
 
 
 async def test_shutdown_keeps_its_deadline_when_a_destination_hangs_in_every_way() -> None:
@@ -291,7 +295,9 @@ async def test_what_is_in_hand_is_counted_when_the_task_is_cancelled() -> None:
             fan_out.put(scored_run(number))
         await anyio.sleep(0.02)
         group.cancel_scope.cancel()
-    assert fan_out.stats()["one"] == DestinationStats(dropped=5, losses={"shutdown": 5})
+    assert fan_out.stats()["one"] == DestinationStats(
+        dropped=5, losses={"shutdown": 5}, lost_evaluations={"shutdown": 25}
+    )
 
 
 async def test_an_error_at_shutdown_is_logged_and_spares_the_others(caplog: pytest.LogCaptureFixture) -> None:

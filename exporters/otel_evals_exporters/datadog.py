@@ -1,0 +1,115 @@
+"""Scores in Datadog LLM Observability, as external evaluations of spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from otel_evals.errors import ConfigError
+from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.http import HttpOptions, base_url
+from otel_evals.export.items import ScoreItem, cut
+
+__all__ = ["DatadogDestination"]
+
+_PATH = "/api/intake/llm-obs/v2/eval-metric"
+_LABEL = 200
+_REASONING = 10_000
+
+
+class DatadogDestination(ApiDestination):
+    """Sends scores to Datadog: numbers as `score` metrics, their labels beside them as `<name>_label`.
+
+    Datadog appends: a score that is sent again, because an answer was lost, may stand there twice. It has no
+    place for the scores of whole conversations; they stand on the last run's span.
+    """
+
+    name = "datadog"
+    needs = ("DD_API_KEY",)
+    most = 100
+    at_once = 2
+
+    def __init__(
+        self,
+        *,
+        site: str | None = None,
+        api_key: str | None = None,
+        agent_url: str | None = None,
+        url: str | None = None,
+        ml_app: str | None = None,
+        trace_id: Literal["decimal", "hex"] = "decimal",
+        content: bool = True,
+        http: HttpOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Name the account; nothing is sent yet.
+
+        Args:
+            site: DD_SITE, or datadoghq.com, unless given.
+            api_key: DD_API_KEY unless given; not needed with `agent_url`.
+            agent_url: sends through a Datadog Agent, such as http://localhost:8126.
+            url: base URL instead of the site's.
+            ml_app: name of the application; the run's service name, unless given.
+            trace_id: how trace ids are written.
+            content: whether to send explanations, which may quote the conversation.
+            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+
+        Raises:
+            ConfigError: the key is missing, or an option is wrong.
+        """
+        if trace_id not in ("decimal", "hex"):
+            raise ConfigError("trace_id", f"must be decimal or hex, not {trace_id!r}")
+        self._decimal = trace_id == "decimal"
+        self._site = needed(site, "site", "DD_SITE", default="datadoghq.com")
+        self._ml_app = ml_app
+        key = None if agent_url else needed(api_key, "api_key", "DD_API_KEY")
+        headers = {"dd-api-key": key} if key else {"x-datadog-evp-subdomain": "api"}
+        where = base_url(url or agent_url or f"https://api.{self._site}", "agent_url" if agent_url else "url")
+        super().__init__(client(where, headers, key, http=http), content)
+        self._path = ("/evp_proxy/v2" if agent_url else "") + _PATH
+
+    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+        """Send scores in one request."""
+        metrics = [metric for item in items for metric in self._metrics(item)]
+        body = {"data": {"type": "evaluation_metric", "attributes": {"metrics": metrics}}}
+        await self._http.send("POST", self._path, body)
+        return ()
+
+    def trace_url(self, item: ScoreItem) -> str | None:
+        """The trace, by a search for it."""
+        host = "app." + self._site if self._site.count(".") == 1 else self._site
+        return f"https://{host}/llm/traces?query=%40trace_id%3A{item.evaluation.trace_id}"
+
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Datadog's own OTLP address, for LLM Observability."""
+        headers = {**self._http.headers, "dd-otlp-source": "llmobs"}
+        return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers
+
+    def _metrics(self, item: ScoreItem) -> list[dict[str, Any]]:
+        evaluation = item.evaluation
+        trace = str(int(evaluation.trace_id, 16)) if self._decimal else evaluation.trace_id
+        joined = {"span_id": str(int(evaluation.span_id, 16)), "trace_id": trace}
+        app = self._ml_app or item.run.resource.get("service.name") or "unknown_service"
+        common: dict[str, Any] = {
+            "event_kind": "evaluation",
+            "eval_scope": "span",
+            "join_on": {"span": joined},
+            "ml_app": str(app),
+            "timestamp_ms": item.time // 1_000_000,
+            "tags": ["source:otel"],  # without it, Datadog does not wait for spans that came by OpenTelemetry
+            "metadata": item.metadata,
+        }
+        if item.explanation:
+            common["reasoning"] = cut(item.explanation, _REASONING)
+        label = _label(item.name)
+        number = {**common, "label": label, "metric_type": "score", "score_value": item.value}
+        if not item.label:
+            return [number]
+        beside = {"label": f"{label[: _LABEL - 6]}_label", "metric_type": "categorical"}
+        return [number, {**common, **beside, "categorical_value": item.label}]
+
+
+def _label(name: str) -> str:
+    """ASCII letters, digits and underscores, a letter first."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return (plain if plain[:1].isalpha() else f"s_{plain}")[:_LABEL]

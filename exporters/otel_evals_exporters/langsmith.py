@@ -1,0 +1,113 @@
+"""Scores in LangSmith, as feedback on runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from otel_evals.errors import DestinationError
+from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.http import HttpOptions, base_url
+from otel_evals.export.items import ScoreItem, cut, iso
+
+__all__ = ["LangsmithDestination"]
+
+_DECIMALS = 4  # more are refused
+_COMMENT = 10_000
+
+
+class LangsmithDestination(ApiDestination):
+    """Sends scores to LangSmith as feedback on the run that it makes of the judged span.
+
+    A run's id is the span's, padded with zeros. Feedback has an id of its own, made of the evaluation's: sent
+    again, it overwrites itself. Conversations have no feedback; their score stands on the last run.
+    """
+
+    name = "langsmith"
+    needs = ("LANGSMITH_API_KEY", "LANGSMITH_PROJECT")
+    takes_errors = True
+    finds_traces = True
+
+    def __init__(
+        self,
+        *,
+        url: str | None = None,
+        api_key: str | None = None,
+        project: str | None = None,
+        workspace_id: str | None = None,
+        content: bool = True,
+        http: HttpOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Name the account; nothing is sent yet.
+
+        Args:
+            url: base URL; LANGSMITH_ENDPOINT, or https://api.smith.langchain.com, unless given.
+            api_key: LANGSMITH_API_KEY unless given.
+            project: name of the project that the spans are in; LANGSMITH_PROJECT, or `default`, unless given.
+            workspace_id: for keys of several workspaces.
+            content: whether to send explanations and error messages, which may quote the conversation.
+            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+
+        Raises:
+            ConfigError: the key is missing, or an option is wrong.
+        """
+        default = "https://api.smith.langchain.com"
+        key = needed(api_key, "api_key", "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY")
+        where = base_url(
+            needed(url, "url", "LANGSMITH_ENDPOINT", default=default), "url", without="/otel|/api/v1"
+        )
+        headers = {"x-api-key": key, **({"x-tenant-id": workspace_id} if workspace_id else {})}
+        super().__init__(client(where, headers, key, http=http), content)
+        self._project = needed(project, "project", "LANGSMITH_PROJECT", default="default")
+        self._session: str | None = None
+
+    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+        """Send one score."""
+        session = await self._session_id()
+        for item in items:
+            await self._http.send("POST", "/api/v1/feedback", _feedback(item, session))
+        return ()
+
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """LangSmith's OTLP address."""
+        return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "langsmith-project": self._project}
+
+    async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
+        """The feedback as LangSmith has it."""
+        return dict((await self._http.send("GET", f"/api/v1/feedback/{item.uuid}")).json())
+
+    async def _session_id(self) -> str:
+        """The project's id, looked up once."""
+        if self._session is None:
+            answer = await self._http.send("GET", "/api/v1/sessions", params={"name": self._project})
+            found = answer.json()
+            ids = [each.get("id") for each in found] if isinstance(found, list) else []
+            if not ids or not ids[0]:
+                problem = f"there is no project {self._project!r} yet"
+                raise DestinationError(problem, retryable=True, reason="trace_not_found", status=404)
+            self._session = str(ids[0])
+        return self._session
+
+
+def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
+    comment = item.error[1] if item.error else item.explanation
+    feedback = {
+        "id": item.uuid,
+        "run_id": str(UUID(int=int(item.evaluation.span_id, 16))),
+        "session_id": session,
+        "start_time": iso(item.run.start_time) if item.run.start_time else None,
+        "key": item.name,
+        "score": None if item.value is None else round(item.value, _DECIMALS),
+        "value": item.error[0] if item.error else item.label,
+        "comment": cut(comment, _COMMENT),
+        "error": True if item.error else None,
+        "feedback_source": {
+            "type": "model" if item.source == "LLM" else "api",
+            "metadata": item.metadata,
+        },
+        "created_at": item.timestamp,
+        "modified_at": item.timestamp,
+        "extend_trace_retention": False,  # it would be charged for
+    }
+    return {key: value for key, value in feedback.items() if value is not None}

@@ -1,0 +1,138 @@
+"""`otel-evals destinations list`, and `destination test` against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from otel_evals.cli.app import app
+from otel_evals.cli.backends import backend, backends, send_spans_to
+from tests.support.destinations import KEY
+from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+KEYS = {
+    "ARIZE_API_KEY": KEY,
+    "ARIZE_PROJECT_ID": "p1",
+    "BRAINTRUST_API_KEY": KEY,
+    "BRAINTRUST_PARENT": "project_name:p",
+    "DD_API_KEY": KEY,
+    "LANGFUSE_PUBLIC_KEY": "pk",
+    "LANGFUSE_SECRET_KEY": KEY,
+    "LANGSMITH_API_KEY": KEY,
+    "OPIK_API_KEY": KEY,
+    "POSTHOG_API_KEY": KEY,
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingServer]:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    with recording_server() as server:
+        yield server
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def try_out(name: str, server: RecordingServer, *more: str) -> Result:
+    return run("destination", "test", f"{name}={server.url}", "--trace", TRACE, "--span", SPAN, *more)
+
+
+def test_the_list_has_every_backend_with_its_kind_and_needs() -> None:
+    listed = json.loads(run("destinations", "list", "--json").stdout)
+    kinds = {each["name"]: each["kind"] for each in listed}
+    api = ("phoenix", "langfuse", "mlflow", "datadog", "langsmith", "opik", "arize")
+    otel = ("azure", "logfire", "braintrust", "posthog")
+    assert kinds == dict.fromkeys(api, "api") | dict.fromkeys(otel, "otel")
+    assert all(each["needs"] and set(each) == {"name", "kind", "needs"} for each in listed)
+    assert next(each for each in listed if each["name"] == "datadog")["needs"] == ["DD_API_KEY"]
+
+
+def test_the_plain_list_says_what_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DD_API_KEY", raising=False)
+    line = next(line for line in run("destinations", "list").stdout.splitlines() if "datadog" in line)
+    assert line.split() == ["datadog", "api", "DD_API_KEY", "(not", "set)"]
+
+
+def test_a_marked_score_is_sent_and_read_back(server: RecordingServer) -> None:
+    def reply(request: RecordedRequest) -> Reply:
+        if request.method == "GET":
+            return Reply(body=json.dumps({"name": "otel_evals_test", "value": 1}).encode())
+        return Reply(status=202)
+
+    server.reply = reply
+    done = try_out("langfuse", server)
+    assert done.exit_code == 0, done.output
+    assert 'Read back: {"name": "otel_evals_test", "value": 1}' in done.stdout
+    number, label = server.requests[0].body
+    assert (number["name"], number["value"], number["traceId"]) == ("otel_evals_test", 1.0, TRACE)
+    assert label["value"] == "test"
+    assert server.requests[1].path.endswith(number["id"])
+
+
+def test_a_destination_without_a_way_to_read_says_so(server: RecordingServer) -> None:
+    done = try_out("datadog", server)
+    assert done.exit_code == 0
+    assert "look for otel_evals_test" in done.stdout
+
+
+def test_a_refused_key_is_named_and_not_shown(server: RecordingServer) -> None:
+    server.reply = lambda request: Reply(401, str(request.headers).encode())
+    done = try_out("arize", server)
+    assert done.exit_code == 1
+    assert "not accepted (unauthorized)" in done.stdout
+    assert KEY not in done.output
+
+
+def test_a_trace_that_is_not_there_is_waited_for_and_named(server: RecordingServer) -> None:
+    server.reply = lambda request: Reply(404)
+    done = try_out("mlflow", server, "--wait", "1.5")
+    assert done.exit_code == 1
+    assert "not accepted (trace_not_found)" in done.stdout
+    assert len(server.requests) > 1
+
+
+def test_a_span_is_sent_first_and_scored(server: RecordingServer) -> None:
+    done = run("destination", "test", f"datadog={server.url}")
+    assert done.exit_code == 0, done.output
+    spans, scores = server.requests
+    assert spans.path == "/v1/traces"
+    assert (spans.headers["dd-api-key"], scores.headers["dd-api-key"]) == (KEY, KEY)
+    (first, _) = scores.body["data"]["attributes"]["metrics"]
+    assert bytes.fromhex(f"{int(first['join_on']['span']['span_id']):016x}") in spans.raw
+
+
+def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DD_API_KEY", raising=False)
+    done = run("destination", "test", "datadog")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "--to datadog.api_key: is missing: give it, or set DD_API_KEY\n",
+    )
+
+
+def test_an_unknown_name_is_told_what_there_is() -> None:
+    told = run("destination", "test", "langfus").stderr
+    assert told == "--to langfus: there is no destination 'langfus'; meant 'langfuse'?\n"
+
+
+def test_trace_and_span_go_together() -> None:
+    assert run("destination", "test", "datadog", "--trace", TRACE).exit_code == 2
+
+
+def test_a_preset_has_nothing_to_send() -> None:
+    assert "reads evaluation events" in run("destination", "test", "azure").stdout
+
+
+@pytest.mark.parametrize("name", sorted(backends()))
+def test_every_backend_is_named_with_its_address(name: str, server: RecordingServer) -> None:
+    """As `demo --to NAME=URL` does; its spans go to the same server."""
+    variables = send_spans_to(backend(f"{name}={server.url}"))
+    address = next(value for key, value in variables.items() if key.endswith("ENDPOINT"))
+    assert address.startswith(server.url)

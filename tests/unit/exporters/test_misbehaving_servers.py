@@ -1,0 +1,203 @@
+"""What every destination does when its server misbehaves, on a real server on loopback.
+
+Each outcome is counted under its name, nothing else is held up, and no key stands in any text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from otel_evals.export import DestinationStats, FanOut, Retry
+from otel_evals.model import Outcome, Score, ScoredRun
+from tests.support.destinations import BY_NAME, KEY, accept, destination
+from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
+from tests.support.scored import scored_run
+
+QUICK = Retry(attempts=3, first=0.01, longest=0.02, total=20.0, absent=0.3)
+TONE: dict[str, Outcome] = {"tone": Score(value=0.5, label="dry", explanation="because")}
+WAITS = ("arize", "langsmith", "mlflow")
+"""Those that take 404 for a trace that is not there yet."""
+
+pytestmark = pytest.mark.parametrize("name", sorted(BY_NAME))
+Behaviour = Callable[[RecordedRequest], Reply]
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingServer]:
+    with recording_server() as server:
+        yield server
+
+
+def deliver(
+    name: str, server: RecordingServer, reply: Behaviour, *runs: ScoredRun, timeout: float = 5.0
+) -> DestinationStats:
+    server.reply = reply
+
+    async def send() -> DestinationStats:
+        target = destination(name, server.url, http={"timeout": timeout})
+        fan_out = FanOut([target], delay=0.0, retry=QUICK)
+        for run in runs or (scored_run(0, TONE),):
+            fan_out.put(run)
+        await fan_out.shutdown(40.0)
+        return fan_out.stats()[name]
+
+    return anyio.run(send)
+
+
+def failed(reason: str, runs: int = 1, evaluations: int = 1) -> DestinationStats:
+    return DestinationStats(failed=runs, losses={reason: runs}, lost_evaluations={reason: evaluations})
+
+
+def after(times: int, bad: Callable[[], Reply]) -> Behaviour:
+    """Answers badly so many times, then well."""
+    left = [times]
+
+    def reply(request: RecordedRequest) -> Reply:
+        if left[0] > 0:
+            left[0] -= 1
+            return bad()
+        return accept(request)
+
+    return reply
+
+
+def echo(status: int) -> Behaviour:
+    """Refuses, and repeats every header of the request, the key too."""
+    return lambda request: Reply(status, str(request.headers).encode())
+
+
+def test_all_is_well(name: str, server: RecordingServer) -> None:
+    assert deliver(name, server, accept, *(scored_run(n, TONE) for n in range(20))) == DestinationStats(
+        exported=20
+    )
+    assert any(KEY in value for request in server.requests for value in request.headers.values()) or (
+        name == "langfuse"  # within base64
+    )
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_wrong_key_is_told_once_and_not_tried_again(
+    name: str, status: int, server: RecordingServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert deliver(name, server, echo(status)) == failed("unauthorized")
+    assert len(server.requests) == 1
+    assert f"answered {status}" in caplog.text
+    authorization = [v for r in server.requests for k, v in r.headers.items() if k == "authorization"]
+    for secret in (KEY, *(v.partition(" ")[2] or v for v in authorization)):
+        assert secret not in caplog.text
+
+
+def test_404_for_ever_ends_under_its_name(name: str, server: RecordingServer) -> None:
+    reason = "trace_not_found" if name in (*WAITS, "opik") else "not_found"
+    assert deliver(name, server, lambda _: Reply(404)) == failed(reason)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(409, "conflict"), (413, "too_large"), (422, "refused")])
+def test_a_refusal_is_final(name: str, status: int, reason: str, server: RecordingServer) -> None:
+    assert deliver(name, server, echo(status)) == failed(reason)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_one_refused_score_spares_the_others_of_its_batch(
+    name: str, status: int, server: RecordingServer
+) -> None:
+    poison: dict[str, Outcome] = {"poison": Score(value=0.5), **TONE}
+    runs = [scored_run(n, poison if n == 11 else TONE) for n in range(20)]
+
+    def reply(request: RecordedRequest) -> Reply:
+        return Reply(status, b"no") if b'"poison' in request.raw else accept(request)
+
+    stats = deliver(name, server, reply, *runs)
+    reason = "too_large" if status == 413 else "refused"
+    assert stats == replace(failed(reason), exported=19)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}, {"Retry-After-Ms": "150"}])
+def test_429_is_waited_for(name: str, headers: dict[str, str], server: RecordingServer) -> None:
+    assert deliver(name, server, after(2, lambda: Reply(429, headers=headers))).exported == 1
+
+
+def test_500_is_tried_again(name: str, server: RecordingServer) -> None:
+    assert deliver(name, server, after(2, lambda: Reply(500, b"oops"))).exported == 1
+
+
+def test_500_for_ever_is_given_up(name: str, server: RecordingServer) -> None:
+    assert deliver(name, server, lambda _: Reply(503)) == failed("unavailable")
+
+
+def test_html_instead_of_json_is_no_success(name: str, server: RecordingServer) -> None:
+    page = Reply(200, b"<html>Please log in</html>", {"Content-Type": "text/html; charset=utf-8"})
+    assert deliver(name, server, lambda _: page) == failed("unexpected_answer")
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(name: str, status: int, server: RecordingServer) -> None:
+    with recording_server() as elsewhere:
+        moved = Reply(status, headers={"Location": elsewhere.url})
+        assert deliver(name, server, lambda _: moved) == failed("redirected")
+        assert elsewhere.requests == [], "the key went to another server"
+
+
+def test_a_slow_answer_is_given_up_and_tried_again(name: str, server: RecordingServer) -> None:
+    stats = deliver(name, server, after(1, lambda: Reply(delay=30.0)), timeout=0.5)
+    assert stats.exported == 1
+
+
+def test_an_endless_answer_is_given_up(name: str, server: RecordingServer) -> None:
+    stats = deliver(name, server, lambda _: Reply(endless=True), timeout=0.3)
+    assert stats == failed("timeout")
+
+
+def test_a_huge_answer_is_not_kept(name: str, server: RecordingServer) -> None:
+    huge = Reply(body=b'"' + b"x" * 6_000_000 + b'"')
+    assert deliver(name, server, lambda _: huge, timeout=20.0) == failed("unexpected_answer")
+
+
+def test_a_server_that_dies_in_the_middle_is_tried_again(name: str, server: RecordingServer) -> None:
+    assert deliver(name, server, after(2, lambda: Reply(dies=True))).exported == 1
+
+
+def test_what_is_no_number_is_not_sent(name: str, server: RecordingServer) -> None:
+    odd: dict[str, Outcome] = {"nan": Score(value=float("nan")), "inf": Score(value=float("inf")), **TONE}
+    stats = deliver(name, server, accept, scored_run(0, odd), scored_run(1, TONE))
+    assert stats == replace(failed("not_finite", evaluations=2), exported=1)
+    assert not any(b'"nan"' in request.raw for request in server.requests)
+
+
+def test_scores_of_traces_that_were_not_sampled_are_not_sent(name: str, server: RecordingServer) -> None:
+    scored = scored_run(0, TONE)
+    unsampled = replace(scored, run=replace(scored.run, trace_flags=0))
+    assert deliver(name, server, accept, unsampled) == failed("trace_not_sampled")
+    assert server.requests == []
+
+
+def test_hostile_text_arrives_as_valid_json(name: str, server: RecordingServer) -> None:
+    hostile: dict[str, Outcome] = {
+        "9 naïve/../\x00\n'\"\ud800": Score(
+            value=0.5, label="a\x00\ud800", explanation="\ud83d" + "x" * 1_000_000
+        ),
+        "x" * 5000: Score(value=-1e300 if name != "braintrust" else 0.0),
+    }
+    assert deliver(name, server, accept, scored_run(0, hostile)).exported == 1
+    assert all(request.body is not None for request in server.requests if request.method != "GET")
+    assert not any(b"\\u0000" in request.raw for request in server.requests if b"explanation" in request.raw)
+
+
+def test_sent_twice_is_the_same_twice(name: str, server: RecordingServer) -> None:
+    """The same ids and timestamps, whenever it is sent: what overwrites itself does."""
+    run = scored_run(0, TONE)
+    assert deliver(name, server, accept, run).exported == 1
+    half = len(server.requests)
+    later = replace(run, evaluations=tuple(replace(e, time=e.time + 10**12) for e in run.evaluations))
+    assert deliver(name, server, accept, later).exported == 1
+    first, second = (
+        [(r.method, r.path, r.body) for r in part]
+        for part in (server.requests[:half], server.requests[half:])
+    )
+    assert first == second
