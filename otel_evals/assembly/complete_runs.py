@@ -16,7 +16,7 @@ class CompleteRuns:
     """Finds the roots whose runs are complete: nothing is open, and nothing is known to come late.
 
     Args:
-        open_spans: the spans that have not ended; without it, no run is complete before its grace period is over.
+        open_spans: the spans that have not ended; without it, every run waits for its grace period.
     """
 
     def __init__(self, open_spans: Callable[[], OpenSpansNow] | None) -> None:

@@ -1,8 +1,8 @@
 """Which instrumentations are known to be complete when a run's root ends.
 
-Some write log records, or whole spans, from another thread after the call has ended. So the first runs of each
-scope wait for the whole grace period, and what arrives meanwhile is observed. A scope for which anything came
-after the root's end, or that writes log records at all, keeps waiting.
+Some write log records, or whole spans, from another thread after the call has ended. So the first runs of
+each scope wait for the whole grace period, and what arrives meanwhile is observed. A scope for which anything
+came after the root's end, or that writes log records at all, keeps waiting.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class Config:
     grace: Seconds = 0.5
     """Seconds after its root's end in which a run's other spans and log records may still arrive.
 
-    A run is read at once when no span of its trace is open and its instrumentation scopes sent nothing after a
-    root's end in 32 runs, and never a log record.
+    A run is read at once when no span of its trace is open and its instrumentation scopes sent nothing after
+    a root's end in 32 runs, and never a log record.
     """
     max_age: PositiveSeconds = 600.0
     """Seconds after which a trace whose root never ended is evicted."""

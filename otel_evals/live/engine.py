@@ -108,7 +108,7 @@ class LocalEngine:
             self._store,
             post=lambda function: self.thread.call(function),
             losses=lambda: self._inspector().losses(),
-            open_spans=self._open_spans and self._open_spans_now,
+            open_spans=None if self._open_spans is None else self._open_spans_now,
         )
 
     def _open_spans_now(self) -> OpenSpansNow:
