@@ -1,15 +1,26 @@
-"""Which runs may close when their root ends, instead of waiting for what could come later."""
+"""Which runs may close when their root ends, instead of waiting for what could come later.
+
+A run is complete when no span of its trace is open. Some instrumentations write log records, or whole spans,
+from another thread after that. So the first runs of each instrumentation scope wait for the whole grace
+period, and what arrives meanwhile is observed. A scope for which anything came after the root's end, or that
+writes log records at all, keeps waiting.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from typing import Final
 
-from otel_evals.assembly.learned_scopes import LearnedScopes
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import SpanRecord
 
 __all__ = ["CompleteRuns"]
+
+_RUNS_TO_LEARN: Final = 32
+"""Runs of a scope that wait for the whole grace period before it is known to be complete."""
+_MOST_SCOPES: Final = 1_000
+_INCOMPLETE: Final = -1
 
 
 class CompleteRuns:
@@ -25,29 +36,42 @@ class CompleteRuns:
         self._added = 0
         self._roots: deque[tuple[int, str, str]] = deque()
         """Trace and span ids, each with how many items must have been added before the run closes."""
-        self.learned = LearnedScopes()
+        self._runs: dict[str, int] = {}
+        """By scope: how many of its runs waited and were complete when their root ended."""
 
-    def adding(self, count: int) -> None:
-        """A batch of so many items is about to be added."""
+    def adding(self, count: int) -> bool:
+        """A batch of so many items is about to be added; returns whether a root waits for that."""
         self._added += count
         self._now = None
+        return bool(self._roots)
 
-    def root_ended(self, root: SpanRecord, scopes: Collection[str]) -> None:
-        """A root has ended in a trace with these instrumentation scopes."""
-        if self._look is None or not self.learned.complete(scopes):
-            return
+    def root_ended(self, root: SpanRecord, scopes: Collection[str]) -> bool:
+        """A root has ended in a trace with these scopes; returns whether its run is complete."""
+        if self._look is None or any(self._runs.get(scope, 0) < _RUNS_TO_LEARN for scope in scopes):
+            return False
         now = self._now = self._now or self._look()
-        if now.only_above(int(root.trace_id, 16), int(root.parent_span_id or "0", 16)):
-            # Everything that was handed over before now is added first.
-            self._roots.append((self._added + now.waiting, root.trace_id, root.span_id))
+        if not now.only_above(int(root.trace_id, 16), int(root.parent_span_id or "0", 16)):
+            return False
+        # Everything that was handed over before now is added first.
+        self._roots.append((self._added + now.waiting, root.trace_id, root.span_id))
+        return True
 
-    @property
-    def ready(self) -> bool:
-        """Whether a run may close."""
-        return bool(self._roots) and self._roots[0][0] <= self._added
-
-    def take(self) -> Iterator[tuple[str, str]]:
-        """Trace and span ids of the roots whose runs may close."""
-        while self.ready:
+    def take(self) -> list[tuple[str, str]]:
+        """Trace and span ids of the roots whose runs may close now."""
+        taken = []
+        while self._roots and self._roots[0][0] <= self._added:
             _, trace_id, span_id = self._roots.popleft()
-            yield trace_id, span_id
+            taken.append((trace_id, span_id))
+        return taken
+
+    def learn(self, scopes: Collection[str], *, complete: bool) -> None:
+        """Take note of a run that has waited for its grace period, or of what came after a run had closed."""
+        runs = self._runs
+        for scope in scopes:
+            known = runs.get(scope, 0)
+            if scope not in runs and len(runs) >= _MOST_SCOPES:
+                continue  # a scope that is not known is never complete
+            if not complete:
+                runs[scope] = _INCOMPLETE
+            elif known != _INCOMPLETE:
+                runs[scope] = min(known + 1, _RUNS_TO_LEARN)

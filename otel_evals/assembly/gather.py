@@ -97,7 +97,6 @@ class SpanGatherer:
         self._limits = limits
         self._report_ended = report_ended
         self._complete = CompleteRuns(open_spans)
-        self._scopes = self._complete.learned
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._due: deque[tuple[float, str, str]] = deque()
         self._closed: OrderedDict[str, Collection[str]] = OrderedDict()
@@ -122,7 +121,8 @@ class SpanGatherer:
     def add(self, items: Collection[CapturedItem], now: float) -> Gathered:
         """Add captured spans and log records. Never raises; an item that cannot be decoded is a loss."""
         gathered = Gathered()
-        self._complete.adding(len(items))
+        if self._complete.adding(len(items)):
+            self.next_close = -inf
         for item in items:
             try:
                 if isinstance(item, CapturedLog):
@@ -133,8 +133,6 @@ class SpanGatherer:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
                 log = isinstance(item, CapturedLog)
                 gathered.losses.append(_UNREADABLE_LOG if log else _UNREADABLE_SPAN)
-        if self._complete.ready:
-            self.next_close = -inf
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
@@ -196,7 +194,7 @@ class SpanGatherer:
 
     def _learn_late(self, span: SpanRecord, above: str | None) -> None:
         scopes = {span.scope_name, *self._closed.get(above or "", ())}
-        self._scopes.learn(scopes, complete=False)
+        self._complete.learn(scopes, complete=False)
         self._remember(span.span_id, scopes)
 
     def _end_root(self, trace: _Trace, root: SpanRecord, now: float, gathered: Gathered) -> None:
@@ -204,7 +202,8 @@ class SpanGatherer:
         self._due.append((due, root.trace_id, root.span_id))
         self.next_close = min(self.next_close, due)
         trace.root_ended = True
-        self._complete.root_ended(root, trace.scopes)
+        if self._complete.root_ended(root, trace.scopes):
+            self.next_close = -inf
         if self._report_ended:
             gathered.ended.append((root.span_id, self._so_far(trace, root.span_id)))
 
@@ -213,7 +212,7 @@ class SpanGatherer:
         span_id = format_span_id(item.span_id)
         if span_id in self._closed:
             gathered.losses.append(Loss("log", "log_late", format_trace_id(item.trace_id)))
-            self._scopes.learn(self._closed[span_id], complete=False)
+            self._complete.learn(self._closed[span_id], complete=False)
             return
         held = self._logs.setdefault(span_id, [])
         if len(held) < self._limits.max_spans_per_trace:
@@ -245,7 +244,7 @@ class SpanGatherer:
                 links[span_id] = held.above
             self._remember(span_id, scopes)
         if waited or not punctual:
-            self._scopes.learn(scopes, complete=punctual)
+            self._complete.learn(scopes, complete=punctual)
         if not trace.spans:
             self._traces.pop(trace_id, None)
         return SpanGroup(tuple(records), links)

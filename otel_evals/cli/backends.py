@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from otel_evals.config.names import build_destination
+from otel_evals.errors import ConfigError
 from otel_evals.export import ENTRY_POINT_GROUP
 
 __all__ = ["backend", "backends", "send_spans_to"]
@@ -28,7 +29,10 @@ def backend(place: str) -> Any:
     """
     name, _, url = place.partition("=")
     option = getattr(backends().get(name), "url_option", "url")
-    return build_destination(name, {option: url} if url else {}, f"--to {name}")
+    try:
+        return build_destination(name, {option: url} if url else {}, "--to")
+    except ConfigError as error:
+        raise ConfigError(error.field.replace("--to.", "--to ", 1), error.problem) from None
 
 
 def send_spans_to(destination: Any) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ class ConfigOptions(TypedDict, total=False):
     span_attributes: bool
     wrap_exporters: bool
     evaluation_events: bool
-    evaluation_spans: Literal["linked", "same_trace", "off"] | bool
+    evaluation_spans: Literal["linked", "same_trace", "off", True, False]
     metrics: bool
     hold: float | str
     hold_limit: int

@@ -172,7 +172,7 @@ def test_defaults_stand() -> None:
 )
 def test_where_evaluation_spans_go_is_said_in_one_word(said: str, meant: object, tmp_path: Path) -> None:
     """YAML reads `off` and `on` as booleans."""
-    path = write(tmp_path, f"rules: []\nevaluation_spans: {said}\n")
+    path = write(tmp_path, f"rules: [answered]\nevaluation_spans: {said}\n")
     assert load_config(path).evaluation_spans == meant
 
 
