@@ -32,7 +32,8 @@ def backend(place: str) -> Any:
     try:
         return build_destination(name, {option: url} if url else {}, "--to")
     except ConfigError as error:
-        raise ConfigError(error.field.replace("--to.", "--to ", 1), error.problem) from None
+        field = f"--to {name}" if error.field == "--to" else error.field.replace("--to.", "--to ", 1)
+        raise ConfigError(field, error.problem) from None
 
 
 def send_spans_to(destination: Any) -> Mapping[str, str]:
