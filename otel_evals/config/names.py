@@ -7,9 +7,11 @@ is imported.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import entry_points
-from typing import Any, cast
+from typing import Any, cast, get_origin, get_type_hints
 
 from otel_evals.config.validation import suggestion
 from otel_evals.errors import ConfigError
@@ -58,6 +60,10 @@ def _resolver(name: str, field: str) -> Any:
 
 def _build(group: str, what: str, name: str, options: Mapping[str, Any], field: str) -> Any:
     found = _imported(name, field) if ":" in name else _point(group, what, name, field)
+    if ":" in name and not _makes(found, group):
+        kind = "Scorer" if group == SCORERS else "Destination"
+        problem = f"{name!r} is no {what}, class of {what}s or function with the return type {kind}"
+        raise ConfigError(field, f"{problem}; it was not called")
     if not callable(found) or isinstance(found, Scorer):
         if options:
             raise ConfigError(field, f"{name!r} is a {what} already and takes no options")
@@ -68,6 +74,22 @@ def _build(group: str, what: str, name: str, options: Mapping[str, Any], field: 
         raise ConfigError(f"{field}.{error.field}", error.problem) from None
     except (TypeError, ValueError) as error:
         raise ConfigError(field, f"{name} does not accept its options: {error}") from error
+
+
+def _makes(found: Any, group: str) -> bool:
+    """Whether an imported thing is what a configuration may name, or says that it makes one when called.
+
+    Anything else could do anything if it were called.
+    """
+    if inspect.isroutine(found) or isinstance(found, partial):
+        try:
+            found = get_type_hints(found.func if isinstance(found, partial) else found).get("return")
+        except Exception:  # whatever an annotation's evaluation raises
+            return False
+        found = get_origin(found) or found
+    if group == SCORERS:
+        return isinstance(found, Scorer) or (isinstance(found, type) and issubclass(found, Scorer))
+    return found is Destination or all(hasattr(found, name) for name in ("export", "shutdown"))
 
 
 def _point(group: str, what: str, name: str, field: str) -> Any:
