@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _MAX_TEXT = 4_000
+_MAX_LABEL = 256
 
 
 def judged_context(run: Run, span_id: str) -> Context:
@@ -67,7 +68,7 @@ def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
         f"{name}.evaluation_id": evaluation.evaluation_id,
     }
     if score.label is not None:
-        attributes[f"{name}.label"] = score.label
+        attributes[f"{name}.label"] = score.label[:_MAX_LABEL]
     if score.explanation:
         attributes[f"{name}.explanation"] = score.explanation[:_MAX_TEXT]
     return attributes
@@ -148,7 +149,7 @@ def _step_span(tracer: Tracer, parent: Span, step: StepRecord, *, may_fail: bool
     if step.cost is not None:
         attributes[semconv.JUDGE_COST] = step.cost
     if step.prompt is not None:
-        attributes[semconv.STEP_PROMPT] = step.prompt
+        attributes[semconv.STEP_PROMPT] = step.prompt[:_MAX_TEXT]
     if step.context is not None:
         attributes[semconv.CONTEXT_DIGEST] = step.context.digest
     if step.result is not None:
@@ -190,7 +191,7 @@ def _result(evaluation: Evaluation) -> dict[str, Any]:
 def _score(score: Score) -> dict[str, Any]:
     attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_SCORE_VALUE: float(score.value)}
     if score.label is not None:
-        attributes[semconv.GEN_AI_EVALUATION_SCORE_LABEL] = score.label
+        attributes[semconv.GEN_AI_EVALUATION_SCORE_LABEL] = score.label[:_MAX_LABEL]
     if score.explanation:
         attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = score.explanation[:_MAX_TEXT]
     models = sorted({s.model for s in score.steps if s.model is not None})

@@ -87,6 +87,14 @@ class Rule:
         return self.scorer.id
 
     @cached_property
+    def evaluates_as(self) -> str:
+        """What ids of evaluations are derived from: the scorer's id, and the scope `agent`.
+
+        A run's root may be an agent that is judged by itself as well.
+        """
+        return self.name if self.scope == "agent" else self.scorer.id
+
+    @cached_property
     def asked_with(self) -> str:
         """Rules with the same value are evaluated together: those of one scope, and of one idle time."""
         return f"conversation, idle {self.idle:g} s" if self.scope == "conversation" else self.scope

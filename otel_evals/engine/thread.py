@@ -259,9 +259,25 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
     engine = me()
     if engine is not None:
         try:
-            asyncio.run(engine._serve())
-        except Exception:
+            with asyncio.Runner() as runner:
+                _run_to_the_end(runner.get_loop(), engine._serve())
+        except BaseException:
             _logger.exception("the scoring thread died")
+
+
+def _run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine, whatever the other tasks of the loop raise.
+
+    A task that raises SystemExit or KeyboardInterrupt stops the loop; a scorer may gather such a task.
+    Whoever awaits it is given the exception too, once the loop goes on.
+    """
+    main, level = loop.create_task(coroutine), logging.WARNING
+    while not main.done():
+        try:
+            loop.run_until_complete(main)
+        except (SystemExit, KeyboardInterrupt) as error:
+            _logger.log(level, "a task raised %s in the scoring thread, which goes on", type(error).__name__)
+            level = logging.DEBUG
 
 
 def _report(task: asyncio.Future[None]) -> None:

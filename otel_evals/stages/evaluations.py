@@ -232,7 +232,7 @@ class Evaluations:
     def _evaluation(self, job: Job, outcome: Outcome) -> Evaluation:
         scorer, run = job.rule.scorer, job.run
         return Evaluation(
-            evaluation_id=evaluation_id(run, scorer.id, scorer.version),
+            evaluation_id=evaluation_id(run, job.rule.evaluates_as, scorer.version),
             scorer_id=scorer.id,
             scorer_version=scorer.version,
             direction=scorer.direction,

@@ -499,6 +499,17 @@ def test_the_same_evaluation_has_the_same_id() -> None:
         assert all(len(i) == 32 for i in ids)
 
 
+def test_a_root_judged_as_a_run_and_as_an_agent_has_two_ids() -> None:
+    """One scorer in both scopes: destinations overwrite by id, and these are two scores."""
+    with Live(Rule(always_one), Rule(always_one, scope="agent")) as live:
+        live.run()
+        live.flush()
+        found = {e.rule: (e.span_id, e.evaluation_id) for e in live.scored.evaluations}
+        run, agent = found["always_one"], found["always_one@agent"]
+        assert run[0] == agent[0]
+        assert run[1] != agent[1]
+
+
 def test_flushing_and_leaving_are_safe_at_any_time() -> None:
     """Before the first span, twice, from a scorer, and after leaving: no error, no hang."""
 

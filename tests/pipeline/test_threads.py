@@ -182,3 +182,49 @@ def test_threads_that_fork_at_once_leave_the_store_usable(tmp_path: Path) -> Non
         stats = live.pipeline.stats()
         assert stats.rules["quick"].scored == stats.store.written == 41
         assert stats.store.not_written == {}
+
+
+@pytest.mark.parametrize(
+    "raised", [SystemExit(3), KeyboardInterrupt()], ids=lambda error: type(error).__name__
+)
+@pytest.mark.parametrize("how", ["gathered", "in a task group", "detached", "in a callback"])
+def test_what_ends_a_program_does_not_end_scoring(raised: BaseException, how: str) -> None:
+    """Raised in a task of a scorer's own, it leaves the event loop itself; others are scored all the same."""
+
+    async def fail() -> None:
+        raise raised
+
+    def fail_at_once() -> None:
+        raise raised
+
+    async def hostile(run: Run) -> float:
+        match how:
+            case "gathered":
+                await asyncio.gather(fail(), asyncio.sleep(0.01))
+            case "in a task group":
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fail())
+            case "detached":
+                left = asyncio.ensure_future(fail())
+                await asyncio.wait({left})
+                left.exception()
+            case _:
+                asyncio.get_running_loop().call_soon(fail_at_once)
+                await asyncio.sleep(0.01)
+        return 1.0
+
+    async def fine(run: Run) -> float:
+        await asyncio.sleep(0.005)
+        return 1.0
+
+    rules = [Rule(scorer(id=f.__name__, version="1")(f)) for f in (hostile, fine)]
+    with Live(*rules) as live:
+        for _ in range(5):
+            live.run()
+        assert live.flush(30_000)
+        stats = live.pipeline.stats()
+        assert stats.check() == []
+        assert stats.rules["fine"].scored == 5
+        ended = stats.rules["hostile"]
+        assert ended.scored + sum(ended.failed.values()) == 5
+        assert live.pipeline.health().thread_alive

@@ -17,7 +17,7 @@ def phoenix_program() -> Path | None:
 
 
 @contextmanager
-def phoenix_server(program: Path, *, start_timeout: float = 150.0) -> Iterator[str]:
+def phoenix_server(program: Path, *, start_timeout: float = 300.0) -> Iterator[str]:
     """Run Phoenix and yield its base URL. It stores nothing outside a temporary folder and calls nobody."""
     http, grpc = free_ports(2)
 

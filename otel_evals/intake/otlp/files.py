@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,10 @@ from otel_evals.model import SpanEvent, SpanRecord
 __all__ = ["LogRecord", "Record", "read_records", "read_traces", "records_of"]
 
 _MEMORY = 256 * 1024 * 1024
+_BLANKS = re.compile(r"\s*")
+_FREE_BYTES = 64 * 1024 * 1024
+_MOST_GROWTH = 200
+"""How many times its size a compressed file may grow beyond the first 64 MiB; traces grow some 20 times."""
 
 
 def read_traces(
@@ -107,11 +112,38 @@ def _open(path: str) -> Iterator[tuple[BufferedReader, Callable[[], int]]]:
     reader = raw if isinstance(raw, BufferedReader) else BufferedReader(cast("Any", raw))
     try:
         packed = reader.peek(2)[:2] == b"\x1f\x8b"
-        stream = BufferedReader(cast("Any", gzip.GzipFile(fileobj=reader))) if packed else reader
+        stream = BufferedReader(_Inflated(reader)) if packed else reader
         yield stream, (lambda: 0) if path == "-" else reader.tell
     finally:
         if path != "-":
             reader.close()
+
+
+class _Inflated(RawIOBase):
+    """A file without its compression; fails where it grows as only one does that was made for it."""
+
+    def __init__(self, reader: BufferedReader) -> None:
+        self._reader = reader
+        self._packed = self._unpacked = 0
+        self._file = gzip.GzipFile(fileobj=cast("Any", self), mode="rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Give the decompressor compressed bytes, and count them."""
+        data = self._reader.read(size)
+        self._packed += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is not compressed."""
+        data = self._file.read(len(buffer))
+        self._unpacked += len(data)
+        if self._unpacked > max(_FREE_BYTES, _MOST_GROWTH * self._packed):
+            raise OSError(f"it grows to more than {_MOST_GROWTH} times its size")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _requests(
@@ -146,6 +178,12 @@ def _json_requests(
             skipped(path, number)
 
 
+def _blank_until(text: str, at: int) -> int:
+    """Where the next text begins that is not blank."""
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
 def _json(line: bytes) -> Any:
     try:
         return json.loads(line)
@@ -157,8 +195,7 @@ def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Iterator[Record]]]:
     """Requests that are spread over lines, one after the other."""
     text = raw.decode("utf-8-sig", "replace")
     decode, at = json.JSONDecoder().raw_decode, 0
-    while text[at:].lstrip():
-        at = len(text) - len(text[at:].lstrip())
+    while (at := _blank_until(text, at)) < len(text):
         try:
             request, end = decode(text, at)
         except (ValueError, RecursionError) as error:

@@ -100,7 +100,7 @@ def _value(value: Any, depth: int = 0) -> Any:
 def _number(value: Any) -> int:
     try:
         return int(value or 0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0
 
 

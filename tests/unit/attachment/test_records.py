@@ -129,7 +129,11 @@ def test_no_other_outcome_stands_on_the_judged_span(name: str) -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    long = judged("long", Score(value=1.0, explanation="x" * 100_000))
+    steps = (replace(JUDGED.steps[1], prompt="p" * 100_000, error="e" * 100_000),)
+    long = judged("long", Score(value=1.0, label="l" * 100_000, explanation="x" * 100_000, steps=steps))
+    for attributes in (span_attributes(long), *(s.attributes or {} for s in spans(long))):
+        assert all(len(str(value)) <= 4_000 for value in attributes.values())
+    assert len(span_attributes(long)["otel_evals.score.long.label"]) == 256
     assert len(span_attributes(long)["otel_evals.score.long.explanation"]) == 4_000
     assert len(str((event(long).log_record.attributes or {})["gen_ai.evaluation.explanation"])) == 4_000
 

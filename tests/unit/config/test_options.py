@@ -82,6 +82,15 @@ def test_the_ceiling_is_the_highest_rate() -> None:
         ),
         ([{"sample": "always()"}], "rules[0]", "with `scorer`"),
         ([7], "rules[0]", "is not a scorer"),
+        (["python:no.such:thing"], "rules[0].scorer", "cannot be imported"),
+        ([{"scorer": "python:os:abort"}], "rules[0].scorer", "it was not called"),
+        (
+            [{"scorer": "python:os:system", "options": {"command": "exit 7"}}],
+            "rules[0].scorer",
+            "it was not called",
+        ),
+        (["python:subprocess:Popen"], "rules[0].scorer", "it was not called"),
+        (["python:json:dumps"], "rules[0].scorer", "it was not called"),
         (["keyword_coverage", "keyword_coverage"], "rules[1].scorer", "rules[0]"),
         ("keyword_coverage", "rules", "must be a list"),
     ],
@@ -98,6 +107,8 @@ def test_a_wrong_rule_is_named(rules: object, field: str, says: str) -> None:
     ("destinations", "field", "says"),
     [
         (["nowhere"], "destinations[0]", "there is no destination"),
+        (["python:os:abort"], "destinations[0]", "it was not called"),
+        ([{"python:subprocess:run": {"args": ["true"]}}], "destinations[0]", "it was not called"),
         ([{"jsonl": {}, "memory": {}}], "destinations[0]", "name one destination"),
         ([object()], "destinations[0]", "not a destination"),
     ],
@@ -180,3 +191,16 @@ def test_where_evaluation_spans_go_is_said_in_one_word(said: str, meant: object,
 def test_no_other_word_is_taken(said: object) -> None:
     with pytest.raises(ConfigError, match="evaluation_spans: must be linked, same_trace or off, not"):
         build_config(evaluation_spans=said)
+
+
+def test_what_says_that_it_makes_a_scorer_may_be_named() -> None:
+    """A scorer, a class of them, or a function that is annotated so; generic types included."""
+    for name, options in (
+        ("otel_evals.scorers:keyword_coverage", {}),
+        ("otel_evals.scorers.valid_json:valid_json", {"schema": {"type": "object"}}),
+        ("otel_evals.scorers:hallucination", {"model": "openai/gpt-5-mini"}),
+    ):
+        config = build_config([{"scorer": name, "options": options}])
+        assert config.rules[0].scorer.id
+    config = build_config([], ["otel_evals.export.memory:InMemoryDestination"])
+    assert config.destinations[0].name == "memory"

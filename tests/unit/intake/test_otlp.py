@@ -8,6 +8,7 @@ import io
 import json
 import random
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,13 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     [
         {"attributes": [{"key": "k"}, {"value": {}}, 3, {"key": "k2", "value": {"newKind": 1}}]},
         {"attributes": {"not": "a list"}, "events": [None, {"attributes": None}], "status": None},
+        {"startTimeUnixNano": 1e999, "kind": float("nan"), "flags": -1e999, "droppedAttributesCount": 1e999},
+        {
+            "attributes": [
+                {"key": "k", "value": {"intValue": 1e999}},
+                {"key": "d", "value": {"doubleValue": "1e999"}},
+            ]
+        },
         {"startTimeUnixNano": "soon", "kind": 99, "flags": None, "traceId": None, "parentSpanId": 5},
         {
             "attributes": [
@@ -261,3 +269,29 @@ def test_spilled_groups_come_whole_and_once() -> None:
             spill.add(str(n % 10), n, 10)
         groups = sorted(sorted(group) for group in spill.groups())
     assert groups == sorted(list(range(k, 1_000, 10)) for k in range(10))
+
+
+def test_texts_one_after_the_other_take_time_in_proportion(tmp_path: Path) -> None:
+    """Ten times as many take some ten times as long, and not a hundred times."""
+
+    def seconds(count: int) -> float:
+        path = tmp_path / f"{count}.json"
+        path.write_text((json.dumps(spans({}), indent=1) + "\n") * count)
+        began = time.process_time()
+        ((*found,),) = read_traces([str(path)])
+        assert len(found) == count
+        return time.process_time() - began
+
+    few, many = min(seconds(500) for _ in range(3)), seconds(5_000)
+    assert many < 40 * few
+
+
+def test_a_file_that_grows_without_end_is_given_up(tmp_path: Path) -> None:
+    """0.3 MB of it would be 300 MB; traces that are merely alike are read."""
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"resourceSpans": [' + b" " * 300_000_000, 9))
+    with pytest.raises(ConfigError, match="grows to more than 200 times its size"):
+        list(read_traces([str(path)]))
+    alike = tmp_path / "alike.json.gz"
+    alike.write_bytes(gzip.compress((json.dumps(spans({})) + "\n").encode() * 20_000))
+    assert sum(len(trace) for trace in read_traces([str(alike)])) == 20_000

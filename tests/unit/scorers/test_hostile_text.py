@@ -18,6 +18,7 @@ import pytest
 
 import otel_evals.scorers as built_in
 from otel_evals.context import documents, tool_results
+from otel_evals.errors import ConfigError
 from otel_evals.evals.labels import run_of
 from otel_evals.judge.fence import Fence
 from otel_evals.judge.judge import JudgeReply, JudgeRequest
@@ -250,6 +251,40 @@ def test_routines_let_other_threads_go_on(name: str, piece: str) -> None:
 def test_a_pattern_of_exponential_time_is_given_up() -> None:
     found = outcome(checks.matches("(a|a)+b"), run_of({"output": "a" * 100_000}))
     assert isinstance(found, TimeoutError)
+
+
+SLOW = "^(a|a)+b"
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "pattern": {"properties": {"a": {"pattern": SLOW}}},
+    "behind a reference": {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$ref": "#/$defs/x",
+        "$defs": {"x": {"properties": {"a": {"pattern": SLOW}}}},
+    },
+    "names": {"patternProperties": {SLOW: False}},
+    "other names": {"patternProperties": {SLOW: True}, "additionalProperties": False},
+    "names of names": {"propertyNames": {"pattern": SLOW}},
+}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_a_schema_s_pattern_of_exponential_time_is_given_up(schema: dict[str, Any]) -> None:
+    """jsonschema's own search would stop every thread for as long as it takes."""
+    text = "a" * 5_000
+    scorer = built_in.valid_json(schema=schema)
+    ended: list[Any] = []
+    pause = shortest_pause(
+        lambda: ended.append(outcome(scorer, hostile_run(f'{{"a": "{text}", "{text}": 1}}')))
+    )
+    assert pause <= MAX_PAUSE
+    assert all(isinstance(each, TimeoutError) for each in ended), ended
+
+
+def test_a_schema_whose_patterns_cannot_be_bounded_is_refused() -> None:
+    with pytest.raises(ConfigError, match="use additionalProperties"):
+        built_in.valid_json(
+            schema={"unevaluatedProperties": False, "allOf": [{"patternProperties": {"a": {}}}]}
+        )
 
 
 def test_what_is_too_long_is_not_scored_and_says_so() -> None:
