@@ -217,6 +217,13 @@ def test_a_gate_holds_only_where_nothing_failed() -> None:
     assert "1 evaluations failed" in (result.requirements[0].problem or "")
 
 
+def test_a_threshold_on_what_nobody_can_weigh_is_not_met_and_says_why() -> None:
+    rule = Rule(polite, sample=sampling.when(lambda run: True))
+    result = evals(items("please"), str, [rule], thresholds={"polite": 0.0})
+    assert (result.scorers["polite"].scored, result.scorers["polite"].mean) == (1, None)
+    assert (result.status, result.requirements[0].problem) == ("scored", "no score has a known probability")
+
+
 def test_a_threshold_that_nothing_could_be_measured_for_is_not_met() -> None:
     result = evals(items("x"), str, [right], thresholds={"right": 0.0})
     assert (result.status, result.requirements[0].problem) == ("scored", "nothing was scored")
