@@ -1,17 +1,21 @@
 """How often the monitor's intervals hold, how often its alarms are false, and how soon they find a fall.
 
-    python benchmarks/monitoring.py [SECTION ...] [--scale 0.1]
+    python benchmarks/monitoring.py [SECTION ...] [--scale 0.1] [--write]
 
 Simulates traffic with known means, samples it, and asks `otel_evals.results` what it makes of the sample.
-Prints a table for each section; `--scale` multiplies the numbers of repetitions. The section `airline` reads
-airline.jsonl from the folder OTEL_EVALS_TRAFFIC. All draws have fixed seeds. The columns `expected` hold what
-another simulation of the same methods gave when they were chosen. `tests/unit/results/test_simulations.py`
-runs a short form.
+Prints a table for each section; `--scale` multiplies the numbers of repetitions, and `--write` puts the
+tables into docs/statistics.md, where it has a place for them. The section `airline` reads airline.jsonl from
+the folder OTEL_EVALS_TRAFFIC. All draws have fixed seeds. The columns `expected` hold what another simulation
+of the same methods gave when they were chosen. `tests/unit/results/test_simulations.py` runs a short form.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
 
 from simulations.airline import airline
 from simulations.alarms import floors, live, monitors, references
@@ -20,6 +24,7 @@ from simulations.judges import judges
 from simulations.versions import versions
 from simulations.windows import closed, unscaled
 
+PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 SECTIONS = {
     "closed": closed,
     "unscaled": unscaled,
@@ -40,10 +45,24 @@ def main() -> None:
     # Without arguments, argparse compares the empty list with the choices.
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], help="all of them by default")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of repetitions")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/statistics.md")
     options = parser.parse_args()
     for name in options.sections or SECTIONS:
         print(f"\n## {SECTIONS[name].__doc__}", flush=True)
-        SECTIONS[name](options.scale)
+        if not options.write:
+            SECTIONS[name](options.scale)
+            continue
+        with redirect_stdout(io.StringIO()) as printed:
+            SECTIONS[name](options.scale)
+        print(printed.getvalue())
+        write(name, printed.getvalue())
+
+
+def write(name: str, tables: str) -> None:
+    """Put a section's tables into the page, between the marks that have its name."""
+    page = PAGE.read_text(encoding="utf-8")
+    place = re.compile(f"(<!-- {name} -->).*?(<!-- /{name} -->)", re.S)
+    PAGE.write_text(place.sub(lambda m: f"{m[1]}\n\n{tables.strip()}\n\n{m[2]}", page), encoding="utf-8")
 
 
 if __name__ == "__main__":

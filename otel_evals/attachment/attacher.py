@@ -64,7 +64,7 @@ class Attacher:
         self._presets = tuple(presets)
 
     def expect(self, rule: str, agent: str | None) -> None:
-        """A rule, given by its name, samples a run of this agent. Never raises."""
+        """A rule, given by its name, begins to score a run of this agent. Never raises."""
         if self._metrics is not None:
             try:
                 self._metrics.expect(rule, agent)

@@ -74,7 +74,7 @@ class Estimates:
         )
 
     def expect(self, rule: str, agent: str | None) -> None:
-        """A rule samples a run: the series of its agent begin at zero, so that their first increase shows."""
+        """A rule begins to score: the agent's series start at zero, so that their first increase shows."""
         attributes = self._attributes(rule, agent)
         key = rule, attributes.get(semconv.GEN_AI_AGENT_NAME)
         if key not in self._begun:

@@ -104,7 +104,7 @@ class Metrics:
         )
 
     def expect(self, rule: str, agent: str | None) -> None:
-        """A rule, given by its name, samples a run of this agent."""
+        """A rule, given by its name, begins to score a run of this agent."""
         self._estimates.expect(rule, agent)
 
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:

@@ -16,19 +16,19 @@ PREFIX = "python:"
 """Without it, no name in a configuration has code imported, but that of registered entry points."""
 
 
-def imported(path: str, kind: type[Any], field: str) -> Any:
+def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:
     """The object that `python:package.module:name` names.
 
     Args:
         path: what the configuration says.
-        kind: the interface that it must have, or say that it returns.
         field: path of the option, for messages.
+        kind: the interface that it must have, or say that it returns; None for any.
 
     Raises:
         ConfigError: it cannot be imported, is of another kind, or the path has another form.
     """
     value = _load(path, field)
-    if not _makes(value, kind):
+    if kind is not None and not _makes(value, kind):
         what = kind.__name__
         problem = f"{path!r} is no {what}, class of {what}s or function with the return type {what}"
         raise ConfigError(field, f"{problem}; it was not called")

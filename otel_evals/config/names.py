@@ -84,7 +84,7 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
 def _find(group: str, what: str, name: str, field: str) -> Any:
     if name.startswith(PREFIX):
         kind = Scorer if group == SCORERS else Destination
-        return imported(name, kind, field)
+        return imported(name, field, kind)
     points = {point.name: point for point in entry_points(group=group)}
     if name not in points:
         fix = f"; to import it, write {PREFIX}{name}" if ":" in name else suggestion(name, points)

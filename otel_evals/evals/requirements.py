@@ -86,7 +86,7 @@ def _problem(requirement: Requirement, tallied: ScorerTally, lost: int) -> str |
     low, high, mean = requirement.minimum, requirement.maximum, tallied.mean
     failed = sum(tallied.failed.values())
     if mean is None:
-        return "nothing was scored"
+        return "no score has a known probability" if tallied.unknown else "nothing was scored"
     if low is not None and mean < low:
         return f"the mean {mean:.3g} is below {low:g}"
     if high is not None and mean > high:

@@ -184,7 +184,7 @@ class Sampled:
     @property
     def weight(self) -> float | None:
         """For how many runs this one stands in an estimate: one over its probability; None without one."""
-        return 1.0 / self.probability if self.probability else None
+        return max(1.0, 1.0 / self.probability) if self.probability else None
 
 
 @quick

@@ -184,7 +184,6 @@ class Evaluations:
                 self.scheduler.submit(following)
 
     def _job(self, decision: Decision, target: Target, run: Run) -> Job:
-        self._attacher.expect(decision.rule.name, run.agent_name)
         return Job(decision.rule, run, self._decider.sampled(decision, run), target)
 
     def _tell(self, run: Run, decisions: Sequence[Decision]) -> None:
@@ -205,6 +204,7 @@ class Evaluations:
         before = self._opened.get(job)
         if before is not None:
             self._attacher.abandon(before, "retried", end_time=job.paused)
+        self._attacher.expect(job.rule.name, job.run.agent_name)
         opened = self._attacher.open(job.run, job.target.span_id, job.rule.scorer_id, job.started)
         self._opened[job] = opened
         return opened.context

@@ -16,27 +16,13 @@ import threading
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from otel_evals import Rule, Run, sampling, scorer
 from otel_evals.model import Evaluation, Score
 from otel_evals.results.sums import Sums
-from tests.support.traffic import Live, agent_run
+from tests.support.traffic import Live, SeededIds, agent_run
 
-__all__ = ["SAMPLED", "SeededIds", "passes", "scored_sums", "send"]
-
-
-class SeededIds(RandomIdGenerator):
-    """The same ids in every session."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = random.Random(seed)
-
-    def generate_span_id(self) -> int:
-        return self._rng.getrandbits(64) or 1
-
-    def generate_trace_id(self) -> int:
-        return self._rng.getrandbits(128) or 1
+__all__ = ["SAMPLED", "passes", "scored_sums", "send"]
 
 
 @scorer(inline=True)

@@ -38,7 +38,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A rule that samples a run of an agent for the first time."""
+    """A rule that scores a run of an agent for the first time."""
 
     rule: str
     agent: str | None

@@ -80,7 +80,7 @@ def test_the_metrics_hold_the_mean_and_the_interval(runs: list[tuple[float, floa
     assert (told.interval.low, told.interval.high) == pytest.approx((whole.interval.low, whole.interval.high))
 
 
-def test_all_series_of_an_agent_begin_at_zero_when_its_first_run_is_sampled() -> None:
+def test_all_series_of_an_agent_begin_at_zero_before_its_first_run_is_scored() -> None:
     """So that the first score is an increase; once only."""
     meters = Meters()
     meters.estimates.expect("s", "support")

@@ -13,7 +13,14 @@ import yaml
 from otel_evals.config import build_config
 
 ROOT = Path(__file__).parents[3]
-PAGES = ("README.md", "docs/evals.md", "docs/judge.md", "docs/quickstart.md", "docs/scorers.md")
+PAGES = (
+    "README.md",
+    "docs/evals.md",
+    "docs/judge.md",
+    "docs/quickstart.md",
+    "docs/scorers.md",
+    "docs/statistics.md",
+)
 
 
 def blocks(page: str, language: str) -> list[str]:

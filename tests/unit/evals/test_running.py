@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from traffic import agent_run
+from traffic import SeededIds, agent_run
 
 from otel_evals import Direction, NotScored, Rule, Run, Score, sampling, scorer
 from otel_evals.errors import ConfigError
@@ -51,19 +49,6 @@ def moody(run: Run) -> bool:
 def rudeness(run: Run) -> float:
     """Lower is better."""
     return 0.25 if "rude" in (run.output or "") else 0.0
-
-
-class SeededIds(RandomIdGenerator):
-    """The same ids in every session."""
-
-    def __init__(self) -> None:
-        self._rng = random.Random(11)
-
-    def generate_span_id(self) -> int:
-        return self._rng.getrandbits(64) or 1
-
-    def generate_trace_id(self) -> int:
-        return self._rng.getrandbits(128) or 1
 
 
 def items(*inputs: str, **more: Any) -> list[dict[str, Any]]:
@@ -232,6 +217,13 @@ def test_a_gate_holds_only_where_nothing_failed() -> None:
     assert "1 evaluations failed" in (result.requirements[0].problem or "")
 
 
+def test_a_threshold_on_what_nobody_can_weigh_is_not_met_and_says_why() -> None:
+    rule = Rule(polite, sample=sampling.when(lambda run: True))
+    result = evals(items("please"), str, [rule], thresholds={"polite": 0.0})
+    assert (result.scorers["polite"].scored, result.scorers["polite"].mean) == (1, None)
+    assert (result.status, result.requirements[0].problem) == ("scored", "no score has a known probability")
+
+
 def test_a_threshold_that_nothing_could_be_measured_for_is_not_met() -> None:
     result = evals(items("x"), str, [right], thresholds={"right": 0.0})
     assert (result.status, result.requirements[0].problem) == ("scored", "nothing was scored")
@@ -300,7 +292,7 @@ def test_progress_is_told_item_by_item() -> None:
 
 def test_a_sampled_rule_gives_the_mean_of_all_items_and_the_table_says_how_few_it_rests_on() -> None:
     """Every third run fails and is rude; all of those are scored, of the others a fifth."""
-    target = TracerProvider(id_generator=SeededIds())
+    target = TracerProvider(id_generator=SeededIds(11))
 
     def fail(span: trace.Span) -> None:
         span.set_status(trace.StatusCode.ERROR)

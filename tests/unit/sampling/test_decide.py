@@ -253,12 +253,12 @@ def test_a_predicate_beside_a_ratio_leaves_the_weighted_mean_right() -> None:
     """Slow runs are all scored, and are worse: the mean of what is on record is that of all runs."""
     rng, estimates = random.Random(3), []
     decider = Decider([rule("a", sampling.ratio(0.1) | sampling.when(lambda run: run.user_id == "slow"))])
-    for _ in range(60):
+    for _ in range(30):
         total = weight = truth = 0.0
-        for _ in range(400):
+        for _ in range(300):
             slow = rng.random() < 0.4
             value = rng.random() * (0.4 if slow else 1.0)
-            truth += value / 400
+            truth += value / 300
             judged = run(rng.getrandbits(128), user_id="slow" if slow else "quick")
             _, (decision,) = decider.decide(judged, "run")
             assert not slow or decision.status == "sampled"

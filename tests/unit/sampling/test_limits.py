@@ -88,12 +88,46 @@ def test_no_minute_exceeds_the_stated_bound(limit: int, rate: float) -> None:
 
 
 def test_a_burst_that_wins_every_draw_is_stopped_by_the_last_of_56_bits() -> None:
-    """The bound of 57 holds whatever the trace ids are: here each has the highest randomness there is."""
+    """The bound of 37 holds whatever the trace ids are: here each has the highest randomness there is."""
     clock = Clock()
     sampler = sampling.per_minute(5, clock=clock)
     luckiest = [run(1, trace_state="ot=rv:ffffffffffffff") for _ in range(5000)]
     picked = [sampling.is_sampled(sampler.chance(r).probability, 1, r.trace_state) for r in luckiest]
-    assert 5 < sum(picked) <= 5 + 57
+    assert 5 < sum(picked) <= 5 + 37
+
+
+def effective(arrivals: Iterator[float], rng: random.Random) -> tuple[float, float, int]:
+    """Of a limit of 15: runs a minute, the effective share of them, and the most in any minute."""
+    clock, last = Clock(), 0.0
+    sampler = sampling.per_minute(15, clock=clock)
+    weights, times = [], []
+    for time, _, probability, picked in drive(sampler, clock, rng, ((t, "a") for t in arrivals)):
+        last = time
+        if picked:
+            weights.append(1 / probability)
+            times.append(time)
+    share = sum(weights) ** 2 / sum(w * w for w in weights) / len(weights)
+    return len(times) / last * 60, share, most_in_a_window(times, 60)
+
+
+def test_nearly_all_that_is_sampled_counts() -> None:
+    """Uneven weights waste a sample: little in steady traffic; in bursts, nearly no more than they must."""
+    rng = random.Random(12)
+
+    def poisson(minutes: int, burst: int) -> Iterator[float]:
+        now = 0.0
+        while now < minutes * 60:
+            now += rng.expovariate(burst if now % 1800 < 120 else 1)
+            yield now
+
+    rate, share, most = effective(poisson(240, 1), rng)
+    assert 0.8 * 15 < rate < 15
+    assert share > 0.88
+    assert most <= 15 + 8
+    rate, share, most = effective(poisson(180, 20), rng)
+    assert 0.75 * 15 < rate < 15
+    assert share > 0.13
+    assert most <= 15 + math.log2(2400)
 
 
 def test_fewer_runs_than_the_limit_are_all_picked() -> None:
