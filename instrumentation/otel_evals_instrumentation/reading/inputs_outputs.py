@@ -15,7 +15,7 @@ from otel_evals_instrumentation.reading.parts import read_parts, text_of
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.values import is_masked, parse, parse_or_mend, without_cut_mark
 
-__all__ = ["read_inputs_outputs", "read_system", "unwrap_state"]
+__all__ = ["read_inputs_outputs", "read_system", "take_answer", "unwrap_state"]
 
 _LONGEST_KNOWN = 50_000
 """Characters of definitions that are worth remembering."""
@@ -40,6 +40,17 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         if definitions is not None:
             reader.fields["tool_definitions"] = definitions
             break
+
+
+def take_answer(reader: SpanReader) -> None:
+    """An agent's run whose events end with what the assistant said: that is its answer."""
+    given = reader.fields["input_messages"]
+    end = len(given)
+    while end and given[end - 1].role == "assistant":
+        end -= 1
+    if end < len(given) and not reader.fields["output_messages"]:
+        reader.fields["input_messages"], reader.fields["output_messages"] = given[:end], given[end:]
+        reader.note("output", "gen_ai.assistant.message")
 
 
 def unwrap_state(reader: SpanReader) -> None:
