@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from otel_evals.model import Availability, Message, Part
-from otel_evals_instrumentation.reading.message_events import event_messages
+from otel_evals_instrumentation.reading.message_events import event_messages, event_name
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.parts import read_parts, text_of
 from otel_evals_instrumentation.reading.span_reader import SpanReader
@@ -134,12 +134,22 @@ def _ends_in(value: str, text: str | None) -> bool:
 
 def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
     """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
-    if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict) and "event.name" in value[0]:
-        asked, said = event_messages((str(v.get("event.name")), v) for v in value if isinstance(v, dict))
-        if side == "input":
-            return tuple(asked)
-        return tuple(said) or tuple(asked[-1:] if asked and asked[-1].role == "assistant" else ())
-    return read_messages(value, role)
+    if not _are_events(value):
+        return read_messages(value, role)
+    asked, said = event_messages((event_name(v), v) for v in value if isinstance(v, dict))
+    end = len(asked)
+    while end and not said and asked[end - 1].role == "assistant":
+        end -= 1
+    return tuple(asked[:end]) if side == "input" else tuple(said or asked[end:])
+
+
+def _are_events(value: Any) -> bool:
+    """Whether a list holds events, told by their names or by a choice among them."""
+    if not isinstance(value, (list, tuple)) or not value or not isinstance(value[0], dict):
+        return False
+    return "event.name" in value[0] or any(
+        isinstance(v, dict) and "index" in v and "message" in v and "role" not in v for v in value[-1:]
+    )
 
 
 def _answer(reader: SpanReader) -> tuple[Message, ...]:
