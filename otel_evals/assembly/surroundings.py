@@ -24,8 +24,8 @@ def with_surroundings(
 ) -> list[Run]:
     """Give runs the conversation and the user that the spans around them tell, where they tell none.
 
-    The nearest span above a run counts, such as a session's or a request's; else the operations outside of all
-    runs, such as the user's turn to speak, if they agree.
+    The nearest span above a run counts, such as a session's or a request's; else the operations outside of
+    all runs, such as the user's turn to speak, if they agree.
     """
     if all(run.conversation_id is not None and run.user_id is not None for run in runs):
         return list(runs)

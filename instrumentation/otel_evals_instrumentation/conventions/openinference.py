@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
+from otel_evals_instrumentation.conventions.openinference_beeai import kind_of_event, read_event
 from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.metadata import read_metadata
@@ -37,6 +38,8 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
     source = reader.sources.get("input")
+    if kind is OperationKind.TOOL:
+        read_event(reader)
     if kind is OperationKind.INFERENCE:
         _read_function(reader)
         _fill_calls(reader)
@@ -94,6 +97,9 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.OTHER  # the model's call of the handoff stands in its messages
     if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
         return OperationKind.OTHER  # how DSPy's agents say that they are done
+    event = kind_of_event(span)
+    if event is not None:
+        return event
     if span.scope_name.endswith(".haystack") and _is_haystack_run(span):
         return OperationKind.AGENT
     kind = unquoted(span.attributes.get("openinference.span.kind"))

@@ -45,8 +45,11 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     source = reader.sources.get("input")
     if source is not None and source.key == "gen_ai.prompt":
         texts = parse(reader.attributes.get("gen_ai.prompt"))
-        if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(isinstance(t, str) for t in texts):
-            if not any(t[:1] in "{[" for t in texts):
-                said = Part(kind="text", text=unmasked(texts[-1]))
-                reader.fields["input_messages"] = (Message(role="user", parts=(said,)),)
+        if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(map(_is_plain, texts)):
+            said = Part(kind="text", text=unmasked(texts[-1]))
+            reader.fields["input_messages"] = (Message(role="user", parts=(said,)),)
     return kind
+
+
+def _is_plain(text: object) -> bool:
+    return isinstance(text, str) and text[:1] not in ("{", "[")

@@ -84,6 +84,8 @@ def result_value(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"type", "value"}:  # Vercel: {"type": "text" | "json" | "error-text", "value": ...}
             return value["value"]
+        if value.get("type") == "function_result" and "result" in value:  # Microsoft's agents
+            return parse(value["result"])
         if value.get("type") == "text" and _is_text(value):  # the only content of MCP's result
             return parse(value.get("text", value.get("content")))
         if "raw_output" in value and "tool_name" in value:  # LlamaIndex
