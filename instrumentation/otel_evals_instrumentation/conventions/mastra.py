@@ -56,6 +56,8 @@ def mastra() -> Dialect:
             ),
             arguments=("gen_ai.tool.call.arguments", *(f"mastra.{tool}.input" for tool in _TOOLS)),
             result=("gen_ai.tool.call.result", *(f"mastra.{tool}.output" for tool in _TOOLS)),
+            documents=("mastra.rag_vector_operation.output",),
+            query=("mastra.rag_vector_operation.input",),
             conversation_id=("gen_ai.conversation.id", _METADATA + "threadId", _METADATA + "sessionId"),
             user_id=(_METADATA + "userId", _METADATA + "resourceId"),
         ),
