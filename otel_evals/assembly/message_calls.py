@@ -48,15 +48,18 @@ class MessageCalls:
     def follow(self, *conversation: tuple[Sequence[Message], int]) -> None:
         """Add the calls of a list of messages; each part of it has the time by which it was complete."""
         groups: list[tuple[list[Part], int]] = []
-        for messages, time in conversation:
+        told_before = 0
+        for number, (messages, time) in enumerate(conversation):
             for message in messages:
                 parts = [part for part in message.parts if part.kind in _TOOL_KINDS]
                 if parts:
                     groups.append((parts, time))
+                    told_before += number == 0
         if not groups:
             return
-        self._recognise([part for messages, _ in conversation[:1] for m in messages for part in m.parts])
         answers = {p.tool_call_id for parts, _ in groups for p in parts if p.kind == "tool_result"}
+        if told_before > 1 and len(answers) > (None in answers):
+            self._recognise([part for parts, _ in groups[:told_before] for part in parts])
         seen: dict[int, MessageCall] = {}
         unplaced: list[Part] = []
         walk: list[list[MessageCall]] = []
@@ -78,9 +81,7 @@ class MessageCalls:
 
     def _recognise(self, parts: Sequence[Part]) -> None:
         """A conversation that is told again with other ids, as by an agent and by its model, is the same."""
-        mine = [part for part in parts if part.kind in _TOOL_KINDS and part.tool_call_id is not None]
-        if not any(part.kind == "tool_result" for part in mine):
-            return
+        mine = [part for part in parts if part.tool_call_id is not None]
         known = next((k for k in self._given if _says_the_same(k, mine)), None)
         if known is None:
             self._given.append(mine)

@@ -27,6 +27,8 @@ def with_surroundings(
     The nearest span above a run counts, such as a session's or a request's; else the operations outside of
     all runs, such as the user's turn to speak, if they agree.
     """
+    if sum(len(run.operations) for run in runs) == len(operations) == len(records):
+        return list(runs)  # nothing is around them
     if all(run.conversation_id is not None and run.user_id is not None for run in runs):
         return list(runs)
     inside = {operation.span_id for run in runs for operation in run.operations}

@@ -54,7 +54,8 @@ def _is_opened(span: SpanRecord) -> bool:
         return False
     if not _ANSWERS.isdisjoint(span.attributes):
         return False
-    request = parse(span.attributes.get("request_data"))
+    told = span.attributes.get("request_data")
+    request = parse(told) if isinstance(told, str) and '"stream"' in told else None
     return isinstance(request, dict) and request.get("stream") is True
 
 

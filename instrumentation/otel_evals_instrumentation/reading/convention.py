@@ -148,8 +148,9 @@ class Convention:
 def kind_of(span: SpanRecord) -> OperationKind | None:
     """What OpenTelemetry's names say a span did; None when they say nothing of an agent."""
     attributes = span.attributes
-    operation = unquoted(attributes.get("gen_ai.operation.name"))
+    operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
+        operation = operation if operation in _OPERATIONS else str(unquoted(operation))
         if (
             attributes.get("gen_ai.tool.name") == "(merged tools)"
         ):  # ADK repeats parallel calls in a span of no tool

@@ -31,6 +31,8 @@ _MESSAGES = frozenset(
 
 _NOTHING = frozenset(("null", "None"))
 """How JSON and Python write that there is no value."""
+_SPECIAL = MASKS | frozenset('"nN')
+"""What a text may begin with that is none."""
 
 
 class SpanReader:
@@ -104,13 +106,11 @@ class SpanReader:
         if hits is None:
             return None
         for _, _, value in hits:
-            if (
-                type(value) is str
-                and value
-                and value not in _NOTHING
-                and not (value[0] in MASKS and is_masked(value))
-            ):
-                return str(unquoted(value)) if value[0] == '"' else value
+            if type(value) is str and value:
+                if value[0] not in _SPECIAL:
+                    return value
+                if value not in _NOTHING and not is_masked(value):
+                    return str(unquoted(value))
         return None
 
     def number(self, field: str) -> int | None:
