@@ -47,19 +47,17 @@ class MessageCalls:
 
     def follow(self, *conversation: tuple[Sequence[Message], int]) -> None:
         """Add the calls of a list of messages; each part of it has the time by which it was complete."""
-        groups: list[tuple[list[Part], int]] = []
-        told_before = 0
-        for number, (messages, time) in enumerate(conversation):
-            for message in messages:
-                parts = [part for part in message.parts if part.kind in _TOOL_KINDS]
-                if parts:
-                    groups.append((parts, time))
-                    told_before += number == 0
+        groups = [
+            (parts, time)
+            for messages, time in conversation
+            for message in messages
+            if (parts := [part for part in message.parts if part.kind in _TOOL_KINDS])
+        ]
         if not groups:
             return
         answers = {p.tool_call_id for parts, _ in groups for p in parts if p.kind == "tool_result"}
-        if told_before > 1 and len(answers) > (None in answers):
-            self._recognise([part for parts, _ in groups[:told_before] for part in parts])
+        if not self._by_id.keys() >= answers - {None}:
+            self._recognise(conversation[0][0])
         seen: dict[int, MessageCall] = {}
         unplaced: list[Part] = []
         walk: list[list[MessageCall]] = []
@@ -79,8 +77,9 @@ class MessageCalls:
         if len(unplaced) > len(self.unplaced):
             self.unplaced = unplaced
 
-    def _recognise(self, parts: Sequence[Part]) -> None:
+    def _recognise(self, messages: Sequence[Message]) -> None:
         """A conversation that is told again with other ids, as by an agent and by its model, is the same."""
+        parts = (part for message in messages for part in message.parts if part.kind in _TOOL_KINDS)
         mine = [part for part in parts if part.tool_call_id is not None]
         known = next((k for k in self._given if _says_the_same(k, mine)), None)
         if known is None:
