@@ -39,7 +39,7 @@ def assemble(
     system = _system(root, question, operations)
     inferences = [o for o in operations if o.kind is OperationKind.INFERENCE]
     last = max(inferences, key=lambda o: o.span.end_time or o.span.start_time, default=None)
-    error = _error(root, answer, last)
+    error = _error(root, answer, last, operations)
     span = root.span
     return Run(
         trace_id=span.trace_id,
@@ -99,11 +99,21 @@ def _system(
     return (teller.system_instructions, teller) if teller else (None, None)
 
 
-def _error(root: Operation, answer: Answer | None, last: Operation | None) -> Operation | None:
-    """The operation whose error is the run's: the root, or the last model call if the run has no answer."""
+def _error(
+    root: Operation, answer: Answer | None, last: Operation | None, operations: Sequence[Operation]
+) -> Operation | None:
+    """The operation whose error is the run's: the root, or else what kept the run from an answer.
+
+    That is the last model call, or where no model was asked, the last step that failed.
+    """
     if root.error is not None:
         return root
-    return last if answer is None and last is not None and last.error is not None else None
+    if answer is not None:
+        return None
+    if last is not None:
+        return last if last.error is not None else None
+    failed = [o for o in operations if o.error is not None and o.kind not in _APART[1:]]
+    return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
 
 def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:

@@ -42,18 +42,22 @@ class MessageCalls:
         """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
         self._by_id: dict[str, MessageCall] = {}
         self._alike: dict[str, list[MessageCall]] = {}
+        self._given: list[list[Part]] = []
+        """The calls and results of each list that was given, with their ids."""
 
     def follow(self, *conversation: tuple[Sequence[Message], int]) -> None:
         """Add the calls of a list of messages; each part of it has the time by which it was complete."""
-        groups: list[tuple[list[Part], int]] = []
-        for messages, time in conversation:
-            for message in messages:
-                parts = [part for part in message.parts if part.kind in _TOOL_KINDS]
-                if parts:
-                    groups.append((parts, time))
+        groups = [
+            (parts, time)
+            for messages, time in conversation
+            for message in messages
+            if (parts := [part for part in message.parts if part.kind in _TOOL_KINDS])
+        ]
         if not groups:
             return
         answers = {p.tool_call_id for parts, _ in groups for p in parts if p.kind == "tool_result"}
+        if not self._by_id.keys() >= answers - {None}:
+            self._recognise(conversation[0][0])
         seen: dict[int, MessageCall] = {}
         unplaced: list[Part] = []
         walk: list[list[MessageCall]] = []
@@ -72,6 +76,19 @@ class MessageCalls:
             self.walks.append(walk)
         if len(unplaced) > len(self.unplaced):
             self.unplaced = unplaced
+
+    def _recognise(self, messages: Sequence[Message]) -> None:
+        """A conversation that is told again with other ids, as by an agent and by its model, is the same."""
+        parts = (part for message in messages for part in message.parts if part.kind in _TOOL_KINDS)
+        mine = [part for part in parts if part.tool_call_id is not None]
+        known = next((k for k in self._given if _says_the_same(k, mine)), None)
+        if known is None:
+            self._given.append(mine)
+            return
+        for one, other in zip(known, mine, strict=True):
+            call = self._by_id.get(one.tool_call_id or "")
+            if call is not None:
+                self._by_id.setdefault(other.tool_call_id or "", call)
 
     def _call(
         self, part: Part, time: int, seen: Mapping[int, MessageCall], answers: set[str | None]
@@ -113,6 +130,16 @@ class MessageCalls:
         if known is not None and not known.answered:
             known.result, known.failed, known.answered = part.data, part.failed, part.data is not None
         return known is not None
+
+
+def _says_the_same(known: Sequence[Part], mine: Sequence[Part]) -> bool:
+    """Whether two lists have the same calls and results in the same order, all under different ids."""
+    if len(known) != len(mine):
+        return False
+    return all(
+        (a.kind, a.name, a.data) == (b.kind, b.name, b.data) and a.tool_call_id != b.tool_call_id
+        for a, b in zip(known, mine, strict=True)
+    )
 
 
 def _may_be(known: MessageCall, part: Part, answers: set[str | None]) -> bool:

@@ -48,6 +48,7 @@ def find_runs(
     above = _nearest(operations, parents)
     below = _children(operations, above)
     roots, loose = _roots(operations, above, below)
+    loose = [operation for operation in loose if not _serves_another_trace(operation)]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
         roots, loose = _roots(operations, above, below, (*_INVOCATIONS, OperationKind.INFERENCE))
@@ -248,6 +249,14 @@ def _roots(
         else:
             loose.append(operation)
     return sorted(roots, key=_order), sorted(loose, key=_order)
+
+
+def _serves_another_trace(operation: Operation) -> bool:
+    """Whether a server's span is the other end of a call that another trace tells, which it is linked to."""
+    span = operation.span
+    if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
+        return False
+    return any(trace_id != span.trace_id for trace_id, _ in span.links)
 
 
 def _does_something(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from otel_evals.model import Operation, Run, SpanRecord
 
@@ -27,21 +28,23 @@ def with_surroundings(
     The nearest span above a run counts, such as a session's or a request's; else the operations outside of
     all runs, such as the user's turn to speak, if they agree.
     """
-    if all(run.conversation_id is not None and run.user_id is not None for run in runs):
-        return list(runs)
-    inside = {operation.span_id for run in runs for operation in run.operations}
-    outside = [operation for span_id, operation in operations.items() if span_id not in inside]
-    if not outside and len(operations) == len(records):
-        return list(runs)
-    agreed = {field: _agreed(field, outside) for field in _FIELDS}
+    counted = sum(len(run.operations) for run in runs)
+    if counted == len(operations) == len(records):
+        return list(runs)  # nothing is around them
+    outside: Sequence[Operation] = ()
+    if counted < len(operations):
+        inside = {operation.span_id for run in runs for operation in run.operations}
+        outside = [operation for span_id, operation in operations.items() if span_id not in inside]
     found = []
     for run in runs:
-        told = {
-            field: _above(field, run.root_span_id, operations, records, parents) or agreed[field]
-            for field in _FIELDS
-            if getattr(run, field) is None
-        }
-        told = {field: value for field, value in told.items() if value is not None}
+        told = {}
+        for field in _FIELDS:
+            if getattr(run, field) is None:
+                value = _above(field, run.root_span_id, operations, records, parents)
+                if value is None and outside:
+                    value = _agreed(field, outside)
+                if value is not None:
+                    told[field] = value
         found.append(replace(run, **told) if told else run)  # type: ignore[arg-type]  # both are texts
     return found
 
@@ -58,25 +61,17 @@ def _above(
     records: Mapping[str, SpanRecord],
     parents: Mapping[str, str | None],
 ) -> str | None:
-    for above in _ancestors(span_id, parents):
+    seen = {span_id}
+    above = parents.get(span_id)
+    while above is not None and above not in seen:
+        seen.add(above)
+        told: Any = None
         if above in operations:
             told = getattr(operations[above], field)
         elif above in records:
             attributes = records[above].attributes
-            told = next(
-                (v for key in _FIELDS[field] if isinstance(v := attributes.get(key), str) and v), None
-            )
-        else:
-            continue
-        if told is not None:
-            return str(told)
-    return None
-
-
-def _ancestors(span_id: str, parents: Mapping[str, str | None]) -> Iterator[str]:
-    seen = {span_id}
-    above = parents.get(span_id)
-    while above is not None and above not in seen:
-        yield above
-        seen.add(above)
+            told = next((attributes[key] for key in _FIELDS[field] if key in attributes), None)
+        if isinstance(told, str) and told:
+            return told
         above = parents.get(above)
+    return None

@@ -99,6 +99,8 @@ def _same_call(
 def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
     """Whether a server's span belongs to a client's call, though the spans between them are missing."""
     one, other = client.span, server.span
+    if (one.trace_id, one.span_id) in other.links:
+        return True
     inside = one.start_time <= other.start_time and (other.end_time or 0) <= (one.end_time or 0)
     names_server = known.name.startswith("mcp__") and known.name.endswith("__" + call.name)
     return inside and (names_server or (one.kind == "CLIENT" and same_name(known.name, call.name)))

@@ -100,7 +100,12 @@ def to_record(span: ReadableSpan) -> SpanRecord:
         trace_state=state.to_header() if state is not DEFAULT_TRACE_STATE and state else "",
         parent_is_remote=parent is not None and parent.is_remote,
         dropped_attributes=span.dropped_attributes,
+        links=tuple([_ids(link.context) for link in span.links]) if span.links else (),
     )
+
+
+def _ids(context: Any) -> tuple[str, str]:
+    return format_trace_id(context[_TRACE_ID]), format_span_id(context[_SPAN_ID])
 
 
 _last_resource: tuple[Resource | None, dict[str, Any]] = (None, {})

@@ -18,6 +18,8 @@ __all__ = ["event_of", "event_row", "span_of", "span_rows"]
 _SPAN = tuple(field.name for field in fields(SpanRecord))
 _EVENT = tuple(field.name for field in fields(SpanEvent))
 _span_values = attrgetter(*_SPAN)
+_LINKS = _SPAN.index("links")
+"""The last field, which rows of earlier versions do not have."""
 _RESOURCE, _EVENTS, _LOGS = (_SPAN.index(name) for name in ("resource", "events", "logs"))
 
 event_row = attrgetter(*_EVENT)
@@ -57,12 +59,14 @@ def span_of(row: Sequence[Any], resources: Sequence[Mapping[str, Any]]) -> SpanR
         TypeError: the row has another number of values.
         IndexError: there is no such resource.
     """
-    if len(row) != len(_SPAN):
+    if len(row) not in (len(_SPAN), _LINKS):
         raise TypeError(f"a row of {len(row)} values is no span")
-    values = dict(zip(_SPAN, row, strict=True))
+    values = dict(zip(_SPAN, row, strict=False))
     values["resource"] = resources[values["resource"]]
     values["events"] = tuple([event_of(each) for each in values["events"]])
     values["logs"] = tuple([event_of(each) for each in values["logs"]])
+    if "links" in values:
+        values["links"] = tuple([(trace_id, span_id) for trace_id, span_id in values["links"]])
     return SpanRecord(**values)
 
 

@@ -49,3 +49,5 @@ class SpanRecord:
     trace_state: str = ""
     parent_is_remote: bool = False
     dropped_attributes: int = 0
+    links: tuple[tuple[str, str], ...] = ()
+    """Trace and span ids of the spans that it is linked to."""

@@ -48,7 +48,9 @@ def genkit() -> Dialect:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """A model's tokens stand in its output."""
+    """A model's tokens stand in its output; what other actions are called is no model."""
+    if kind not in (OperationKind.INFERENCE, OperationKind.EMBEDDING):
+        reader.fields.pop("request_model", None)
     output = parse(reader.attributes.get("genkit:output")) if kind is OperationKind.INFERENCE else None
     usage = usage_in(output.get("usage")) if isinstance(output, dict) else None
     if usage is not None:

@@ -1,4 +1,4 @@
-"""Langfuse's SDK, version 3 on: `langfuse.observation.*`."""
+"""Langfuse: `langfuse.observation.*` of its SDK, version 3 on, and of whoever sets these on own spans."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from dataclasses import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.convention import (
+    PLATFORM,
+    AttributeNames,
+    Convention,
+    SpanReader,
+    kind_of,
+)
 from otel_evals_instrumentation.reading.usage import usage_in
+from otel_evals_instrumentation.reading.values import unquoted
 
 __all__ = ["langfuse"]
 
@@ -27,7 +34,15 @@ def langfuse() -> Dialect:
     return Convention(
         name="langfuse",
         scopes=("langfuse-sdk", "langfuse"),
-        markers=(_OWN + "type",),
+        order=PLATFORM,
+        markers=(
+            _OWN + "type",
+            _OWN + "input",
+            _OWN + "output",
+            _OWN + "model.name",
+            "langfuse.trace.input",
+            "langfuse.trace.output",
+        ),
         names=AttributeNames(
             input=(_OWN + "input", "langfuse.trace.input"),
             output=(_OWN + "output", "langfuse.trace.output"),
@@ -47,16 +62,17 @@ def langfuse() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    kind = span.attributes.get(_OWN + "type")
-    if kind == "span" and "gen_ai.operation.name" in span.attributes:
+    kind = unquoted(span.attributes.get(_OWN + "type", "span"))
+    if kind != "span":
+        return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None
+    if "gen_ai.operation.name" in span.attributes:
         return None  # Strands says so on spans of its own agents
-    if kind == "span" and (
-        _OWN + "model.name" in span.attributes or _OWN + "usage_details" in span.attributes
-    ):
+    if _OWN + "model.name" in span.attributes or _OWN + "usage_details" in span.attributes:
         return OperationKind.INFERENCE  # what versions up to 3.3 wrote for generations
-    if kind == "span" and span.parent_span_id is None:
-        return OperationKind.WORKFLOW
-    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None
+    told = kind_of(span)
+    if told not in (None, OperationKind.OTHER):
+        return told
+    return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

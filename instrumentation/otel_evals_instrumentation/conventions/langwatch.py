@@ -65,7 +65,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _is_chat(given: Any) -> bool:
-    """Whether an input is typed as a conversation; a span with one and no type of its own asks a model."""
+    """Whether an input is typed as a conversation; a span with one, and no type of its own, asks a model."""
     value = _value(given)
     return value is not None and value[0] == "chat_messages"
 

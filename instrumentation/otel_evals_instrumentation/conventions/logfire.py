@@ -25,6 +25,9 @@ _TEMPLATES = (
 )
 
 
+_ANSWERS = frozenset(("gen_ai.output.messages", "response_data", "gen_ai.usage.output_tokens"))
+
+
 def logfire() -> Dialect:
     """The dialect of Logfire's integrations; agents traced with pydantic-ai have their own."""
     return Convention(
@@ -45,6 +48,17 @@ def logfire() -> Dialect:
     )
 
 
+def _is_opened(span: SpanRecord) -> bool:
+    """Whether a span is the beginning of a streamed call, which another span tells when it has ended."""
+    if "duration" in span.attributes or span.status == "ERROR":
+        return False
+    if not _ANSWERS.isdisjoint(span.attributes):
+        return False
+    told = span.attributes.get("request_data")
+    request = parse(told) if isinstance(told, str) and '"stream"' in told else None
+    return isinstance(request, dict) and request.get("stream") is True
+
+
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Errors of OpenAI Agents are an object: a general message, and what happened below it."""
     error = parse(reader.attributes.get("error"))
@@ -61,6 +75,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     template = span.attributes.get("logfire.msg_template", span.name)
+    if _is_opened(span):
+        return OperationKind.OTHER
     if isinstance(template, str):
         for start, kind in _TEMPLATES:
             if template.startswith(start):

@@ -56,6 +56,8 @@ def mastra() -> Dialect:
             ),
             arguments=("gen_ai.tool.call.arguments", *(f"mastra.{tool}.input" for tool in _TOOLS)),
             result=("gen_ai.tool.call.result", *(f"mastra.{tool}.output" for tool in _TOOLS)),
+            documents=("mastra.rag_vector_operation.output",),
+            query=("mastra.rag_vector_operation.input",),
             conversation_id=("gen_ai.conversation.id", _METADATA + "threadId", _METADATA + "sessionId"),
             user_id=(_METADATA + "userId", _METADATA + "resourceId"),
         ),
@@ -76,7 +78,14 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     return kind
 
 
+def _is_request(given: object) -> bool:
+    """Whether a step's input is the request that was sent, as where no spans below it tell the same."""
+    return isinstance(given, str) and '"body"' in given[:20]
+
+
 def _kind(span: SpanRecord) -> OperationKind | None:
     """A generation may wrap the inferences of several steps; the steps themselves only wrap them."""
     kind = span.attributes.get("mastra.span.type")
+    if kind == "model_step" and not _is_request(span.attributes.get("mastra.model_step.input", '{"body"')):
+        return OperationKind.OTHER
     return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
+from otel_evals_instrumentation.conventions.openinference_beeai import kind_of_event, read_event
 from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.metadata import read_metadata
+from otel_evals_instrumentation.reading.tool_parts import tool_call
 from otel_evals_instrumentation.reading.values import parse, unquoted
 
 __all__ = ["TABLE", "openinference"]
@@ -36,7 +38,10 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
     source = reader.sources.get("input")
+    if kind is OperationKind.TOOL:
+        read_event(reader)
     if kind is OperationKind.INFERENCE:
+        _read_function(reader)
         _fill_calls(reader)
     if kind is not OperationKind.INFERENCE and source is not None and source.key == "llm.input_messages.*":
         value = reader.attributes.get("input.value")
@@ -44,6 +49,14 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
             reader.fields["input_messages"] = ()
             reader.note("input", "input.value", Availability.TRUNCATED)
     return kind
+
+
+def _read_function(reader: SpanReader) -> None:
+    """The call of a completion may stand beside its messages."""
+    asked = parse(reader.attributes.get("llm.function_call"))
+    said = reader.fields["output_messages"]
+    if isinstance(asked, dict) and asked.get("name") and not any(_of_kind(said, "tool_call")):
+        reader.fields["output_messages"] = (*said, Message(role="assistant", parts=(tool_call(asked),)))
 
 
 def _fill_calls(reader: SpanReader) -> None:
@@ -84,6 +97,9 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return OperationKind.OTHER  # the model's call of the handoff stands in its messages
     if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
         return OperationKind.OTHER  # how DSPy's agents say that they are done
+    event = kind_of_event(span)
+    if event is not None:
+        return event
     if span.scope_name.endswith(".haystack") and _is_haystack_run(span):
         return OperationKind.AGENT
     kind = unquoted(span.attributes.get("openinference.span.kind"))
@@ -129,7 +145,6 @@ TABLE = Convention(
             "llm.output_messages",
             "gen_ai.output.messages",
             "llm.choices.*",
-            "llm.function_call",
             "output.value",
         ),
         tool_name=("tool.name", "tool_call.function.name", "tool_name"),

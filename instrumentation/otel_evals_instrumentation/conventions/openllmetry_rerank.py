@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from otel_evals.model import Document
+from otel_evals.model import Document, Message, Part
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.values import unflatten, unmasked
 
@@ -34,6 +34,8 @@ def read_rerank(reader: SpanReader) -> None:
             found.append(
                 Document(content=content, id=told[1], score=score, query=query, span_id=reader.span.span_id)
             )
+    if query:
+        reader.fields["input_messages"] = (Message(role="user", parts=(Part(kind="text", text=query),)),)
     if found:
         reader.fields["documents"] = tuple(found)
         reader.note("documents", "gen_ai.completion.*")

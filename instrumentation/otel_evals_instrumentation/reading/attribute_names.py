@@ -66,9 +66,9 @@ def fields_by_attribute(names: AttributeNames) -> FieldsByAttribute:
 
 
 GEN_AI = AttributeNames(
-    # Last the bare words, which Pipecat and others write beside OpenTelemetry's names.
-    input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", "input"),
-    output=("gen_ai.output.messages", "gen_ai.completion", "gen_ai.completion.*", "output"),
+    # Last the bare words, which Pipecat, Logfire and others write beside OpenTelemetry's names.
+    input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", "input", "events"),
+    output=("gen_ai.output.messages", "gen_ai.completion", "gen_ai.completion.*", "output", "events"),
     system=(
         "gen_ai.system_instructions",
         "gen_ai.system.instructions",

@@ -18,7 +18,7 @@ from otel_evals_instrumentation.reading.attribute_names import (
     fields_by_attribute,
 )
 from otel_evals_instrumentation.reading.documents import read_retrieval
-from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, unwrap_state
+from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.tools import read_tool
 from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
@@ -125,6 +125,8 @@ class Convention:
             read_retrieval(reader)
         elif kind is not OperationKind.OTHER:
             read_inputs_outputs(reader)
+            if kind is OperationKind.AGENT and reader.events:
+                take_answer(reader)
             if kind is OperationKind.WORKFLOW:
                 unwrap_state(reader)
                 reader.fields["stands_alone"] = self.records_turns
@@ -146,8 +148,9 @@ class Convention:
 def kind_of(span: SpanRecord) -> OperationKind | None:
     """What OpenTelemetry's names say a span did; None when they say nothing of an agent."""
     attributes = span.attributes
-    operation = unquoted(attributes.get("gen_ai.operation.name"))
+    operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
+        operation = operation if operation in _OPERATIONS else str(unquoted(operation))
         if (
             attributes.get("gen_ai.tool.name") == "(merged tools)"
         ):  # ADK repeats parallel calls in a span of no tool

@@ -9,13 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 from otel_evals.model import Availability, Message, Part
-from otel_evals_instrumentation.reading.message_events import event_messages
+from otel_evals_instrumentation.reading.message_events import event_messages, event_name
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.parts import read_parts, text_of
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.values import is_masked, parse, parse_or_mend, without_cut_mark
 
-__all__ = ["read_inputs_outputs", "read_system", "unwrap_state"]
+__all__ = ["read_inputs_outputs", "read_system", "take_answer", "unwrap_state"]
 
 _LONGEST_KNOWN = 50_000
 """Characters of definitions that are worth remembering."""
@@ -40,6 +40,17 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         if definitions is not None:
             reader.fields["tool_definitions"] = definitions
             break
+
+
+def take_answer(reader: SpanReader) -> None:
+    """An agent's run whose events end with what the assistant said: that is its answer."""
+    given = reader.fields["input_messages"]
+    end = len(given)
+    while end and given[end - 1].role == "assistant":
+        end -= 1
+    if end < len(given) and not reader.fields["output_messages"]:
+        reader.fields["input_messages"], reader.fields["output_messages"] = given[:end], given[end:]
+        reader.note("output", "gen_ai.assistant.message")
 
 
 def unwrap_state(reader: SpanReader) -> None:
@@ -123,12 +134,22 @@ def _ends_in(value: str, text: str | None) -> bool:
 
 def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
     """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
-    if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict) and "event.name" in value[0]:
-        asked, said = event_messages((str(v.get("event.name")), v) for v in value if isinstance(v, dict))
-        if side == "input":
-            return tuple(asked)
-        return tuple(said) or tuple(asked[-1:] if asked and asked[-1].role == "assistant" else ())
-    return read_messages(value, role)
+    if not _are_events(value):
+        return read_messages(value, role)
+    asked, said = event_messages((event_name(v), v) for v in value if isinstance(v, dict))
+    end = len(asked)
+    while end and not said and asked[end - 1].role == "assistant":
+        end -= 1
+    return tuple(asked[:end]) if side == "input" else tuple(said or asked[end:])
+
+
+def _are_events(value: Any) -> bool:
+    """Whether a list holds events, told by their names or by a choice among them."""
+    if not isinstance(value, (list, tuple)) or not value or not isinstance(value[0], dict):
+        return False
+    return "event.name" in value[0] or any(
+        isinstance(v, dict) and "index" in v and "message" in v and "role" not in v for v in value[-1:]
+    )
 
 
 def _answer(reader: SpanReader) -> tuple[Message, ...]:

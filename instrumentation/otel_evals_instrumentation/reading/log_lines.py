@@ -1,4 +1,7 @@
-"""Content that was logged as lines of text: Spring AI's handlers write a title, then quoted texts."""
+"""Content in log records: Spring AI's handlers write a title, then quoted texts; AWS' distribution of
+
+OpenTelemetry turns the message events of other libraries into one body with input and output.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import SpanEvent
+from otel_evals_instrumentation.reading.values import parse
 
 __all__ = ["content_lines"]
 
@@ -23,6 +27,8 @@ def content_lines(logs: Iterable[SpanEvent]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for log in logs:
         text = log.body
+        if isinstance(text, dict):
+            found.update(_conversation(text))
         if not isinstance(text, str) or not text.startswith(_TITLES):
             continue
         title, _, listed = text.partition(":\n")
@@ -38,6 +44,26 @@ def content_lines(logs: Iterable[SpanEvent]) -> dict[str, Any]:
             # The texts do not say who spoke. The last one is the user's; others may be anybody's.
             found["gen_ai.input.messages"] = [_message("user", t) for t in _texts(listed)[-1:]]
     return found
+
+
+def _conversation(body: dict[str, Any]) -> dict[str, Any]:
+    """Messages of a body such as `{"input": {"messages": [...]}, "output": {"messages": [...]}}`."""
+    found = {}
+    for side in ("input", "output"):
+        part = body.get(side)
+        listed = part.get("messages") if isinstance(part, dict) else None
+        if isinstance(listed, (list, tuple)) and all(isinstance(m, dict) for m in listed):
+            found[f"gen_ai.{side}.messages"] = [_unwrapped(m) for m in listed]
+    return found
+
+
+def _unwrapped(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose content keeps the attributes of the event that it was."""
+    inside = message.get("content")
+    if not isinstance(inside, dict) or not inside.keys() & {"content", "message"}:
+        return message
+    content = inside.get("content", inside.get("message"))
+    return {**message, "content": parse(content)}
 
 
 def _texts(listed: str) -> list[str]:

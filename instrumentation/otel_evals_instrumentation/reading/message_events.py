@@ -10,7 +10,7 @@ from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.single_message import read_message
 from otel_evals_instrumentation.reading.values import is_masked, parse
 
-__all__ = ["event_messages"]
+__all__ = ["event_messages", "event_name"]
 
 _EVENTS = {
     "gen_ai.system.message": "system",
@@ -18,6 +18,15 @@ _EVENTS = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
+
+
+def event_name(event: dict[str, Any]) -> str:
+    """The name of an event that is kept in a list, where some are told by their form only."""
+    name = event.get("event.name")
+    if isinstance(name, str):
+        return name
+    role = event.get("role")
+    return "gen_ai.choice" if "message" in event else f"gen_ai.{role}.message"
 
 
 def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:

@@ -28,7 +28,7 @@ from otel_evals_instrumentation.reading.single_message import (
     role_of,
 )
 from otel_evals_instrumentation.reading.tool_parts import tool_call
-from otel_evals_instrumentation.reading.values import MASKS, MAX_DEPTH, is_repr, parse, unmasked
+from otel_evals_instrumentation.reading.values import MASKS, MAX_DEPTH, is_repr, literal, parse, unmasked
 
 __all__ = ["read_messages"]
 
@@ -89,7 +89,10 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
     if value is None or depth > MAX_DEPTH or len(found) >= _MAX_MESSAGES:
         return
     if isinstance(value, str):
-        if is_repr(value):
+        told = literal(value) if value[:8] == "{'role':" else None
+        if isinstance(told, dict):
+            _collect_one(told, role, found, depth + 1)
+        elif is_repr(value):
             _collect_repr(value, role, found, depth)
         elif value:
             found.append(Message(role=role, parts=(Part(kind="text", text=unmasked(value)),)))

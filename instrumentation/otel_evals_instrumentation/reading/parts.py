@@ -155,7 +155,8 @@ def _text(item: dict[str, Any]) -> Part:
     for key in ("content", "text", "value", "refusal"):
         value = item.get(key)
         if isinstance(value, dict):
-            value = value.get("value", value.get("text"))
+            told = value.get("value", value.get("text"))
+            value = value if told is None else told  # Genkit: an object that was asked for
         if value is not None:
             return Part(kind="text", text=unmasked(value) if isinstance(value, str) else text_of(value))
     return Part(kind="text")
@@ -188,9 +189,8 @@ def _untyped(item: dict[str, Any]) -> Part:
     if isinstance(item.get("text"), str):
         return Part(kind="reasoning" if item.get("thought") is True else "text", text=unmasked(item["text"]))
     text = item.get("content")
-    if isinstance(item.get("text"), dict):  # Genkit: a text for Go, else what was asked for as JSON
-        text = next((v for k in ("text", "value") if isinstance(v := item["text"].get(k), str)), None)
-        text = text or text_of(item["text"])
+    if isinstance(item.get("text"), dict):
+        return _text(item)
     if isinstance(text, str):
         return Part(kind="text", text=unmasked(text))
     thought = item.get("reasoningContent")

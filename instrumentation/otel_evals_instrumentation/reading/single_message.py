@@ -35,7 +35,9 @@ LANGCHAIN = {
 }
 TOOL_KINDS = ("tool_result", "tool_call")
 _CONTENT = ("parts", "content", "contents", "blocks")
-_CALL_KEYS = frozenset(("tool_calls", "toolCalls", "function_call", "additional_kwargs"))
+_CALL_KEYS = frozenset(
+    ("tool_calls", "toolCalls", "function_call", "function_call_name", "additional_kwargs")
+)
 
 
 def role_of(name: Any, default: str = "user") -> str:
@@ -120,4 +122,7 @@ def _tool_calls(item: dict[str, Any]) -> list[Part]:
         single = item.get("function_call")
         if not found and isinstance(single, dict) and single.get("name"):
             found = [tool_call(single)]
+        named = item.get("function_call_name")
+        if not found and isinstance(named, str) and named:  # OpenInference's only call
+            found = [tool_call({"name": named, "arguments": item.get("function_call_arguments_json")})]
     return found

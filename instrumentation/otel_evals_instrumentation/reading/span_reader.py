@@ -29,6 +29,12 @@ _MESSAGES = frozenset(
 )
 
 
+_NOTHING = frozenset(("null", "None"))
+"""How JSON and Python write that there is no value."""
+_SPECIAL = MASKS | frozenset('"nN')
+"""What a text may begin with that is none."""
+
+
 class SpanReader:
     """One span being read: what its attributes hold by field, and what was found so far."""
 
@@ -100,8 +106,11 @@ class SpanReader:
         if hits is None:
             return None
         for _, _, value in hits:
-            if type(value) is str and value and not (value[0] in MASKS and is_masked(value)):
-                return str(unquoted(value)) if value[0] == '"' else value
+            if type(value) is str and value:
+                if value[0] not in _SPECIAL:
+                    return value
+                if value not in _NOTHING and not is_masked(value):
+                    return str(unquoted(value))
         return None
 
     def number(self, field: str) -> int | None:
@@ -140,5 +149,5 @@ def _body(event: SpanEvent) -> Any:
     """A log's body; a span event keeps the same in its attributes, or as JSON in one of them."""
     if event.body is not None:
         return event.body
-    content = event.attributes.get("gen_ai.event.content")
+    content = event.attributes.get("gen_ai.event.content", event.attributes.get("event_body"))
     return dict(event.attributes) if content is None else content

@@ -84,6 +84,10 @@ def result_value(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"type", "value"}:  # Vercel: {"type": "text" | "json" | "error-text", "value": ...}
             return value["value"]
+        if value.get("type") == "function_result" and "result" in value:  # Microsoft's agents
+            return parse(value["result"])
+        if value.get("type") == "text" and _is_text(value):  # the only content of MCP's result
+            return parse(value.get("text", value.get("content")))
         if "raw_output" in value and "tool_name" in value:  # LlamaIndex
             return value["raw_output"]
         if isinstance(value.get("content"), (list, tuple)) and set(value) <= {
@@ -110,7 +114,7 @@ def _is_text(item: Any) -> bool:
     return (
         isinstance(item, dict)
         and isinstance(item.get("text", item.get("content")), str)
-        and set(item) <= {"type", "text", "content", "annotations"}
+        and set(item) <= {"type", "text", "content", "annotations", "meta", "_meta"}
         and item.get("type", "text") == "text"
     )
 

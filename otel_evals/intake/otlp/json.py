@@ -57,6 +57,7 @@ def _span(span: Mapping[str, Any], resource: Mapping[str, Any], scope: str, vers
         trace_state=str(span.get("traceState", "")),
         parent_is_remote=bool(flags & 0x200),
         dropped_attributes=_number(span.get("droppedAttributesCount")),
+        links=tuple((_id(link.get("traceId")), _id(link.get("spanId"))) for link in _list(span, "links")),
     )
 
 

@@ -99,6 +99,7 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
         trace_state=span.trace_state,
         parent_is_remote=bool(span.flags & 0x200),
         dropped_attributes=span.dropped_attributes_count,
+        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
     )
 
 

@@ -17,7 +17,6 @@ FRAMEWORKS = [
     "genkit",
     "google_adk",
     "haystack",
-    "langfuse",
     "langsmith",
     "litellm",
     "livekit",
@@ -32,7 +31,7 @@ FRAMEWORKS = [
     "voltagent",
 ]
 LIBRARIES = ["openinference", "openllmetry", "smolagents"]
-PLATFORMS = ["braintrust", "laminar", "langwatch", "mlflow"]
+PLATFORMS = ["braintrust", "laminar", "langfuse", "langwatch", "mlflow"]
 ORDER = [*FRAMEWORKS, *LIBRARIES, *PLATFORMS, "otel_genai"]
 """What a span's own author says of it, libraries that instrument, platforms that mark anybody's spans,
 and OpenTelemetry's names, which most write."""

@@ -23,6 +23,7 @@ SCOPES = [
     "app",
     "otel_evals",
     "openinference.instrumentation.openai_agents",
+    "openinference.instrumentation.beeai",
     *sorted({scope for d in DIALECTS for scope in d.scopes}),
 ]
 INDEXED = [
@@ -62,6 +63,17 @@ KEYS += [
     "success",
     "prompt",
     "db.query.result.document",
+    "llm.function_call",
+    "llm.prompts.0.prompt.text",
+    "llm.choices.0.completion.text",
+    "request_data",
+    "response_data",
+    "duration",
+    "tool.parameters",
+    "mastra.model_step.input",
+    "mastra.metadata.modelMetadata",
+    "ai.response.toolCalls",
+    "event_body",
 ]
 WORDS = [
     "chat",
@@ -93,6 +105,9 @@ NAMES = [
     "flue.operation prompt",
     "Agent.run",
     "chroma.query",
+    "tool.search.x.success-1",
+    "backend.x.chat.start-2",
+    "ai.toolCall",
 ]
 ODD = [
     "__REDACTED__",
@@ -115,6 +130,15 @@ ODD = [
     "Doc 1, Score: 0.5",
     "user: a\nassistant: b",
     "readacted",
+    "Chat Model Completion:\na",
+    "{'role': 'assistant', 'text': 'a'}",
+    '"quoted"',
+    '[{"index": 0, "message": {"role": "assistant", "content": "a"}}]',
+    '[{"role": "user", "content": "a"}, {"index": 0, "message": 1}]',
+    '["a", "b"]',
+    '{"stream": true}',
+    '{"type": "function_result", "result": {"type": "text", "text": 1}}',
+    '{"input": {"messages": [{"content": {"message": []}}]}}',
     "x" * 300,
 ]
 FIELDS = [
@@ -221,6 +245,7 @@ class Maker:
             status=pick.choice(["UNSET", "OK", "ERROR"]),
             scope_name=pick.choice(SCOPES),
             dropped_attributes=pick.choice([0, 0, 3]),
+            links=pick.choice([(), (("0" * 32, f"{pick.randrange(7):016x}"),), (("1" * 32, "x"),)]),
         )
 
     def trace(self) -> list[SpanRecord]:
