@@ -27,6 +27,7 @@ class Metrics:
         queue_size: reads how many items wait to be scored.
         held: reads how many spans are held for their scores.
         exports: reads the counts of deliveries, by destination.
+        failing: reads which rules fail again and again.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Metrics:
         queue_size: Callable[[], int],
         held: Callable[[], int],
         exports: Callable[[], Mapping[str, DestinationStats]],
+        failing: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._stats = stats
+        self._failing = failing
         self._exports = exports
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
@@ -96,6 +99,12 @@ class Metrics:
             unit="{span}",
             description="Judged spans that wait for their scores.",
         )
+        meter.create_observable_gauge(
+            semconv.METRIC_RULES_FAILING,
+            [self._rules_failing],
+            unit="1",
+            description="Whether a rule fails again and again: 1 or 0.",
+        )
 
     def record(self, run: Run, evaluation: Evaluation) -> None:
         """Record one evaluation."""
@@ -134,6 +143,11 @@ class Metrics:
                 yield Observation(
                     count, {**scorer, semconv.OUTCOME: "failed", semconv.ERROR_TYPE: error_type}
                 )
+
+    def _rules_failing(self, _: CallbackOptions) -> Iterable[Observation]:
+        failing = self._failing()
+        for name in self._stats().rules:
+            yield Observation(int(name in failing), {semconv.GEN_AI_EVALUATION_NAME: name})
 
     def _exported(self, _: CallbackOptions) -> Iterable[Observation]:
         for destination, stats in self._exports().items():

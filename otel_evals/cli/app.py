@@ -10,6 +10,7 @@ import typer
 
 from otel_evals.cli import config as configuration
 from otel_evals.cli import judge as judging
+from otel_evals.cli.doctor import doctor
 from otel_evals.cli.explain import explain
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
@@ -24,6 +25,7 @@ app.add_typer(store, name="store")
 app.command()(runs)
 app.command()(explain)
 app.command()(score)
+app.command()(doctor)
 app.add_typer(judging.app, name="judge")
 app.add_typer(configuration.app, name="config")
 

@@ -59,7 +59,8 @@ class Pipeline:
         self._closed = False
         self._scores = PendingScores()
         self._exporters: list[ScoringSpanExporter] = []
-        dialects = load_dialects() if dialects is None else dialects
+        self.dialects = dialects = load_dialects() if dialects is None else dialects
+        """Read spans, and know which instrumentation scopes were seen."""
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
@@ -169,6 +170,7 @@ class Pipeline:
             queue_size=lambda: self._engine.queue_size,
             held=lambda: sum(exporter.held for exporter in self._exporters),
             exports=self.destination_stats,
+            failing=lambda: self._engine.failing(),
         )
 
     def _after_fork_in_child(self) -> None:
