@@ -10,8 +10,10 @@ import typer
 
 from otel_evals.cli import config as configuration
 from otel_evals.cli import judge as judging
+from otel_evals.cli import scorers as scoring
 from otel_evals.cli.doctor import doctor
 from otel_evals.cli.explain import explain
+from otel_evals.cli.init import init
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
@@ -26,6 +28,8 @@ app.command()(runs)
 app.command()(explain)
 app.command()(score)
 app.command()(doctor)
+app.command()(init)
+app.add_typer(scoring.app, name="scorers")
 app.add_typer(judging.app, name="judge")
 app.add_typer(configuration.app, name="config")
 

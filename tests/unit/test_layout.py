@@ -26,6 +26,7 @@ ELSEWHERE = {
     "live/doctor": "pipeline/test_doctor.py",
     "live/quiet": "pipeline/test_doctor.py",
     "cli/doctor": "pipeline/test_doctor.py",
+    "cli/init": "unit/cli/test_scorers.py",
     "live/pipeline": "pipeline/test_live.py",
     "live/engine_process/engine": "pipeline/test_engine_process.py",
     "live/engine_process/link": "pipeline/test_engine_process.py",

@@ -83,7 +83,7 @@ def _check_rules(pipeline: Pipeline) -> Iterator[Finding]:
 
 def _check_provider(tracers: Any) -> Iterator[Finding]:
     current = trace.get_tracer_provider()
-    if not same_provider(current, tracers):
+    if not isinstance(current, trace.ProxyTracerProvider) and not same_provider(current, tracers):
         name = f"{type(current).__module__}.{type(current).__qualname__}"
         text = f"the global tracer provider is another one than that which is scored: {name}"
         fix = "otel_evals.configure(...) after the library that sets it, or with tracer_provider="
