@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
     from otel_evals.evals import run_evals
     from otel_evals.export import Destination
-    from otel_evals.live.configure import configure, explain, force_flush, health, install, shutdown, stats
+    from otel_evals.live.configure import (
+        configure,
+        doctor,
+        explain,
+        force_flush,
+        health,
+        install,
+        shutdown,
+        stats,
+    )
     from otel_evals.live.pipeline import Pipeline
     from otel_evals.model import (
         Direction,
@@ -63,6 +72,7 @@ _WHERE = {
     "ToolCall": "model",
     "configure": "live.configure",
     "context": "",
+    "doctor": "live.configure",
     "explain": "live.configure",
     "force_flush": "live.configure",
     "health": "live.configure",
@@ -101,6 +111,7 @@ __all__ = [
     "__version__",
     "configure",
     "context",
+    "doctor",
     "explain",
     "force_flush",
     "health",

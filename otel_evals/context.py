@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
+from otel_evals.dialect import content_setting
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Context, ContextSeen, Run, ToolCall
 from otel_evals.util.calls import call
@@ -170,7 +171,7 @@ def _outcome(tool_call: ToolCall, include_errors: bool) -> str | None:
 
 def _why_no_results(run: Run, calls: int) -> str:
     if run.availability.get("tool_results") is Availability.CAPTURED_OFF:
-        return "tool results were left out: turn on content capture in the agent's instrumentation"
+        return f"tool results were left out; on by: {content_setting(run.scope_name, run.dialect)}"
     return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
 
 
@@ -275,9 +276,6 @@ class _Combined:
 def combine(*resolvers: Resolver) -> Resolver:
     """The pieces of several resolvers, in this order."""
     return _Combined(resolvers)
-
-
-# --- shared ---
 
 
 def limit(pieces: Sequence[str], max_chars: int) -> Context:

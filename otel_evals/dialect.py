@@ -8,15 +8,26 @@ entry-point group `otel_evals_dialect`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from otel_evals import semconv
 from otel_evals.model import Operation, SpanRecord
 
-__all__ = ["ENTRY_POINT_GROUP", "Dialect", "Dialects", "HasAttributes", "load_dialects"]
+__all__ = [
+    "CONTENT_SETTINGS",
+    "ENTRY_POINT_GROUP",
+    "Dialect",
+    "Dialects",
+    "HasAttributes",
+    "content_setting",
+    "load_dialects",
+]
 
 ENTRY_POINT_GROUP = "otel_evals_dialect"
+CONTENT_SETTINGS = "otel_evals_content_setting"
+"""Entry-point group of functions that know what turns content on: `(scope, dialect) -> words or None`."""
 
 
 class Dialect(Protocol):
@@ -125,6 +136,14 @@ class Dialects:
     def __iter__(self) -> Any:
         return iter(self._dialects)
 
+    def unclaimed(self) -> list[str]:
+        """The instrumentation scopes whose spans came and that no dialect claims by name."""
+        return sorted(name for name, claimed in self._claimed.copy().items() if not claimed)
+
+    def claimed(self) -> list[str]:
+        """The instrumentation scopes whose spans came and were claimed."""
+        return sorted(name for name, claimed in self._claimed.copy().items() if claimed)
+
     def choose(self, scope_name: str, attributes: Mapping[str, Any]) -> Dialect | None:
         """The dialect that reads spans of this scope with these attributes; None if none claims them."""
         dialect = self._of_scope(scope_name)
@@ -181,3 +200,18 @@ def load_dialects() -> Dialects:
     found = [(point.name, point.load()()) for point in entry_points(group=ENTRY_POINT_GROUP)]
     found.sort(key=lambda named: (getattr(named[1], "order", 0), named[0]))
     return Dialects(dialect for _, dialect in found)
+
+
+@lru_cache(maxsize=256)
+def content_setting(scope_name: str, dialect: str) -> str:
+    """The setting that has an instrumentation record content, in words.
+
+    Args:
+        scope_name: of the spans.
+        dialect: the dialect's name.
+    """
+    for point in entry_points(group=CONTENT_SETTINGS):
+        setting = point.load()(scope_name, dialect)
+        if setting:
+            return str(setting)
+    return "its own documentation says which setting turns on content capture"

@@ -5,6 +5,8 @@ OtelEvalsError
 │   └── ConfigErrors           several fields are wrong: has all of them
 ├── JudgeError                 a judge gave no usable reply
 │   ├── JudgeUnavailableError  worth another attempt: 429, 5xx, connection lost, timeout
+│   ├── JudgeKeyError          the provider refused the key, or there is none: no further attempt helps
+│   ├── JudgeModelError        the provider has no such model: no further attempt helps
 │   ├── JudgeReplyError        the judge's reply did not have the required form
 │   └── BudgetExceededError    the judge was not called, because the call could have exceeded the budget
 ├── DestinationError           a destination did not accept scores; says whether to try again
@@ -28,6 +30,8 @@ __all__ = [
     "ConfigErrors",
     "DestinationError",
     "JudgeError",
+    "JudgeKeyError",
+    "JudgeModelError",
     "JudgeReplyError",
     "JudgeUnavailableError",
     "OtelEvalsError",
@@ -99,6 +103,14 @@ class JudgeUnavailableError(JudgeError):
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds that the provider asked to wait; None if it did not say."""
+
+
+class JudgeKeyError(JudgeError):
+    """There is no API key, or the provider refused it (401, 403)."""
+
+
+class JudgeModelError(JudgeError):
+    """The provider, or LiteLLM, knows no model of this name (404)."""
 
 
 class JudgeReplyError(JudgeError):

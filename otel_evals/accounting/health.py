@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Health", "judge_health"]
+__all__ = ["Health", "HealthStatus", "judge_health"]
+
+
+HealthStatus = Literal["healthy", "degraded", "stalled", "idle"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """The state of the engine at one moment."""
 
-    status: Literal["healthy", "stalled", "idle"]
-    """`idle`: there is no work. `stalled`: there is work and no progress."""
+    status: HealthStatus
+    """`idle`: there is no work. `stalled`: there is work and no progress. `degraded`: rules fail."""
     problem: str | None = None
-    """Why it is `stalled`."""
+    """Why it is `stalled` or `degraded`."""
     thread_alive: bool = False
     """Whether the scoring thread runs; it starts with the first captured span."""
     waiting: int = 0
@@ -29,13 +32,17 @@ class Health:
     """Seconds since an evaluation last ended; None if none did."""
     failing_destinations: tuple[str, ...] = ()
     """Destinations that did not accept their last batch."""
+    failing_rules: Mapping[str, str] = field(default_factory=dict)
+    """Rules whose last 10 evaluations failed, or half of the last 50; each with its error in words."""
+    content_off: Mapping[str, str] = field(default_factory=dict)
+    """Instrumentations that left content out, each with the setting that turns it on."""
     losses: Mapping[str, int] = field(default_factory=dict)
     """Everything lost so far, by stage and reason."""
 
     @property
     def ok(self) -> bool:
-        """Whether scoring is not stalled and no destination is failing."""
-        return self.status != "stalled" and not self.failing_destinations
+        """Whether scoring makes progress, no rule fails again and again, and no destination fails."""
+        return self.status in ("healthy", "idle") and not self.failing_destinations
 
 
 def judge_health(
@@ -49,8 +56,9 @@ def judge_health(
     since_progress: float,
     beat_limit: float,
     progress_limit: float,
-) -> tuple[Literal["healthy", "stalled", "idle"], str | None]:
-    """The status and, where it is `stalled`, the problem.
+    failing: Mapping[str, str] = {},
+) -> tuple[HealthStatus, str | None]:
+    """The status and, where it is `stalled` or `degraded`, the problem.
 
     Args:
         closed: whether scoring was shut down.
@@ -62,6 +70,7 @@ def judge_health(
         since_progress: seconds since an evaluation ended, or since the first pending one was queued.
         beat_limit: seconds without an iteration after which the loop counts as blocked.
         progress_limit: seconds after which pending evaluations count as stuck if none has ended.
+        failing: rules that fail again and again, with their problems.
     """
     if started and not thread_alive and not closed:
         return "stalled", "the scoring thread has ended"
@@ -69,4 +78,6 @@ def judge_health(
         return "stalled", f"the scoring thread has been blocked for {since_beat:.1f} s, {waiting} items wait"
     if pending and since_progress > progress_limit:
         return "stalled", f"none of {pending} evaluations has ended for {since_progress:.1f} s"
+    if failing and not closed:
+        return "degraded", "; ".join(f"{name}: {problem}" for name, problem in sorted(failing.items()))
     return ("healthy" if waiting or pending else "idle"), None

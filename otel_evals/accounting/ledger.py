@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from otel_evals.accounting.content_log import ContentLog
 from otel_evals.accounting.counters import Counters, Stats
+from otel_evals.accounting.failures import FailureLog
 from otel_evals.accounting.trace_log import LoggedEvaluation, TraceLog
 from otel_evals.model import Evaluation, Loss, Run, ScoredRun
 from otel_evals.sampling import Chance
@@ -22,11 +24,14 @@ class Ledger:
     Args:
         rules: the rules' names.
         max_traces: how many traces the trace log keeps.
+        content: whether messages of errors may be logged: they may quote what was judged.
     """
 
-    def __init__(self, rules: Iterable[str], max_traces: int = 10_000) -> None:
+    def __init__(self, rules: Iterable[str], max_traces: int = 10_000, *, content: bool = True) -> None:
         self.counters = Counters(rules)
         self.trace_log = TraceLog(max_traces)
+        self.failures = FailureLog(content=content)
+        self.content = ContentLog()
 
     @property
     def pending(self) -> int:
@@ -50,9 +55,10 @@ class Ledger:
         """Spans of a trace were assembled into runs."""
         self.trace_log.assembled(trace_id, spans, runs)
 
-    def accepted(self) -> None:
+    def accepted(self, run: Run) -> None:
         """The rules are evaluated for a run."""
         self.counters.accept()
+        self.content.note(run)
 
     def decided(self, run: Run, decisions: Iterable[Decision]) -> None:
         """Rules have decided whether they sample a run."""
@@ -77,8 +83,9 @@ class Ledger:
         self.counters.resume(rule)
         self.trace_log.decided(run, rule, "queued", None, chance)
 
-    def ended(self, rule: str, evaluation: Evaluation) -> None:
-        """An evaluation has its outcome."""
+    def ended(self, rule: str, evaluation: Evaluation, error: BaseException | None = None) -> None:
+        """An evaluation has its outcome; `error` is what its scorer raised."""
+        self.failures.note(rule, evaluation.outcome, error)
         status, reason = evaluation.outcome.status, evaluation.reason
         self.counters.settle(rule, status, reason)
         self.trace_log.ended(rule, evaluation, status, reason)

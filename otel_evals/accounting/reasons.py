@@ -42,6 +42,8 @@ REASONS: Mapping[str, str] = {
     "stuck": "too many earlier attempts were still running, long after their timeout",
     "process_died": "the process that was scoring it died",
     "BudgetExceededError": "a judge call could have exceeded the budget",
+    "JudgeKeyError": "there is no API key for the judge, or the provider refused it",
+    "JudgeModelError": "the judge's provider has no such model",
     "JudgeUnavailableError": "the judge was unavailable in every attempt",
     "ScorerFailure": "the scorer returned a failure without an error type",
     "JudgeReplyError": "the judge's reply did not have the required form",

@@ -211,7 +211,11 @@ def _state(
     if Availability.CAPTURED_OFF in mine:
         return Availability.CAPTURED_OFF
     if name in ("input", "output") and not mine:
-        silent = any(o.kind is OperationKind.INFERENCE and o.error is None for o in operations)
+        failed = [o.error is not None or o.error_type is not None for o in operations]
+        if any(failed) and not _silent(states):
+            return Availability.NOT_RECORDED  # what is missing was never said
+        pairs = zip(operations, failed, strict=True)
+        silent = any(o.kind is OperationKind.INFERENCE and not broke for o, broke in pairs)
         return Availability.CAPTURED_OFF if silent else Availability.NOT_RECORDED
     if name in ("tool_arguments", "tool_results") and calls and _silent(states):
         return Availability.CAPTURED_OFF

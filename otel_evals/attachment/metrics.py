@@ -30,6 +30,7 @@ class Metrics:
         held: reads how many spans are held for their scores.
         exports: reads the counts of deliveries, by destination.
         scales: of the scorers, by the rule's name; those that are missing have none.
+        failing: reads which rules fail again and again.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Metrics:
         held: Callable[[], int],
         exports: Callable[[], Mapping[str, DestinationStats]],
         scales: Mapping[str, float | None] | None = None,
+        failing: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._stats = stats
+        self._failing = failing
         self._exports = exports
         self._agents = BoundedNames()
         self._estimates = Estimates(meter, scales or {}, self._agents)
@@ -102,6 +105,12 @@ class Metrics:
             unit="{span}",
             description="Judged spans that wait for their scores.",
         )
+        meter.create_observable_gauge(
+            semconv.METRIC_RULES_FAILING,
+            [self._rules_failing],
+            unit="1",
+            description="Whether a rule fails again and again: 1 or 0.",
+        )
 
     def expect(self, rule: str, agent: str | None) -> None:
         """A rule, given by its name, begins to score a run of this agent."""
@@ -151,6 +160,11 @@ class Metrics:
                 yield Observation(
                     count, {**scorer, semconv.OUTCOME: "failed", semconv.ERROR_TYPE: error_type}
                 )
+
+    def _rules_failing(self, _: CallbackOptions) -> Iterable[Observation]:
+        failing = self._failing()
+        for name in self._stats().rules:
+            yield Observation(int(name in failing), {semconv.GEN_AI_EVALUATION_NAME: name})
 
     def _exported(self, _: CallbackOptions) -> Iterable[Observation]:
         for destination, stats in self._exports().items():

@@ -10,8 +10,11 @@ import typer
 
 from otel_evals.cli import config as configuration
 from otel_evals.cli import judge as judging
+from otel_evals.cli import scorers as scoring
 from otel_evals.cli.destinations import destination, destinations
+from otel_evals.cli.doctor import doctor
 from otel_evals.cli.explain import explain
+from otel_evals.cli.init import init
 from otel_evals.cli.monitor import monitor
 from otel_evals.cli.report import report
 from otel_evals.cli.runs import runs
@@ -29,6 +32,9 @@ app.command()(explain)
 app.command()(score)
 app.command()(report)
 app.command()(monitor)
+app.command()(doctor)
+app.command()(init)
+app.add_typer(scoring.app, name="scorers")
 app.add_typer(judging.app, name="judge")
 app.add_typer(configuration.app, name="config")
 app.add_typer(destinations, name="destinations")

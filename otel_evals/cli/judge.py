@@ -24,9 +24,10 @@ from otel_evals.evals.judge_trials import Attempt, Judged, attempt_all, judge_al
 from otel_evals.evals.labels import read_labels
 from otel_evals.judge.fence import visible
 from otel_evals.model import Score
+from otel_evals.scoring.outcome import root_cause
 from otel_evals.scoring.scorer import Scorer
 
-__all__ = ["app"]
+__all__ = ["app", "options_of"]
 
 app = typer.Typer(help="Test a judge before relying on it.", no_args_is_help=True)
 
@@ -70,6 +71,8 @@ def check(
             found = anyio.run(attempts)
         reports = {name: _moved(attempts, tolerance) for name, attempts in found.items()}
         _show_check(reports, as_json)
+    for name, tried in found.items():
+        _fail_if_none("check", name, [attempt.outcome for attempt in tried])
 
 
 @app.command()
@@ -97,20 +100,32 @@ def calibrate(
             print(json.dumps(report, ensure_ascii=False, indent=2))
         else:
             _show_calibration(report, built.id, show)
+    _fail_if_none("calibrate", built.id, [each.outcome for each in judged])
 
 
 def _scorer(name: str, model: str | None, api_base: str | None, option: list[str] | None) -> Scorer:
     options: dict[str, Any] = {}
     if model is not None:
         options["model"] = {"model": model, "api_base": api_base} if api_base else model
-    for item in option or ():
+    options.update(options_of(option))
+    scorer = build_scorer(name, options, "judge")
+    scorer.check()
+    return scorer
+
+
+def options_of(given: list[str] | None) -> dict[str, Any]:
+    """Options written as name=value.
+
+    Raises:
+        ConfigError: one has another form.
+    """
+    options: dict[str, Any] = {}
+    for item in given or ():
         key, found, value = item.partition("=")
         if not found:
             raise ConfigError("--option", f"must be name=value, not {item!r}")
         options[key] = yaml.safe_load(value)
-    scorer = build_scorer(name, options, "judge")
-    scorer.check()
-    return scorer
+    return options
 
 
 # --- reports ---
@@ -222,6 +237,16 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
 
 
 # --- errors and progress ---
+
+
+def _fail_if_none(command: str, scorer_id: str, outcomes: list[Any]) -> None:
+    """Exit with 1, and say why, if nothing was scored."""
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    if failures and not any(isinstance(outcome, Score) for outcome in outcomes):
+        cause = root_cause(failures[0])
+        said = visible(f"{type(cause).__name__}: {cause}"[:500])
+        typer.echo(f"otel-evals judge {command}: {scorer_id} scored nothing: {said}", err=True)
+        raise typer.Exit(1)
 
 
 @contextmanager

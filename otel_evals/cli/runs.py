@@ -29,8 +29,13 @@ def runs(
     """Print the runs in OTLP files: as trees on a terminal, as JSON lines otherwise."""
     show = _print_json if as_json or not sys.stdout.isatty() else _print_trees
     try:
+        counted = [0]
         with _progress(files) as advance:
-            show(_find(files, advance))
+            show(_counting(_find(files, advance), counted))
+        if not counted[0]:
+            problem = "no run found: there is no span of an agent or a model"
+            typer.echo(f"otel-evals runs: {', '.join(files)}: {problem}", err=True)
+            raise typer.Exit(1)
     except ConfigError as error:
         typer.echo(f"otel-evals runs: {error}", err=True)
         raise typer.Exit(2) from None
@@ -41,6 +46,12 @@ def runs(
 
 def _find(files: list[str], advance: Callable[[int], None] | None) -> Iterator[Run]:
     return stages.read_runs(read_traces(files, progress=advance, skipped=_report_skipped), load_dialects())
+
+
+def _counting(found: Iterable[Run], counted: list[int]) -> Iterator[Run]:
+    for run in found:
+        counted[0] += 1
+        yield run
 
 
 def _report_skipped(path: str, line: int) -> None:

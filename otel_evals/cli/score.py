@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,8 @@ import typer
 
 from otel_evals import sampling, stages
 from otel_evals.accounting.counters import Stats
-from otel_evals.config import Config, load_config
+from otel_evals.cli.judge import options_of
+from otel_evals.config import Config, build_config, load_config
 from otel_evals.dialect import load_dialects
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.evals.batch import BatchScorer
@@ -24,9 +25,10 @@ from otel_evals.export import DestinationStats
 from otel_evals.export.jsonl import JsonlDestination
 from otel_evals.export.record import plain
 from otel_evals.intake.otlp.files import read_traces
-from otel_evals.model import Evaluation, Run
+from otel_evals.judge.fence import visible
+from otel_evals.model import Direction, Evaluation, Run, Score, ScorerFailure
 
-__all__ = ["read_runs", "score", "score_files"]
+__all__ = ["read_runs", "score", "score_files", "worst_runs"]
 
 Report = tuple[tuple[ScorerTally, ...], Stats, dict[str, DestinationStats]]
 
@@ -38,25 +40,46 @@ def score(
     config: Annotated[
         Path | None, typer.Option(help="YAML file of rules and destinations; OTEL_EVALS_CONFIG by default.")
     ] = None,
+    scorer: Annotated[
+        list[str] | None, typer.Option(help="Score with this scorer, by name, instead of a file's rules.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Option of the scorers as name=value, the value in YAML.")
+    ] = None,
     jsonl: Annotated[
         Path | None, typer.Option(help="Write every scored run to this file, one JSON object per line.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Score every run that a rule applies to, without sampling.")
     ] = False,
+    fail_under: Annotated[
+        float | None,
+        typer.Option(help="Exit with 1 if a mean is below; above 1 minus this, where lower is better."),
+    ] = None,
+    worst: Annotated[int, typer.Option(min=0, help="How many of each scorer's worst runs to show.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Score the runs in OTLP files, with the rules of live scoring."""
+    """Score the runs in OTLP files, with the rules of live scoring.
+
+    Exits with 1 if there was no run, a scorer failed on all its runs, scores could not be delivered, or a
+    mean is below --fail-under; with 2 if an argument or the configuration is wrong.
+    """
     try:
-        report = score_files(files, _config(config, jsonl, everything))
+        chosen = _config(config, scorer, option, jsonl, everything)
+        report, evaluations = _scored(files, chosen)
     except OtelEvalsError as error:
         typer.echo(f"otel-evals score: {error}", err=True)
         raise typer.Exit(2) from None
+    problems = list(_problems(files, report, evaluations, fail_under))
     if as_json:
-        typer.echo(json.dumps(_as_json(report), ensure_ascii=False, indent=2))
+        typer.echo(json.dumps({**_as_json(report), "problems": problems}, ensure_ascii=False, indent=2))
     else:
         _show(report)
-    if _undelivered(report):
+        for line in worst_runs(report[0], evaluations, worst):
+            typer.echo(line)
+    for problem in problems:
+        typer.echo(f"otel-evals score: {problem}", err=True)
+    if problems:
         raise typer.Exit(1)
 
 
@@ -66,6 +89,10 @@ def score_files(files: list[str], config: Config) -> Report:
     Raises:
         ConfigError: a file is missing or is not OTLP.
     """
+    return _scored(files, config)[0]
+
+
+def _scored(files: list[str], config: Config) -> tuple[Report, list[Evaluation]]:
     found: list[Evaluation] = []
     kin: dict[str, Kin] = {}
     batch = BatchScorer(config)
@@ -78,7 +105,55 @@ def score_files(files: list[str], config: Config) -> Report:
         found += batch.end_conversations()
     finally:
         batch.close()
-    return tally(config.rules, found, kin), batch.stats(), batch.destination_stats()
+    return (tally(config.rules, found, kin), batch.stats(), batch.destination_stats()), found
+
+
+def _problems(
+    files: list[str], report: Report, evaluations: list[Evaluation], fail_under: float | None
+) -> Iterator[str]:
+    """Why the command fails."""
+    tallies, stats, deliveries = report
+    if not stats.seen:
+        names = ", ".join(files)
+        yield f"{names}: no run found: there is no span of an agent or a model"
+    for each in tallies:
+        if each.failed and not each.scored:
+            count = sum(each.failed.values())
+            cause = _first_failure(each.scorer_id, evaluations)
+            yield f"{each.scorer_id} failed on all its {count} runs: {cause}"
+        if fail_under is not None and each.mean is not None:
+            good = each.mean if each.direction is Direction.HIGHER else 1 - each.mean
+            if good < fail_under:
+                yield f"{each.scorer_id}: the mean {each.mean:.3f} does not pass --fail-under {fail_under:g}"
+    for name, delivered in deliveries.items():
+        if delivered.failed or delivered.dropped:
+            yield f"{name}: {delivered.failed + delivered.dropped} scored runs were not delivered"
+
+
+def _first_failure(scorer_id: str, evaluations: list[Evaluation]) -> str:
+    failures = (
+        e.outcome for e in evaluations if e.scorer_id == scorer_id and isinstance(e.outcome, ScorerFailure)
+    )
+    first = next(failures, None)
+    return "" if first is None else visible(f"{first.error_type}: {first.message}"[:500])
+
+
+def worst_runs(
+    tallies: Sequence[ScorerTally], evaluations: Sequence[Evaluation], count: int
+) -> Iterator[str]:
+    """The worst runs of each scorer that are not perfect, with their reasons, as lines of text."""
+    for each in tallies:
+        mine = [
+            (e, e.outcome)
+            for e in evaluations
+            if e.scorer_id == each.scorer_id and isinstance(e.outcome, Score)
+        ]
+        lower = each.direction is Direction.LOWER
+        best = each.lowest if lower else each.highest
+        ordered = sorted(mine, key=lambda pair: pair[1].value, reverse=lower)[:count]
+        for evaluation, found in [pair for pair in ordered if pair[1].value != best]:
+            reason = visible((found.explanation or found.label or "no reason given")[:200])
+            yield f"{each.scorer_id} {found.value:g}  trace {evaluation.trace_id}  {reason}"
 
 
 def read_runs(files: list[str]) -> Iterator[Run]:
@@ -90,11 +165,21 @@ def read_runs(files: list[str]) -> Iterator[Run]:
     return stages.read_runs(read_traces(files, skipped=_report_skipped), load_dialects())
 
 
-def _config(path: Path | None, jsonl: Path | None, everything: bool) -> Config:
+def _config(
+    path: Path | None,
+    scorers: list[str] | None,
+    options: list[str] | None,
+    jsonl: Path | None,
+    everything: bool,
+) -> Config:
     named = path or os.environ.get("OTEL_EVALS_CONFIG")
-    if not named:
-        raise ConfigError("--config", "is needed: the YAML file with `rules`, or OTEL_EVALS_CONFIG")
-    config = load_config(named)
+    if scorers:
+        given = options_of(options)
+        config = build_config([{"scorer": name, "options": given} for name in scorers])
+    elif named:
+        config = load_config(named)
+    else:
+        raise ConfigError("--config", "is needed: a YAML file with `rules`; or --scorer with a scorer's name")
     if everything:
         config = replace(config, rules=tuple(replace(r, sample=sampling.always()) for r in config.rules))
     if jsonl is not None:
@@ -135,7 +220,3 @@ def _as_json(report: Report) -> dict[str, Any]:
         "rules": plain(stats.rules),
         "destinations": plain(deliveries),
     }
-
-
-def _undelivered(report: Report) -> bool:
-    return any(each.failed or each.dropped for each in report[2].values())

@@ -12,7 +12,7 @@ from otel_evals.scoring.prompt import PromptStep
 from otel_evals.scoring.scorer import Scorer
 from otel_evals.scoring.steps import StepScorer
 
-__all__ = ["JudgeCalls", "judge_calls"]
+__all__ = ["JudgeCalls", "judge_calls", "judges_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[J
         input_tokens: assumed length of one question.
         output_tokens: assumed length of one answer.
     """
-    judges = list(_judges(scorer))
+    judges = list(judges_of(scorer))
     by_model = {judge.model: judge for judge in judges}
     counts = Counter(judge.model for judge in judges)
     return [
@@ -43,10 +43,10 @@ def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[J
     ]
 
 
-def _judges(scorer: Any) -> Iterator[Any]:
-    """The judge of every prompt."""
+def judges_of(scorer: Any) -> Iterator[Any]:
+    """The judge of every prompt; those of panels, by member."""
     for member in getattr(scorer, "members", ()):
-        yield from _judges(member)
+        yield from judges_of(member)
     if isinstance(scorer, StepScorer):
         for step in scorer.steps.values():
             judge = (step.judge or scorer.judge) if isinstance(step, PromptStep) else None

@@ -84,6 +84,8 @@ class Config:
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
     explain_traces: PositiveInt = 10_000
     """How many traces the trace log keeps for `explain`; within 24 MiB."""
+    quiet_after: Seconds = 60.0
+    """Seconds after which it is logged once that nothing was seen, with the likely cause; 0 for never."""
     shutdown_timeout: PositiveSeconds = 10.0
     """Seconds that shutdown may take."""
     handle_sigterm: bool = False

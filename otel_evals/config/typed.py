@@ -30,6 +30,7 @@ class ConfigOptions(TypedDict, total=False):
     queue_size: int
     capture_content: bool
     explain_traces: int
+    quiet_after: float | str
     shutdown_timeout: float | str
     handle_sigterm: bool
     store: str | Path | None

@@ -55,3 +55,5 @@ class Job:
     timer: asyncio.TimerHandle | None = None
     """Of the current attempt's timeout, or of the next attempt's start."""
     timed_out: bool = False
+    error: BaseException | None = None
+    """What made its last attempt fail, for the log."""

@@ -150,6 +150,7 @@ class Worker:
         elif (again := self._wait(job, result)) is not None:
             self._retry_later(job, again)
         else:
+            job.error = root_cause(result)
             self._finish(job, failure_of(result, attempts=job.attempts))
 
     def _wait(self, job: Job, error: BaseException) -> float | None:

@@ -17,7 +17,7 @@ from anyio import to_thread
 from pydantic import BaseModel
 
 from otel_evals import semconv
-from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError
+from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 from otel_evals.judge.budget import Budget
 from otel_evals.judge.fence import retry_request
 from otel_evals.judge.judge import JudgeReply, JudgeRequest
@@ -269,4 +269,6 @@ class CallTotals:
 
 def _hopeless(error: JudgeError) -> bool:
     """Whether the request itself was refused, so that asking in another form cannot help."""
+    if isinstance(error, JudgeKeyError | JudgeModelError):
+        return True
     return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from otel_evals.errors import JudgeError, JudgeUnavailableError
+from otel_evals.errors import JudgeError, JudgeKeyError, JudgeModelError, JudgeUnavailableError
 from otel_evals.judge.redact import redact_secrets, redact_values
 from otel_evals.model import Usage
 from otel_evals.util.plain import plain_text
@@ -110,12 +111,35 @@ def judge_error(error: Exception, model: str, secrets: Collection[str] = ()) -> 
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     if (too_long := _too_long(error)) is not None:
         translated = JudgeError(f"{model}: {too_long}")
+    elif _NO_KEY.search(said):  # told as an error of the server, by some
+        translated = JudgeKeyError(f"{model}: there is no API key: set {_key_of(model)}. {said}")
+    elif status in (401, 403):
+        translated = JudgeKeyError(
+            f"{model}: the provider refused the key ({status}): check {_key_of(model)}. {said}"
+        )
+    elif status == 404 or _NO_MODEL.search(said):
+        translated = JudgeModelError(f"{model}: there is no such model: check `model` and `api_base`. {said}")
     elif connection or retryable:
         translated = JudgeUnavailableError(message, retry_after=retry_after(_headers(error)))
     else:
         translated = JudgeError(message)
     translated.status, translated.provider_error = status, type(error).__name__
     return translated
+
+
+_NO_KEY = re.compile(
+    r"(?i)missing (?:credentials|[\w ]{0,20}api.?key)|unable to locate credentials|api_key client option must"
+)
+_NO_MODEL = re.compile(r"(?i)LLM Provider NOT provided|model_not_found")
+
+
+def _key_of(model: str) -> str:
+    """The environment variables that hold a model's key, as far as LiteLLM knows."""
+    try:
+        names = load().validate_environment(model)["missing_keys"]
+    except Exception:  # whatever it raises for a model it does not know
+        names = ()
+    return f"{' or '.join(names) or 'its environment variable'}, or `api_key`"
 
 
 def _too_long(error: BaseException | None) -> AnswerTooLongError | None:

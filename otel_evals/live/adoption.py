@@ -3,14 +3,16 @@
 Capture is put in front of the provider's processors, and the exporters inside them are wrapped, so that
 judged spans carry their scores. Both are done once per provider; configuring again replaces the pipeline.
 
-The SDK has no public API for this. Its private fields, and those of wrappers around it, are used here only,
-and each access is guarded: a provider that is built differently gets capture by `add_span_processor`.
+Long for one module, because the SDK has no public API for this: its private fields, and those of wrappers
+around it, are used here only. Each access is guarded: a provider that is built differently gets capture by
+`add_span_processor`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from opentelemetry.context import Context
@@ -20,7 +22,16 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_evals.attachment import ScoringSpanExporter
 
-__all__ = ["AdoptedExporter", "Front", "adopt", "adopt_logs", "unwrapped"]
+__all__ = [
+    "AdoptedExporter",
+    "Described",
+    "Front",
+    "adopt",
+    "adopt_logs",
+    "describe",
+    "same_provider",
+    "unwrapped",
+]
 
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
@@ -64,6 +75,11 @@ class AdoptedExporter(SpanExporter):
     def __init__(self, exporter: SpanExporter) -> None:
         self._own = exporter
         self._held: ScoringSpanExporter | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether judged spans are held."""
+        return self._held is not None
 
     def hold_for(self, front: Front | None) -> None:
         """Hold spans for the scores of this pipeline from now on; None for no hold."""
@@ -225,6 +241,38 @@ def adopt(provider: Any, front: Front | None, *, wrap: bool) -> list[str]:
     if not wrap or front is None:
         return []
     return [type(processor).__name__ for processor in adopted.others() if not adopted.wrap(processor)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """A span processor of a provider."""
+
+    processor: str
+    exporter: str
+    """Empty where none was found in it."""
+    held: bool
+    """Whether the exporter holds judged spans for their scores."""
+
+
+def describe(provider: Any) -> list[Described]:
+    """A provider's processors but for ours, and the exporters in them."""
+    adopted = getattr(unwrapped(provider), _MARK, None)
+    if adopted is None:
+        return []
+    found = []
+    for processor in adopted.others():
+        inside = [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
+        for exporter in inside or [None]:
+            own = exporter._own if isinstance(exporter, AdoptedExporter) else exporter
+            held = isinstance(exporter, ScoringSpanExporter) or getattr(exporter, "holds", False) is True
+            name = "" if own is None else type(own).__name__
+            found.append(Described(processor=type(processor).__name__, exporter=name, held=held))
+    return found
+
+
+def same_provider(one: Any, other: Any) -> bool:
+    """Whether two providers are one behind their wrappers."""
+    return unwrapped(one) is unwrapped(other)
 
 
 def adopt_logs(provider: Any, front: Front | None) -> None:

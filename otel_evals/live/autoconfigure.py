@@ -51,6 +51,9 @@ def start() -> None:
         install(path)
     except ConfigError as error:
         _logger.error("nothing will be scored: %s", error)
+        from otel_evals.live.doctor.examine import report_mistakes
+
+        report_mistakes(error)
     except Exception:
         _logger.exception("nothing will be scored")
 

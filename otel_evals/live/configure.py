@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +21,27 @@ from otel_evals.accounting.health import Health
 from otel_evals.config import Config, ConfigOptions, build_config, load_config
 from otel_evals.errors import ConfigError
 from otel_evals.live.adoption import adopt, adopt_logs
+from otel_evals.live.doctor.examine import REPORTS, examine, write_report
+from otel_evals.live.doctor.findings import Diagnosis
 from otel_evals.live.exits import register_exit_hook
 from otel_evals.live.inspection import trace_id_of
 from otel_evals.live.pipeline import Pipeline
 from otel_evals.live.providers import Providers, make_missing
+from otel_evals.live.quiet import QuietWatch
 from otel_evals.live.signals import OneAtATime, chain_sigterm
 from otel_evals.processes.child import is_child
 
-__all__ = ["configure", "current", "explain", "force_flush", "health", "install", "shutdown", "stats"]
+__all__ = [
+    "configure",
+    "current",
+    "doctor",
+    "explain",
+    "force_flush",
+    "health",
+    "install",
+    "shutdown",
+    "stats",
+]
 
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -35,7 +49,9 @@ _pipeline: Pipeline | None = None
 _made = Providers()
 _chained = False
 _FLUSH_MILLIS = 3_000
+_REPORT_MILLIS = 30_000
 _stopping = OneAtATime()
+_watch: QuietWatch | None = None
 _used = Providers()
 
 
@@ -111,6 +127,7 @@ def _install(config: Config, given: Providers) -> Pipeline:
         )
         _attach(built, used)
         _pipeline = built
+        _watch_for_quiet(built, used)
         register_exit_hook(shutdown)
         if config.handle_sigterm and not _chained:
             _chained = chain_sigterm(shutdown, force_flush, config.shutdown_timeout + 5, _stopping)
@@ -151,6 +168,14 @@ def _attach(built: Pipeline, used: Providers) -> None:
     _used = used
 
 
+def _watch_for_quiet(built: Pipeline, used: Providers) -> None:
+    """Say so if nothing is seen."""
+    global _watch
+    if _watch is not None:
+        _watch.stop()
+    _watch = QuietWatch(built, used) if built.config.quiet_after and built.config.rules else None
+
+
 def current() -> Pipeline | None:
     """The configured pipeline, if there is one."""
     return _pipeline
@@ -187,6 +212,21 @@ def health(stalled_after: float = 10.0) -> Health:
     return Health(status="idle") if _pipeline is None else _pipeline.health(stalled_after)
 
 
+def doctor(*, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
+    """Look at scoring in this process, from providers to outcomes, and at what it needs outside.
+
+    Runs that have ended are scored first. Best asked once the application has had some traffic. `str()` gives
+    the findings as text, `ok` whether there is no problem.
+
+    Args:
+        ask_judges: whether each judge is asked one short question, which costs a few tokens.
+        timeout: seconds for each connection and each question.
+    """
+    if _pipeline is not None:
+        _pipeline.force_flush(int(timeout * 1000))
+    return examine(_pipeline, _used, ask_judges=ask_judges, timeout=timeout)
+
+
 def force_flush(timeout_millis: int = 30_000) -> bool:
     """Score and deliver everything captured so far; whether that was done in time.
 
@@ -202,6 +242,8 @@ def shutdown(timeout_millis: int | None = None) -> None:
     The providers are flushed, and continue without scoring. A second caller waits for the first.
     """
     global _pipeline
+    if _watch is not None:
+        _watch.stop()
     with _stopping:
         pipeline, _pipeline = _pipeline, None
         if pipeline is None:
@@ -214,6 +256,9 @@ def shutdown(timeout_millis: int | None = None) -> None:
 
 def _exit() -> None:
     """Stop scoring at interpreter exit, and shut down the providers that were created here."""
+    if REPORTS in os.environ:
+        force_flush(_REPORT_MILLIS)
+        write_report(doctor())
     shutdown()
     _made.shutdown()
 

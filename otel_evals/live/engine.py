@@ -46,6 +46,9 @@ class Engine(Protocol):
     def destination_stats(self) -> Mapping[str, DestinationStats]:
         """Counts of deliveries, by destination."""
 
+    def failing(self) -> Mapping[str, str]:
+        """The rules that fail again and again, each with its problem in words."""
+
     def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
         """What happened to a trace."""
 
@@ -98,7 +101,9 @@ class LocalEngine:
     def _build(self) -> None:
         """Build what lives on the engine's thread; called again in a forked child."""
         config = self._config
-        self.ledger = Ledger([rule.name for rule in config.rules], config.explain_traces)
+        self.ledger = Ledger(
+            [rule.name for rule in config.rules], config.explain_traces, content=config.capture_content
+        )
         self._store = _store(config)
         self._stages = Stages(
             config,
@@ -143,6 +148,10 @@ class LocalEngine:
     def destination_stats(self) -> Mapping[str, DestinationStats]:
         """Counts of deliveries, by destination."""
         return self._stages.fan_out.stats()
+
+    def failing(self) -> Mapping[str, str]:
+        """The rules that fail again and again, each with its problem in words."""
+        return self.ledger.failures.failing()
 
     def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
         """What happened to a trace."""

@@ -70,7 +70,7 @@ class Inspector:
         """Whether scoring makes progress."""
         now, engine, counters = time.monotonic(), self._thread, self._ledger.counters
         since_beat = None if engine.beat is None else now - engine.beat
-        waiting, pending = engine.waiting, counters.pending
+        waiting, pending, failing = engine.waiting, counters.pending, self._ledger.failures.failing()
         status, problem = judge_health(
             closed=closed,
             started=engine.started,
@@ -81,6 +81,7 @@ class Inspector:
             since_progress=now - counters.moved,
             beat_limit=stalled_after,
             progress_limit=self._longest_attempt + _LONGEST_BACKOFF + stalled_after,
+            failing=failing,
         )
         return Health(
             status=status,
@@ -91,6 +92,8 @@ class Inspector:
             last_beat=since_beat,
             last_end=None if counters.last_end is None else now - counters.last_end,
             failing_destinations=self._stages.fan_out.failing(),
+            failing_rules=failing,
+            content_off=self._ledger.content.off(),
             losses=self.losses(),
         )
 

@@ -64,7 +64,8 @@ class Pipeline:
         self._closed = False
         self._scores = PendingScores()
         self._exporters: list[ScoringSpanExporter] = []
-        dialects = load_dialects() if dialects is None else dialects
+        self.dialects = dialects = load_dialects() if dialects is None else dialects
+        """Read spans, and know which instrumentation scopes were seen."""
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
         attacher = Attacher(
@@ -187,6 +188,7 @@ class Pipeline:
             held=lambda: sum(exporter.held for exporter in self._exporters),
             exports=self.destination_stats,
             scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
+            failing=lambda: self._engine.failing(),
         )
 
     def _after_fork_in_child(self) -> None:

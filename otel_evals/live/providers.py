@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["Providers", "make_missing"]
+__all__ = ["Providers", "goes_nowhere", "make_missing"]
 
 _logger = logging.getLogger(__name__)
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -74,6 +74,11 @@ def make_missing(given: Providers, made: Providers) -> None:
         exporter = _exporter("metric_exporter", "OTLPMetricExporter")
         made.meters = MeterProvider([PeriodicExportingMetricReader(exporter)], shutdown_on_exit=False)
         metrics.set_meter_provider(made.meters)
+
+
+def goes_nowhere(provider: object) -> bool:
+    """Whether a provider of logs or metrics is the API's own stand-in, which does nothing."""
+    return provider is None or _is_unset(provider)
 
 
 def _is_unset(provider: object) -> bool:

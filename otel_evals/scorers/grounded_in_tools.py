@@ -11,7 +11,7 @@ from otel_evals.scorers.text.claims import Claim, claims_in, fold, list_items
 from otel_evals.scorers.text.contradiction import Alternatives
 from otel_evals.scorers.text.evidence import Evidence
 from otel_evals.scorers.text.lookup import check
-from otel_evals.scoring.scorer import FunctionScorer, missing, scorer
+from otel_evals.scoring.scorer import FunctionScorer, how_to_capture, missing, scorer
 
 __all__ = ["grounded_in_tools"]
 
@@ -193,6 +193,5 @@ def _not_recorded(run: Run) -> NotScored:
     )
     return NotScored(
         reason="tool_results_captured_off" if off else "tool_results_not_recorded",
-        explanation="tools were called, but what they returned was not recorded: turn on content capture in "
-        "the instrumentation that wrote these spans",
+        explanation=f"tools were called, but what they returned was not recorded; {how_to_capture(run)}",
     )

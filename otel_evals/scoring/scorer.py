@@ -10,12 +10,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, overload
 
+from otel_evals.dialect import content_setting
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.model import Availability, Direction, NotScored, Run, Score, StepRecord
 from otel_evals.scoring.fingerprint import fingerprint
 from otel_evals.util.calls import call
 
-__all__ = ["FunctionScorer", "Judgement", "Scorer", "StepFailure", "missing", "scorer", "to_score"]
+__all__ = [
+    "FunctionScorer",
+    "Judgement",
+    "Scorer",
+    "StepFailure",
+    "how_to_capture",
+    "missing",
+    "scorer",
+    "to_score",
+]
 
 Judgement = bool | float | Score | NotScored
 """What a scoring function may return; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
@@ -194,7 +204,9 @@ def check_scale(scorer_id: str, scale: float | None) -> None:
         raise ConfigError(f"{scorer_id}.scale", f"must be a positive number, not {scale!r}")
 
 
-_HOW_TO_CAPTURE = "turn on content capture in the instrumentation that wrote these spans"
+def how_to_capture(run: Run) -> str:
+    """What turns on content in the instrumentation that wrote a run's spans."""
+    return f"content is on by: {content_setting(run.scope_name, run.dialect)}"
 
 
 def missing(run: Run, *fields: str) -> NotScored | None:
@@ -210,7 +222,7 @@ def missing(run: Run, *fields: str) -> NotScored | None:
             availability = run.availability.get("system" if name == "system_instructions" else name)
             if availability is Availability.CAPTURED_OFF:
                 return NotScored(
-                    reason=f"{name}_captured_off", explanation=f"{name} was left out: {_HOW_TO_CAPTURE}"
+                    reason=f"{name}_captured_off", explanation=f"{name} was left out; {how_to_capture(run)}"
                 )
             what = "empty" if value == "" else "not_recorded"
             return NotScored(reason=f"{name}_{what}", explanation=f"the run has no {name}")

@@ -73,7 +73,7 @@ class Evaluations:
         jobs: list[Job] = []
         for run in runs:
             if run.trace_flags & 1:
-                self._ledger.accepted()
+                self._ledger.accepted(run)
                 jobs += self._jobs_of(run)
             else:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
@@ -140,7 +140,8 @@ class Evaluations:
     def finish(self, job: Job, outcome: Outcome) -> None:
         """End a job with an outcome."""
         evaluation = self._evaluation(job, outcome)
-        self._ledger.ended(job.rule.name, evaluation)
+        self._ledger.ended(job.rule.name, evaluation, job.error)
+        job.error = None
         self._attacher.attach(job.run, evaluation, self._opened.pop(job, None))
         job.target.evaluations.append(evaluation)
         self._follow(job, outcome)

@@ -254,6 +254,7 @@ class Stages:
         """End what does not live on the engine's thread; once that thread has ended."""
         self.evaluations.scheduler.close()
         self._loss_log.close()
+        self._ledger.failures.close()
 
 
 def _limits(config: Config) -> AssemblyLimits:

@@ -94,6 +94,10 @@ class RemoteEngine:
         """Counts of deliveries, by destination."""
         return totals(self._past_destinations, self._counts.destinations)
 
+    def failing(self) -> Mapping[str, str]:
+        """The rules that fail again and again, as last reported."""
+        return self._counts.failing
+
     def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
         """What happened to a trace."""
         trace = trace_id_of(trace_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from otel_evals.accounting.counters import Stats
 from otel_evals.attachment import Attacher
@@ -64,6 +64,8 @@ class Counts:
     """Those of them that are not part of a closed run."""
     pending: int
     """Evaluations without an outcome."""
+    failing: Mapping[str, str] = field(default_factory=dict)
+    """Rules that fail again and again, with their problems."""
 
 
 Item = Attached | Expected | Released

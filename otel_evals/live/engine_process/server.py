@@ -122,6 +122,7 @@ class EngineServer:
             received=self._received,
             open=self._engine.open_items,
             pending=sum(rule.pending for rule in stats.rules.values()),
+            failing=self._engine.failing(),
         )
 
     def _report(self, report: Report) -> None:

@@ -38,7 +38,7 @@ def ledger() -> Ledger:
 def decided(told: Ledger) -> tuple[Decider, RunDecisions]:
     decider = Decider(RULES)
     decisions, found = decider.decide(RUN, "run")
-    told.accepted()
+    told.accepted(RUN)
     told.decided(RUN, found)
     return decider, decisions
 

@@ -109,3 +109,17 @@ def test_kappa_is_cohens() -> None:
     assert low < 0.4 < high
     assert agreement([(True, True)] * 3).kappa is None
     assert agreement([]).precision is None
+
+
+def test_a_judge_that_scores_nothing_fails_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    path = labelled(tmp_path)
+    args = ["judge", "calibrate", str(path), "--scorer", "hallucination", "--model", "openai/gpt-5-mini"]
+    done = CliRunner().invoke(app, args)
+    assert done.exit_code == 1
+    assert (
+        "hallucination scored nothing: JudgeKeyError: openai/gpt-5-mini: there is no API key" in done.output
+    )
+    assert "set OPENAI_API_KEY" in done.output

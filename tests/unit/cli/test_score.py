@@ -172,3 +172,42 @@ def turn(conversation: str | None, start: int) -> ReadableSpan:
         start_time=10**18 + start,
         end_time=10**18 + start + 10**9,
     )
+
+
+BROKEN = """
+from otel_evals import scorer
+
+@scorer(version="1")
+def broken(run):
+    raise KeyError("order")
+"""
+
+
+def test_that_everything_failed_fails_with_the_cause(spans: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "broken_scorers.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = command(spans, "--scorer", "python:broken_scorers:broken")
+    assert done.exit_code == 1
+    assert "broken failed on all its 3 runs: KeyError: 'order'" in done.output
+
+
+def test_a_scorer_needs_no_file_and_a_mean_can_be_required(spans: Path) -> None:
+    options = ("--scorer", "includes", "--option", 'text="2026-11-25"')
+    done = command(spans, *options, "--fail-under", 0.6)
+    assert done.exit_code == 0, done.output
+    assert "includes 0  trace " in done.output, "the worst run, with its trace"
+    done = command(spans, *options, "--fail-under", 0.7)
+    assert done.exit_code == 1
+    assert "includes: the mean 0.667 does not pass --fail-under 0.7" in done.output
+
+
+@pytest.mark.parametrize("name", ["score", "runs"])
+def test_files_without_spans_of_agents_are_said_to_be_so(name: str, tmp_path: Path) -> None:
+    exported, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    provider.get_tracer("http").start_span("GET /").end()
+    (path := tmp_path / "spans").write_bytes(encode_spans(exported.get_finished_spans()).SerializeToString())
+    more = ["--scorer", "answered"] if name == "score" else []
+    done = CliRunner().invoke(app, [name, str(path), *more])
+    assert done.exit_code == 1
+    assert f"{path}: no run found: there is no span of an agent or a model" in done.output

@@ -1,0 +1,41 @@
+"""Instrumentations that leave content out: told once for each, with the setting that turns it on."""
+
+from __future__ import annotations
+
+import logging
+
+from otel_evals.dialect import content_setting
+from otel_evals.model import Availability, Run
+
+__all__ = ["ContentLog"]
+
+_logger = logging.getLogger(__name__)
+_FIELDS = ("input", "output", "tool_arguments", "tool_results")
+_MOST = 100
+"""Instrumentations that are told at most: scopes can be made up."""
+
+
+class ContentLog:
+    """Is told every run on the engine's thread; answers from any."""
+
+    def __init__(self) -> None:
+        self._off: dict[str, str] = {}
+
+    def note(self, run: Run) -> None:
+        """Note a run, and log the first one whose instrumentation left content out."""
+        off = [name for name in _FIELDS if run.availability.get(name) is Availability.CAPTURED_OFF]
+        who = run.scope_name or run.dialect
+        if not off or who in self._off or len(self._off) >= _MOST:
+            return
+        setting = content_setting(run.scope_name, run.dialect)
+        self._off[who] = setting
+        _logger.warning(
+            "%s leaves out %s, so that scorers cannot judge it; content is on by: %s",
+            who,
+            " and ".join(name.replace("_", " ") for name in off),
+            setting,
+        )
+
+    def off(self) -> dict[str, str]:
+        """The instrumentations that left content out, each with the setting that turns it on."""
+        return dict(self._off)

@@ -1,0 +1,64 @@
+"""What the doctor found: records, and their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+__all__ = ["Diagnosis", "Finding"]
+
+Status = Literal["fine", "note", "problem"]
+_SIGNS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    """Short name of what was looked at, such as `tracer_provider`."""
+    status: Status
+    """`note`: scores are made, and something is missing. `problem`: runs are not scored."""
+    text: str
+    fix: str = ""
+    """The line that mends it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """All findings. `str()` gives them as text, problems last."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that are problems."""
+        return tuple(finding for finding in self.findings if finding.status == "problem")
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The findings as JSON values."""
+        return [asdict(finding) for finding in self.findings]
+
+    @classmethod
+    def of_json(cls, values: Iterable[Mapping[str, Any]]) -> Diagnosis:
+        """The inverse of `as_json`."""
+        return cls(findings=tuple(Finding(**value) for value in values))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for status in ("fine", "note", "problem"):
+            for finding in self.findings:
+                if finding.status == status:
+                    yield f"{_SIGNS[status]:8}{finding.check}: {finding.text}"
+                    if finding.fix:
+                        yield f"{'':8}  fix: {finding.fix}"
+        count = len(self.problems)
+        yield "no problem found" if not count else f"{count} problem{'s' * (count != 1)}"

@@ -1,0 +1,100 @@
+"""Errors are told when they begin and when they end, content that is off once; health knows both."""
+
+from __future__ import annotations
+
+import pytest
+from traffic import Live
+
+from otel_evals import Run, scorer
+from otel_evals.accounting.failures import FailureLog
+from otel_evals.model import NotScored, Score, ScorerFailure
+
+GOOD = Score(value=1.0)
+
+
+def failure(kind: str = "KeyError", message: str = "'order'") -> ScorerFailure:
+    return ScorerFailure(error_type=kind, message=message)
+
+
+def test_a_kind_of_error_is_told_once_and_again_when_it_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    log = FailureLog()
+    for _ in range(40):
+        log.note("polite", failure(), KeyError("order"))
+    assert [r.getMessage() for r in caplog.records] == [
+        "polite fails: KeyError: 'order'; more of this kind are only counted"
+    ]
+    assert caplog.records[0].exc_info is not None
+    for _ in range(9):
+        log.note("polite", GOOD)
+    assert len(caplog.records) == 1
+    log.note("polite", NotScored(reason="no_words"))
+    assert caplog.records[1].getMessage().startswith("polite no longer fails with KeyError: it did 40 times")
+    log.close()
+    assert len(caplog.records) == 2
+
+
+def test_kinds_and_rules_are_told_apart_and_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    log = FailureLog()
+    log.note("a", failure())
+    log.note("b", failure())
+    log.note("a", failure("ValueError", "no"))
+    assert len(caplog.records) == 3
+    for number in range(1_000):
+        log.note("a", failure(f"Odd{number}"))
+    assert len([r for r in caplog.records if " fails: " in r.getMessage()]) <= 21
+
+
+def test_an_error_that_comes_and_goes_is_not_told_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    log = FailureLog()
+    for _ in range(20):
+        log.note("a", failure())
+        for _ in range(10):
+            log.note("a", GOOD)
+    assert len(caplog.records) == 2
+
+
+def test_without_content_only_the_kind_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    log = FailureLog(content=False)
+    log.note("a", failure(message="secret words"), KeyError("secret words"))
+    assert "secret" not in caplog.text
+    assert "a fails: KeyError;" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "fails"),
+    [
+        ([failure()] * 9, False),
+        ([failure()] * 10, True),
+        ([GOOD] * 40 + [failure()] * 10, True),
+        ([failure(), GOOD] * 9, False),
+        ([failure(), GOOD] * 10, True),
+        ([failure(), GOOD, GOOD] * 20, False),
+        ([failure()] * 10 + [GOOD] * 41, False),
+    ],
+)
+def test_a_rule_fails_by_its_last_outcomes(outcomes: list[object], fails: bool) -> None:
+    log = FailureLog()
+    for outcome in outcomes:
+        log.note("a", outcome)  # type: ignore[arg-type]
+    assert bool(log.failing()) is fails
+
+
+@scorer(id="broken", version="1", inline=True)
+def broken(run: Run) -> bool:
+    raise KeyError("order")
+
+
+def test_forty_of_forty_failures_are_a_warning_and_degraded_health(caplog: pytest.LogCaptureFixture) -> None:
+    with Live(broken) as live:
+        for _ in range(40):
+            live.run()
+        assert live.pipeline.force_flush(20_000)
+        health = live.pipeline.health()
+    told = [r for r in caplog.records if "broken fails: KeyError: 'order'" in r.getMessage()]
+    assert len(told) == 1
+    assert told[0].exc_info is not None
+    assert health.status == "degraded"
+    assert not health.ok
+    assert health.failing_rules == {"broken": "its last 10 evaluations failed: KeyError: 'order'"}
+    assert health.problem is not None
+    assert "broken: its last 10" in health.problem
