@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
+
+import anyio
 
 from otel_evals.errors import DestinationError
 from otel_evals.export.api import ApiDestination, Errors, client, needed
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, cut
 from otel_evals.export.retry import TRACE_NOT_FOUND
+from otel_evals.model import Run
 
 __all__ = ["OpikDestination"]
 
 _CANDIDATES = 16
-_REMEMBERED = 10_000
-_REASON = 10_000
+_THREADS = "traces/threads"
+_REMEMBERED = _REASON = 10_000
 
 
 class OpikDestination(ApiDestination):
@@ -26,7 +28,7 @@ class OpikDestination(ApiDestination):
 
     Opik gives traces that came by OpenTelemetry an id of its own, made of the trace id and of the time at
     which the first span that it saw had started. Which span that was is found out by asking for the ids that
-    the run's spans would have led to. One score per name stands on each; sent again, it overwrites itself.
+    the run's spans would have led to. A score overwrites the one of the same name.
     """
 
     name = "opik"
@@ -49,7 +51,7 @@ class OpikDestination(ApiDestination):
         Args:
             url: base URL; OPIK_URL_OVERRIDE, or https://www.comet.com/opik/api, unless given.
             api_key: OPIK_API_KEY unless given; a server of your own needs none.
-            workspace: OPIK_WORKSPACE unless given.
+            workspace: OPIK_WORKSPACE, or `default`, unless given.
             project: OPIK_PROJECT_NAME, or `Default Project`, unless given.
             content: whether to send explanations, which may quote the conversation.
             http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
@@ -59,29 +61,23 @@ class OpikDestination(ApiDestination):
         """
         cloud = "https://www.comet.com/opik/api"
         where = base_url(needed(url, "url", "OPIK_URL_OVERRIDE", default=cloud), "url")
-        own = "comet.com" not in where
-        key = needed(api_key, "api_key", "OPIK_API_KEY", default="none" if own else None)
-        space = needed(workspace, "workspace", "OPIK_WORKSPACE", default="default")
-        headers = {"comet-workspace": space} | ({} if key == "none" else {"authorization": key})
+        key = needed(api_key, "api_key", "OPIK_API_KEY", default=None if "comet.com" in where else "none")
+        headers = {} if key == "none" else {"authorization": key}
+        headers["comet-workspace"] = needed(workspace, "workspace", "OPIK_WORKSPACE", default="default")
         super().__init__(client(where, headers, key, http=http), content)
         self._project = needed(project, "project", "OPIK_PROJECT_NAME", default="Default Project")
-        self._times: OrderedDict[str, int] = OrderedDict()
+        self._times: dict[str, int] = {}
 
     def together(self, item: ScoreItem) -> str:
         """Traces, spans and threads have an address each."""
-        return "traces/threads" if item.session else "traces" if item.whole_run else "spans"
+        return _THREADS if item.session else "traces" if item.whole_run else "spans"
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
         """Send the scores whose traces are there."""
         kind = self.together(items[0])
-        scores, errors = [], []
-        for item in items:
-            try:
-                scores.append(self._score(item, await self._target(item)))
-            except DestinationError as error:
-                if error.reason != TRACE_NOT_FOUND:
-                    raise
-                errors.append((item, error))
+        times, missing = await self._look_up([] if kind == _THREADS else items)
+        errors = [(i, missing[i.evaluation.trace_id]) for i in items if i.evaluation.trace_id in missing]
+        scores = [self._score(i, times) for i in items if i.evaluation.trace_id not in missing]
         if scores:
             await self._http.send("PUT", f"/v1/private/{kind}/feedback-scores", {"scores": scores})
         return errors
@@ -93,47 +89,57 @@ class OpikDestination(ApiDestination):
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """The score among those that Opik has of the trace."""
-        if not item.whole_run:
+        times, _ = await self._look_up([item])
+        if not (times and item.whole_run):
             return None
-        answer = await self._http.send("GET", f"/v1/private/traces/{(await self._target(item))['id']}")
+        answer = await self._http.send("GET", f"/v1/private/traces/{self._score(item, times)['id']}")
         scores = answer.json().get("feedback_scores") or ()
         return next((dict(score) for score in scores if score.get("name") == item.name), None)
 
-    def _score(self, item: ScoreItem, target: Mapping[str, str]) -> dict[str, Any]:
-        score = {
-            **target,
-            "project_name": self._project,
-            "name": item.name,
-            "value": item.value,
-            "category_name": item.label,
-            "reason": cut(item.explanation, _REASON),
-            "source": "sdk",
-        }
+    def _score(self, item: ScoreItem, times: Mapping[str, int]) -> dict[str, Any]:
+        score = {"project_name": self._project, "name": item.name, "value": item.value, "source": "sdk"}
+        score |= {"category_name": item.label, "reason": cut(item.explanation, _REASON)}
+        if item.session is not None:
+            score["thread_id"] = item.session
+        else:
+            judged = item.evaluation.trace_id if item.whole_run else item.evaluation.span_id
+            score["id"] = str(opik_id(judged, times[item.evaluation.trace_id]))
         return {key: value for key, value in score.items() if value is not None}
 
-    async def _target(self, item: ScoreItem) -> Mapping[str, str]:
-        if item.session is not None:
-            return {"thread_id": item.session}
-        started = await self._started(item)
-        judged = item.evaluation.trace_id if item.whole_run else item.evaluation.span_id
-        return {"id": str(opik_id(judged, started))}
+    async def _look_up(
+        self, items: Sequence[ScoreItem]
+    ) -> tuple[dict[str, int], dict[str, DestinationError]]:
+        """The times in the ids of the items' traces, and those traces that are not there yet."""
+        runs = {item.evaluation.trace_id: item.run for item in items}
+        times = {trace: self._times[trace] for trace in runs.keys() & self._times.keys()}
+        errors: dict[str, DestinationError] = {}
+        limiter = anyio.CapacityLimiter(16)
 
-    async def _started(self, item: ScoreItem) -> int:
-        """The time in a trace's id, in milliseconds."""
-        trace = item.evaluation.trace_id
-        if trace in self._times:
-            return self._times[trace]
-        for started in _starts(item):
+        async def look_up(trace: str) -> None:
+            try:
+                async with limiter:
+                    times[trace] = await self._started(trace, runs[trace])
+            except DestinationError as error:
+                errors[trace] = error
+
+        async with anyio.create_task_group() as group:
+            for trace in runs.keys() - times.keys():
+                group.start_soon(look_up, trace)
+        if other := [error for error in errors.values() if error.reason != TRACE_NOT_FOUND]:
+            raise other[0]
+        self._times = (self._times if len(self._times) < _REMEMBERED else {}) | times
+        return times, errors
+
+    async def _started(self, trace: str, run: Run) -> int:
+        """The time in a trace's id: the root's start, or another span's, in milliseconds."""
+        starts = [run.start_time, *(operation.span.start_time for operation in run.operations)]
+        for started in list(dict.fromkeys(start // 1_000_000 for start in starts if start))[:_CANDIDATES]:
             try:
                 await self._http.send("GET", f"/v1/private/traces/{opik_id(trace, started)}")
+                return started
             except DestinationError as error:
-                if error.status == 404:
-                    continue
-                raise
-            self._times[trace] = started
-            if len(self._times) > _REMEMBERED:
-                self._times.popitem(last=False)
-            return started
+                if error.status != 404:
+                    raise
         raise DestinationError(f"no trace {trace} yet", retryable=True, reason=TRACE_NOT_FOUND, status=404)
 
 
@@ -142,9 +148,3 @@ def opik_id(hex_id: str, milliseconds: int) -> UUID:
     digest = hashlib.sha256(bytes.fromhex(hex_id)).digest()[:10]
     number = int.from_bytes(milliseconds.to_bytes(6, "big") + digest, "big")
     return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62)
-
-
-def _starts(item: ScoreItem) -> Iterator[int]:
-    """When the trace's first span may have started: the root's start, then the others', without repeats."""
-    times = [item.run.start_time, *(operation.span.start_time for operation in item.run.operations)]
-    yield from list(dict.fromkeys(t // 1_000_000 for t in times if t))[:_CANDIDATES]

@@ -54,6 +54,16 @@ REASONS: Mapping[str, str] = {
     "exported": "the destination accepted them",
     "refused": "the destination refused them permanently",
     "unavailable": "the destination was unavailable in every attempt",
+    "rate_limited": "the destination asked to wait in every attempt",
+    "unauthorized": "the destination refused the key, or the key lacks a permission",
+    "not_found": "the destination's address, or its project, is not there",
+    "trace_not_found": "the destination did not know the judged trace for 15 minutes",
+    "conflict": "the destination has something else under the score's id",
+    "too_large": "the score is larger than the destination takes",
+    "redirected": "the destination's server is elsewhere; redirects are not followed",
+    "unexpected_answer": "the server's answer was not that of the destination, a page of HTML, say",
+    "not_finite": "the score is not a finite number",
+    "out_of_range": "the destination has no place for a score of this size",
 }
 """What each reason means, as a clause that can follow "because"."""
 

@@ -20,7 +20,7 @@ from otel_evals.util.retry import retry_after
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Answer", "HttpClient", "HttpOptions", "base_url"]
+__all__ = ["HttpAnswer", "HttpClient", "HttpOptions", "base_url"]
 
 _MAX_ANSWER = 4 * 1024 * 1024
 _SHOWN = 200
@@ -73,7 +73,7 @@ class HttpOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What a server answered to an accepted request."""
 
     status: int
@@ -118,7 +118,7 @@ class HttpClient:
 
     async def send(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, Any] | None = None
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request; the body is written as JSON.
 
         Raises:
@@ -157,7 +157,9 @@ class HttpClient:
         if (wait := self._free_at - 1.0 / self._options.requests_per_second - now) > 0:
             await anyio.sleep(wait)
 
-    async def _exchange(self, method: str, url: str, body: Any, params: Mapping[str, Any] | None) -> Answer:
+    async def _exchange(
+        self, method: str, url: str, body: Any, params: Mapping[str, Any] | None
+    ) -> HttpAnswer:
         content, headers = None, {}
         if body is not None:
             # A lone surrogate, as broken input brings, has no UTF-8 form.
@@ -171,7 +173,7 @@ class HttpClient:
                 if len(received) > _MAX_ANSWER:
                     raise _unexpected(url, response.status_code, f"more than {_MAX_ANSWER} bytes")
             self._check(response, url, bytes(received))
-            return Answer(response.status_code, bytes(received), url)
+            return HttpAnswer(response.status_code, bytes(received), url)
 
     def _opened(self) -> httpx.AsyncClient:
         import httpx

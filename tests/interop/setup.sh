@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the environments of the interop tests: a real Phoenix and a real MLflow, and chromium and Prometheus where
-# they are missing and can be installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow; nothing
-# is done again while a lock stays.
+# Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, and
+# chromium and Prometheus where they are missing and can be installed. The folders are OTEL_EVALS_INTEROP, or
+# .venv-interop, and the same with -mlflow and -sdks; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
@@ -20,6 +20,7 @@ install() {  # a lock, and the folder of the environment that it is for
 
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
+install "$root/requirements/interop-sdks.lock" "$interop-sdks"
 for program in chromium prometheus; do
     if ! command -v "$program" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq
