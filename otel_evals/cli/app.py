@@ -10,8 +10,9 @@ import typer
 
 from otel_evals.cli import judge as judging
 from otel_evals.cli.explain import explain
-from otel_evals.cli.monitor import monitor
+from otel_evals.cli.monitor import monitor as monitor_command
 from otel_evals.cli.report import report
+from otel_evals.cli.results import export, results
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
@@ -26,7 +27,9 @@ app.command()(runs)
 app.command()(explain)
 app.command()(score)
 app.command()(report)
-app.command()(monitor)
+app.command("monitor")(monitor_command)
+app.command()(export)
+app.add_typer(results, name="results")
 app.add_typer(judging.app, name="judge")
 
 
@@ -59,13 +62,28 @@ def demo(
     phoenix: Annotated[
         str | None, typer.Option(help="Send spans and scores to Phoenix too, e.g. http://localhost:6006.")
     ] = None,
+    monitor: Annotated[
+        bool, typer.Option("--monitor", help="Then open the page on two days of made-up history.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 8765,
+    browser: Annotated[bool, typer.Option(help="Whether --monitor opens a browser.")] = True,
 ) -> None:
     """Score a support agent's live traffic, and compare with what was really wrong."""
     try:
         from otel_evals.cli.demo.main import DemoOptions
         from otel_evals.cli.demo.main import demo as run_demo
 
-        chosen = DemoOptions(runs=runs, seed=seed, out=out, judge=judge, api_base=api_base, phoenix=phoenix)
+        chosen = DemoOptions(
+            runs=runs,
+            seed=seed,
+            out=out,
+            judge=judge,
+            api_base=api_base,
+            phoenix=phoenix,
+            monitor=monitor,
+            port=port,
+            browser=browser,
+        )
         run_demo(chosen)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

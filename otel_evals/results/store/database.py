@@ -52,7 +52,11 @@ class Database:
         with self._told():
             self.engine = _engine(place, create, wait)
             self.sqlite = self.engine.dialect.name == "sqlite"
-            self._prepare(create)
+            try:
+                self._prepare(create)
+            except BaseException:
+                self.engine.dispose()
+                raise
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
