@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
     from otel_evals.evals import run_evals
     from otel_evals.export import Destination
-    from otel_evals.live.configure import configure, explain, force_flush, health, install, shutdown, stats
+    from otel_evals.live.configure import (
+        configure,
+        explain,
+        feedback,
+        force_flush,
+        health,
+        install,
+        shutdown,
+        stats,
+    )
     from otel_evals.live.pipeline import Pipeline
     from otel_evals.model import (
         Direction,
@@ -64,6 +73,7 @@ _WHERE = {
     "configure": "live.configure",
     "context": "",
     "explain": "live.configure",
+    "feedback": "live.configure",
     "force_flush": "live.configure",
     "health": "live.configure",
     "install": "live.configure",
@@ -102,6 +112,7 @@ __all__ = [
     "configure",
     "context",
     "explain",
+    "feedback",
     "force_flush",
     "health",
     "install",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import otel_evals
+from otel_evals import Rule
 from otel_evals.cli.app import app
 from otel_evals.errors import ConfigError
 from otel_evals.evals import read_items, run_evals, run_of
 from otel_evals.evals.labels import read_labels
+from otel_evals.export.results import ResultsDestination
 from otel_evals.results.store.labelling import add_feedback, add_label, feedback_on, labels_on
 from otel_evals.results.store.reading import Window, measure, stored_slices
 from otel_evals.results.store.writing import ResultsStore
@@ -128,3 +132,24 @@ def test_nothing_chosen_is_said(store: ResultsStore, tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     assert "--trace" in command("export", path, "--trace", "0" * 32, code=2).output
     assert "--scorer" in command("export", path, "--scorer", "none", code=2).output
+
+
+def test_feedback_in_code_reaches_the_store_and_never_raises(tmp_path: Path) -> None:
+    destination = {"results": {"path": tmp_path / "live.db"}}
+    assert otel_evals.feedback("ab" * 16, True) is False
+    otel_evals.configure(rules=[Rule(answered())], destinations=[destination], wrap_exporters=False)
+    try:
+        assert otel_evals.feedback(int("ab" * 16, 16), True, comment="thanks, sk-" + "a1B2" * 10)
+        for wrong in (("none", 1.0), ("ab" * 16, "much"), (None, None)):
+            assert otel_evals.feedback(*wrong) is False  # type: ignore[arg-type]
+    finally:
+        otel_evals.shutdown()
+    store = ResultsStore(tmp_path / "live.db", create=False)
+    (kept,) = feedback_on(store.database, "ab" * 16)
+    store.close()
+    assert (kept["value"], kept["comment"]) == (1.0, "thanks, [redacted]")
+
+
+def test_the_destination_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    sent = pickle.loads(pickle.dumps(ResultsDestination(tmp_path / "results.db", content=False)))
+    assert isinstance(sent, ResultsDestination)
