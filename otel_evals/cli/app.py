@@ -15,8 +15,9 @@ from otel_evals.cli.destinations import destination, destinations
 from otel_evals.cli.doctor import doctor
 from otel_evals.cli.explain import explain
 from otel_evals.cli.init import init
-from otel_evals.cli.monitor import monitor
+from otel_evals.cli.monitor import monitor as monitor_command
 from otel_evals.cli.report import report
+from otel_evals.cli.results import export, results
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
@@ -31,9 +32,11 @@ app.command()(runs)
 app.command()(explain)
 app.command()(score)
 app.command()(report)
-app.command()(monitor)
+app.command("monitor")(monitor_command)
+app.command()(export)
 app.command()(doctor)
 app.command()(init)
+app.add_typer(results, name="results")
 app.add_typer(scoring.app, name="scorers")
 app.add_typer(judging.app, name="judge")
 app.add_typer(configuration.app, name="config")
@@ -76,6 +79,11 @@ def demo(
     phoenix: Annotated[
         str | None, typer.Option(help="The same as --to phoenix=URL, e.g. http://localhost:6006.")
     ] = None,
+    monitor: Annotated[
+        bool, typer.Option("--monitor", help="Then open the page on two days of made-up history.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 8765,
+    browser: Annotated[bool, typer.Option(help="Whether --monitor opens a browser.")] = True,
 ) -> None:
     """Score a support agent's live traffic, and compare with what was really wrong."""
     try:
@@ -83,7 +91,17 @@ def demo(
         from otel_evals.cli.demo.main import demo as run_demo
 
         where = [*(to or ()), *([f"phoenix={phoenix}"] if phoenix else ())]
-        chosen = DemoOptions(runs=runs, seed=seed, out=out, judge=judge, api_base=api_base, to=tuple(where))
+        chosen = DemoOptions(
+            runs=runs,
+            seed=seed,
+            out=out,
+            judge=judge,
+            api_base=api_base,
+            to=tuple(where),
+            monitor=monitor,
+            port=port,
+            browser=browser,
+        )
         run_demo(chosen)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

@@ -101,6 +101,7 @@ def serve(
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
+            listening.listen(128)  # before anyone is told the address
         except OSError as error:
             raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
         shown = f"[{host}]" if ":" in host else host

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from otel_evals.evals.batch import BatchScorer
 from otel_evals.evals.data import Item, read_items
+from otel_evals.evals.labels import run_of
 from otel_evals.evals.requirements import Requirement
 from otel_evals.evals.results import EvalsResult, ItemResult
 from otel_evals.evals.running import run_evals, run_evals_async
@@ -26,5 +27,6 @@ __all__ = [
     "read_items",
     "run_evals",
     "run_evals_async",
+    "run_of",
     "tally",
 ]

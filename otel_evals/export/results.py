@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from otel_evals.results.store.writing import ResultsStore
 
 __all__ = ["ResultsDestination"]
+
+_log = logging.getLogger(__name__)
+_MOST_WAITING = 1_000
 
 
 class ResultsDestination:
@@ -65,9 +70,21 @@ class ResultsDestination:
         self._place = Path(path).absolute() if path is not None else str(url)
         self._content = content
         self._limits = (max_age, max_bytes)
+        self._given: dict[str, Any] = {
+            "path": path,
+            "url": url,
+            "content": content,
+            "max_age": max_age,
+            "max_bytes": max_bytes,
+        }
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
-        self._pid = os.getpid()
+        self._late: ThreadPoolExecutor | None = None
+        self._waiting = threading.Semaphore(_MOST_WAITING)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For an engine in a process of its own: made again there, with the same options."""
+        return partial(ResultsDestination, **self._given), ()
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Write a batch.
@@ -84,10 +101,50 @@ class ResultsDestination:
         """Whether the store has all of these evaluations, of this revision or a later one."""
         return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
 
+    def feedback(
+        self, trace_id: str, value: float | bool, *, name: str, comment: str | None, source: str
+    ) -> bool:
+        """Keep a user's verdict, on a thread of its own; False if too much is waiting. Never waits or raises.
+
+        Args:
+            trace_id: 32 hex digits.
+            value: a number; True is 1.
+            name: what was asked.
+            comment: what the user wrote.
+            source: who said so.
+        """
+        if not self._waiting.acquire(blocking=False):
+            return False
+        try:
+            with self._opening:
+                if self._late is None:
+                    self._late = ThreadPoolExecutor(1, "otel-evals-feedback")
+                late = self._late
+            late.submit(self._keep, trace_id, value, name, comment, source)
+        except RuntimeError:  # the interpreter is shutting down
+            self._waiting.release()
+            return False
+        return True
+
     async def shutdown(self) -> None:
         """Close the store."""
+        if self._late is not None:
+            await anyio.to_thread.run_sync(self._late.shutdown)
         if self._store is not None:
             await anyio.to_thread.run_sync(self._store.close)
+
+    def _keep(self, trace_id: str, value: float, name: str, comment: str | None, source: str) -> None:
+        from otel_evals.results.store.labelling import add_feedback
+
+        try:
+            said = comment if comment is None or not self._content else redact_secrets(comment)
+            kept = said if self._content else None
+            database = self._opened().database
+            add_feedback(database, trace_id, value, name=name, comment=kept, source=source)
+        except Exception as error:
+            _log.warning("Feedback on trace %s was lost: %s", trace_id, error)
+        finally:
+            self._waiting.release()
 
     def _write(self, batch: Sequence[ScoredRun]) -> None:
         from otel_evals.results.store.keeping import keep_within

@@ -203,6 +203,41 @@ def explain(trace_id: int | str, trace_state: str = "") -> Explanation:
     return explain_unknown(trace_id_of(trace_id), 0.0, trace_state, ("Scoring is not configured.",))
 
 
+def feedback(
+    trace_id: int | str,
+    value: float | bool,
+    *,
+    name: str = "feedback",
+    comment: str | None = None,
+    source: str = "user",
+) -> bool:
+    """Keep a user's verdict on a trace beside its scores, in the results stores among the destinations.
+
+    It may come long after the run. A second verdict of the same name and source replaces the first. Never
+    waits and never raises; what cannot be written is logged.
+
+    Args:
+        trace_id: 32 hex digits, or the id as a number.
+        value: a number; True is 1, for a thumb up.
+        name: what was asked.
+        comment: what the user wrote.
+        source: who said so.
+
+    Returns:
+        Whether a destination took it.
+    """
+    destinations = _pipeline.config.destinations if _pipeline is not None else ()
+    takers = [each for each in destinations if callable(getattr(each, "feedback", None))]
+    try:
+        told = trace_id_of(trace_id)
+        rest = {"name": str(name), "comment": comment and str(comment), "source": str(source)}
+        took = [each.feedback(told, float(value), **rest) for each in takers]  # type: ignore[attr-defined]
+        return any(took)
+    except Exception as error:
+        _logger.warning("Feedback was not kept: %s", error)
+        return False
+
+
 def health(stalled_after: float = 10.0) -> Health:
     """Whether scoring makes progress, for liveness probes; `idle` if nothing is configured.
 

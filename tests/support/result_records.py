@@ -1,4 +1,4 @@
-"""Records of scored runs, as the JSONL destination writes them, for tests of the store and of reports."""
+"""Records of scored runs, as the JSONL destination writes them, for tests of the results store."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ELSEWHERE = {
     "cli/backends": "unit/cli/test_destinations.py",
     "cli/demo": "unit/cli/test_demo.py",
     "cli/report": "unit/results/test_report.py",
-    "cli/monitor": "unit/results/test_page.py",
+    "cli/monitor": "unit/results/test_alarms.py",
     "cli/results": "unit/results/test_export.py",
     "cli/store": "unit/store/test_table.py",
     "live/adoption": "pipeline/test_adoption.py",

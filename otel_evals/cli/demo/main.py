@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,6 +81,10 @@ class DemoOptions:
     api_base: str | None = None
     to: tuple[str, ...] = ()
     """Backends that get spans and scores too: names of destinations, or NAME=URL. Spans go to the first."""
+    monitor: bool = False
+    """Serve the page on two days of made-up history afterwards."""
+    port: int = 8765
+    browser: bool = True
 
 
 def demo(options: DemoOptions) -> None:
@@ -117,3 +122,24 @@ def demo(options: DemoOptions) -> None:
     otel_evals.force_flush()
     print_report(seen.runs, truths, pipeline, [scores, truth])
     otel_evals.shutdown()
+    show_history(options, scores)
+
+
+def show_history(options: DemoOptions, scores: Path) -> None:
+    """Write two days of history, and open the page on it or say how."""
+    from otel_evals.cli.demo.history import write_history
+
+    store = options.out / "results.db"
+    write_history(store, scores, seed=options.seed, now=time.time())
+    floor = "grounded_in_tools=0.9"
+    if not options.monitor:
+        print("\nTwo days of made-up history, with an alarm to find:")
+        print(f"    otel-evals monitor {store} --floor {floor}")
+        return
+    from otel_evals.cli.monitor import serve
+    from otel_evals.results.alarms.monitors import AlarmSettings
+    from otel_evals.results.store.database import Database
+
+    name, value = floor.split("=")
+    settings = AlarmSettings(floors={name: float(value)})
+    serve(Database(store), settings, port=options.port, browser=options.browser)

@@ -89,10 +89,11 @@ def find_alarms(database: Database, settings: AlarmSettings, now: float) -> list
         slices = stored_slices(connection)
         # The step that is not over yet is looked at when it is.
         end = int(now) // settings.step * settings.step
-        since = max(recorded[0], end - settings.period * settings.step) // settings.step * settings.step
+        last = min(end, -(-recorded[1] // settings.step) * settings.step)
+        since = max(recorded[0], last - settings.period * settings.step) // settings.step * settings.step
         watched = [
             _watched(connection, slices, key, steps, settings)
-            for key, steps in series(connection, slices, Window(since, end), settings.step, _BY).items()
+            for key, steps in series(connection, slices, Window(since, last), settings.step, _BY).items()
         ]
         found = [alarm for each in watched for alarm in _alarms_of(each, len(watched), settings, end)]
         return [_with_traces(connection, slices, alarm) for alarm in found]

@@ -21,7 +21,7 @@ from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.results.alarms.monitors import AlarmSettings
 from otel_evals.results.alarms.record import Webhook, alarms_of, check_now
 from otel_evals.results.page.access import Access
-from otel_evals.results.page.detail import detail_of
+from otel_evals.results.page.detail import detail_of, summary_of
 from otel_evals.results.page.forms import Forms, message, number_of
 from otel_evals.results.page.rendering import STYLE, render
 from otel_evals.results.report.links import TraceLink
@@ -118,10 +118,10 @@ class Page:
             pairs = sorted({(each["scorer_id"], each["agent_name"]) for each in slices.values()})
             for scorer, agent in pairs[:_MOST]:
                 inside = _chosen(slices, scorer, agent)
-                found = recorded and detail_of(connection, inside, Window(), recorded)
-                if found:
+                if recorded and (found := summary_of(connection, inside, Window(), recorded)):
+                    row, sentence = found
                     href = "/scorer?" + urlencode({"scorer": scorer, "agent": agent})
-                    cards.append({"row": found.row, "sentence": found.sentence, "href": href})
+                    cards.append({"row": row, "sentence": sentence, "href": href})
         alarms = [each for each in alarms_of(self._database) if each.ended is None]
         return self._render("overview.html", cards=cards, recorded=recorded, alarms=alarms)
 

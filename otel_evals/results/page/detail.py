@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,13 @@ from markupsafe import Markup
 from sqlalchemy import Connection
 
 from otel_evals.results.detectors import expected_delay
+from otel_evals.results.estimate import Estimate, design_effect, estimate
 from otel_evals.results.report.plot import Mark, Point, step_for, timeline
 from otel_evals.results.report.report import SliceReport, of_measured
 from otel_evals.results.report.terminal import number
 from otel_evals.results.store.reading import Measured, Window, measure, series
 
-__all__ = ["Detail", "detail_of", "sentence_of"]
+__all__ = ["Detail", "detail_of", "sentence_of", "summary_of"]
 
 _PERIOD, _FALL = 1008, 0.05
 
@@ -58,14 +60,28 @@ def detail_of(
     last = recorded[1] if window.until is None else window.until
     step = step_for(first, last)
     steps = series(connection, slices, window, step).get((), {})
+    effect = _effect(whole)
     points = [
-        Point.of(start, each, of_measured({}, each), href(start, start + step) if href else None)
+        Point.of(start, each, _estimate(each, effect), href(start, start + step) if href else None)
         for start, each in sorted(steps.items())
     ]
     marks = _marks(connection, slices, window, step, first)
     label = f"Mean score over time of {row.slice['scorer_id']}; the table below has the numbers"
     picture = timeline(points, step, label, scale=whole.scale, floor=floor, marks=marks)
     return Detail(row, sentence_of(row, whole, last - first), points, step, Markup(picture))
+
+
+def summary_of(
+    connection: Connection, slices: Mapping[int, Any], window: Window, recorded: tuple[int, int]
+) -> tuple[SliceReport, str] | None:
+    """The report of some slices taken together, and its sentence; None if nothing is on record."""
+    whole = measure(connection, slices, window, ()).get(())
+    if whole is None:
+        return None
+    row = of_measured(dict(next(iter(slices.values()))), whole)
+    first = recorded[0] if window.since is None else window.since
+    last = recorded[1] if window.until is None else window.until
+    return row, sentence_of(row, whole, last - first)
 
 
 def sentence_of(row: SliceReport, measured: Measured, seconds: int) -> str:
@@ -80,6 +96,19 @@ def sentence_of(row: SliceReport, measured: Measured, seconds: int) -> str:
     if delay and seconds > 0 and known.n:
         text += f"; a fall of {_FALL * (row.scale or 1):g} would show in {_length(delay * seconds / known.n)}"
     return text + "."
+
+
+def _effect(whole: Measured) -> float:
+    """By how much conversations widen the intervals; each step is too short to tell by itself."""
+    if whole.clusters is None or whole.clusters.groups < 2:
+        return 1.0
+    effect = design_effect(whole.scored, whole.clusters)
+    return effect if math.isfinite(effect) else 1.0
+
+
+def _estimate(measured: Measured, effect: float) -> Estimate:
+    known = estimate(measured.scored, scaled=measured.scale is not None, inflation=effect)
+    return known.in_units(measured.scale or 1.0)
 
 
 def _length(seconds: float) -> str:

@@ -21,7 +21,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.results.store.database import Database, is_url
 from otel_evals.results.store.writing import ResultsStore, Written
 
-__all__ = ["Loaded", "load_files", "opened"]
+__all__ = ["Loaded", "files_of", "load_files", "opened"]
 
 _SQLITE = b"SQLite format 3\x00"
 
@@ -56,7 +56,7 @@ def opened(places: Sequence[str]) -> Iterator[Loaded]:
         finally:
             database.close()
         return
-    files = list(_files(places))
+    files = list(files_of(places))
     with tempfile.TemporaryDirectory(prefix="otel-evals-") as folder:
         store = ResultsStore(Path(folder, "report.db"))
         try:
@@ -95,7 +95,12 @@ def _lines(file: str) -> Iterator[bytes]:
         yield from gzip.GzipFile(fileobj=plain) if packed else plain
 
 
-def _files(places: Sequence[str]) -> Iterator[str]:
+def files_of(places: Sequence[str]) -> Iterator[str]:
+    """The files that names and patterns stand for.
+
+    Raises:
+        ConfigError: one of them is missing, a folder, or a results store.
+    """
     for place in places:
         if is_url(place) or _is_sqlite(place):
             raise ConfigError(place, "is a results store; give it alone, without other files")

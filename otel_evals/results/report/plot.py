@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 
+from otel_evals.results.estimate import Estimate
 from otel_evals.results.store.reading import Measured
 
 __all__ = ["Mark", "Point", "step_for", "timeline"]
@@ -36,9 +37,8 @@ class Point:
     href: str | None = None
 
     @classmethod
-    def of(cls, start: int, measured: Measured, row: object, href: str | None) -> Point:
-        """A point from what was measured, and its `SliceReport`."""
-        known = row.estimate  # type: ignore[attr-defined]  # a SliceReport, which knows this module's reader
+    def of(cls, start: int, measured: Measured, known: Estimate, href: str | None) -> Point:
+        """A point from what was measured, and its estimate in units of the score."""
         counts = measured.counts
         lost = measured.lost.n + measured.lost.unknown
         there = known.interval is not None and not known.too_few

@@ -155,7 +155,7 @@ def of_measured(
         both = design_effect(measured.scored, clusters) if clusters else inflation
         lost = missing(measured.scored, measured.lost, confidence=confidence, inflation=min(both, 1e6))
     weight = measured.scored.w + measured.lost.w
-    bounds = lost.bounds if lost else None
+    bounds = _around(lost.bounds, known.interval) if lost else None
     return SliceReport(
         slice=columns,
         estimate=known.in_units(unit),
@@ -171,6 +171,13 @@ def of_measured(
         input_tokens=measured.input_tokens,
         output_tokens=measured.output_tokens,
     )
+
+
+def _around(bounds: Interval | None, interval: Interval | None) -> Interval | None:
+    """The bounds, at least as wide as the interval, to which clusters may have added."""
+    if bounds is None or interval is None:
+        return bounds
+    return Interval(min(bounds.low, interval.low), max(bounds.high, interval.high))
 
 
 def _clustered(measured: Measured) -> bool:

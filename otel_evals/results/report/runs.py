@@ -106,10 +106,14 @@ def runs_of_slices(
     found: list[Any] = []
     if most < 1:
         return []
-    keys = {"newest": table.time.desc(), "lowest": table.x.asc(), "highest": table.x.desc()}
+    keys = {
+        "newest": (table.time.desc(),),
+        "lowest": (table.x.asc(), table.time.desc()),
+        "highest": (table.x.desc(), table.time.asc()),
+    }
     # A query for each slice reads no more than its own end of the index.
     for id in list(slices)[:_SLICES]:
-        query = select(schema.evaluations).where(table.slice_id == id).order_by(keys[order]).limit(most)
+        query = select(schema.evaluations).where(table.slice_id == id).order_by(*keys[order]).limit(most)
         if order != "newest":
             query = query.where(table.x.is_not(None))
         for column, value in ((table.status, status), (table.reason, reason)):
@@ -119,8 +123,8 @@ def runs_of_slices(
         if window.until is not None:
             query = query.where(table.time < window.until * _NANO)
         found += connection.execute(query).mappings()
-    best_first = {"newest": lambda r: -r["time"], "lowest": lambda r: r["x"], "highest": lambda r: -r["x"]}
-    found.sort(key=best_first[order])
+    sign = -1.0 if order == "highest" else 1.0
+    found.sort(key=lambda row: (0.0 if order == "newest" else sign * row["x"], -row["time"]))
     return run_rows(connection, slices, found[:most])
 
 

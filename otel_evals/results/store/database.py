@@ -52,7 +52,11 @@ class Database:
         with self._told():
             self.engine = _engine(place, create, wait)
             self.sqlite = self.engine.dialect.name == "sqlite"
-            self._prepare(create)
+            try:
+                self._prepare(create)
+            except BaseException:
+                self.engine.dispose()
+                raise
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -156,6 +160,7 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
     # With NORMAL, a power failure may take the last commits, never the file.
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cache_size = -65536")
+    connection.execute("PRAGMA wal_autocheckpoint = 8000")
     connection.execute("PRAGMA journal_size_limit = 67108864")
 
 

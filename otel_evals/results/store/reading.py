@@ -175,7 +175,8 @@ def _query(slices: Iterable[int], window: Window, width: int, start: Any = None)
             func.max(table.w_max).label("w_max"),
             func.min(table.x_min).label("x_min"),
             func.max(table.x_max).label("x_max"),
-            *(func.sum(table[name]).label(name) for name in _NUMBERS),
+            # PostgreSQL's sum of whole numbers is a decimal.
+            *(cast(func.sum(table[name]), table[name].type).label(name) for name in _NUMBERS),
         )
         .where(table.width == width)
         .group_by(*keys)

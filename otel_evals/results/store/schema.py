@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 __all__ = [
@@ -110,7 +111,7 @@ evaluations = Table(
     Column("details", Text),  # JSON: the scorer's steps, where content is kept
     Index("evaluations_by_run", "run_key"),
     Index("evaluations_by_time", "slice_id", "time"),
-    Index("evaluations_by_score", "slice_id", "x"),
+    Index("evaluations_by_score", "slice_id", "x", text("time DESC")),
 )
 
 _SUMS = ("w", "wx", "wxx", "ww", "wwx", "wwxx", "w_max")

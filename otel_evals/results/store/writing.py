@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Table, case, select
@@ -225,7 +226,7 @@ def _upsert(
     if names is None:
         connection.exec_driver_sql(sql, [dict(row) for row in rows])
     else:
-        connection.exec_driver_sql(sql, [tuple(row[name] for name in names) for row in rows])
+        connection.exec_driver_sql(sql, list(map(itemgetter(*names), rows)))
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,201 @@
+"""The page in a real browser: every view, both themes, a phone's width, hostile content, and a label."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from otel_evals.results.alarms.monitors import AlarmSettings
+from otel_evals.results.alarms.record import check_now
+from otel_evals.results.store.database import Database
+from otel_evals.results.store.writing import ResultsStore
+from tests.support.browser import CHROMIUM, browser_page, picture
+from tests.support.result_records import record, records
+
+pytestmark = [pytest.mark.interop, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+
+HOSTILE = "<script>document.title='stolen'</script><img src=x onerror=\"document.title='stolen'\">\x1b[31m"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "results.db"
+    opened = ResultsStore(path)
+    old = records(1_500, version="1", hours=48, mean=lambda hour: 0.95)
+    new = records(900, version="2", hours=16, seed=2, mean=lambda hour: 0.6)
+    opened.write([*old, *new, record(7, 0.0) | {"output": HOSTILE, "agent": HOSTILE, "input": HOSTILE}])
+    opened.write([record(8, 0.0, scorer=HOSTILE)])
+    opened.close()
+    database = Database(path)
+    check_now(database, AlarmSettings(floors={"grounded": 0.9}), None)
+    database.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(store: Path) -> Iterator[str]:
+    """The command, as a process of its own."""
+    yield from served(store, "--floor", "grounded=0.9", "--link", "jaeger=http://localhost:16686")
+
+
+def served(store: Path, *options: str) -> Iterator[str]:
+    code = "from otel_evals.cli import main; main()"
+    command = [sys.executable, "-c", code, "monitor", str(store), "--port", "0", *options]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None
+        yield found[0].rstrip("/")
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with browser_page() as opened:
+        yield opened
+
+
+VIEWS = {
+    "scorers": "/",
+    "scorer": "/scorer?scorer=grounded&agent=support",
+    "scorer-24h": "/scorer?scorer=grounded&agent=support&window=24h&by=tenant",
+    "runs": "/runs?scorer=grounded&agent=support&order=worst",
+    "run": f"/runs/{record(2_000_000, 0.0)['trace_id']}",
+    "hostile": f"/runs/{record(7, 0.0)['trace_id']}",
+    "alarms": "/alarms",
+    "labels": "/labels",
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_page_opens_in_both_themes_and_on_a_phone(
+    name: str, address: str, page: Page, tmp_path: Path
+) -> None:
+    problems: list[str] = []
+
+    def note(message: Any) -> None:
+        if message.type == "error":
+            problems.append(message.text)
+
+    page.on("console", note)
+    for scheme, width in (("light", 1200), ("dark", 1200), ("light", 390)):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.set_viewport_size({"width": width, "height": 900})
+        answer = page.goto(address + VIEWS[name])
+        assert answer is not None
+        assert answer.status == 200
+        assert "stolen" not in page.title()
+        assert page.locator("h1").count() == 1
+        # Nothing but tables and plots, which scroll by themselves, is wider than the screen.
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.screenshot(path=picture(tmp_path, f"monitor-{name}-{scheme}-{width}.png"), full_page=True)
+    page.remove_listener("console", note)
+    assert problems == []
+
+
+def test_from_an_alarm_to_a_run_to_a_label(address: str, page: Page, store: Path) -> None:
+    page.goto(address + "/")
+    assert page.locator(".alarm").count() >= 2
+    page.locator(".alarm a").first.click()
+    assert page.get_by_text("It ships on day").count() >= 1
+    assert page.get_by_role("link", name="open the trace").get_attribute("href") is not None
+    page.get_by_label("What should the score be?").first.fill("1")
+    page.get_by_role("button", name="Save the label").first.click()
+    assert page.get_by_role("status").inner_text() == "The label is saved."
+    assert page.get_by_label("What should the score be?").first.input_value() == "1.0"
+
+
+def test_from_a_point_of_the_plot_to_its_runs(address: str, page: Page) -> None:
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.goto(address + VIEWS["scorer"])
+    page.locator("svg.plot a").nth(5).click()
+    assert "/runs?" in page.url
+    assert page.locator("tbody tr").count() > 3
+
+
+def test_tables_stand_beside_plots_and_the_keyboard_reaches_everything(address: str, page: Page) -> None:
+    page.goto(address + VIEWS["scorer"])
+    assert page.locator("svg[role=img][aria-label]").count() == 1
+    page.get_by_text("The plot as a table").press("Enter")
+    assert page.get_by_role("region", name="The plot as a table").locator("tbody a").count() > 10
+    unnamed = "els => els.filter(e => !(e.innerText || e.getAttribute('aria-label') || '').trim()).length"
+    assert page.eval_on_selector_all("a:not([tabindex]), button", unnamed) == 0
+    assert (
+        page.eval_on_selector_all(
+            "input:not([type=hidden]), select", "els => els.filter(e => !e.labels.length).length"
+        )
+        == 0
+    )
+
+
+def fetch(url: str, data: bytes | None = None, **headers: str) -> tuple[int, str, Any]:
+    request = urllib.request.Request(url, data, {k.replace("_", "-"): v for k, v in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read().decode(), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error.headers
+
+
+def test_other_sites_can_neither_read_nor_write(address: str, page: Page) -> None:
+    _, _, headers = fetch(address + "/")
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "unsafe-inline" not in headers["Content-Security-Policy"]
+    assert fetch(address + "/", Host="evil.example")[0] == 403
+    form = b"evaluation_id=x&label=1"
+    assert fetch(address + "/labels", form)[0] == 403
+    page.goto(address + VIEWS["run"])
+    token = page.locator("input[name=csrf]").first.get_attribute("value") or ""
+    with_token = form + b"&csrf=" + token.encode()
+    assert fetch(address + "/labels", with_token, Origin="http://evil.example")[0] == 403
+    assert fetch(address + "/labels", with_token)[0] == 400
+    feedback = json.dumps({"trace_id": "ab" * 16, "value": True}).encode()
+    assert fetch(address + "/feedback", feedback, Content_Type="text/plain")[0] == 415
+    assert fetch(address + "/feedback", feedback, Content_Type="application/json")[0] == 201
+    for wrong in (b"[]", b"{", b'{"trace_id": 1}', b'{"trace_id": "x", "value": 1}', b'{"value": NaN}'):
+        assert fetch(address + "/feedback", wrong, Content_Type="application/json")[0] == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs/none",
+        "/runs/%00",
+        "/scorer?scorer=no",
+        "/runs?since=x",
+        "/scorer?scorer=grounded&agent=support&by=color",
+    ],
+)
+def test_what_is_not_there_is_said(address: str, path: str) -> None:
+    status, text, _ = fetch(address + path)
+    assert status == 404
+    assert "Not found" in text
+
+
+def test_elsewhere_a_token_is_needed(store: Path, page: Page) -> None:
+    code = "from otel_evals.cli import main; main()"
+    refused = [sys.executable, "-c", code, "monitor", str(store), "--host", "0.0.0.0"]
+    done = subprocess.run(refused, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, "--token" in done.stderr) == (2, True)
+    for address in served(store, "--token", "a-long-enough-token"):
+        assert fetch(address + "/")[0] == 401
+        assert fetch(address + "/?token=wrong-wrong-wrong")[0] == 401
+        assert fetch(address + "/", Authorization="Bearer a-long-enough-token")[0] == 200
+        page.goto(address + "/alarms?token=a-long-enough-token")
+        assert "token" not in page.url
+        assert page.locator("h1").inner_text() == "Alarms"
