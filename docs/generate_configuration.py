@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from otel_evals import config
+from otel_evals.config import gateway as options
 from otel_evals.live import autoconfigure
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -78,9 +79,19 @@ def table(title: str, model: type) -> str:
     return "\n".join([f"## {title}", "", "| field | default | meaning |", "|---|---|---|", *rows, ""])
 
 
+def gateway() -> list[str]:
+    """The sections of the gateway."""
+    return [
+        table("The section `gateway`", options.GatewayOptions),
+        table("The section `gateway.tls`", options.TlsOptions),
+        table("The section `gateway.kafka`", options.KafkaOptions),
+        table("The section `gateway.kafka.topics`", options.KafkaTopics),
+    ]
+
+
 def page() -> str:
     """The whole page."""
-    parts = [HEAD, table("A rule", config.Rule), table("The rest", config.Config), ENVIRONMENT]
+    parts = [HEAD, table("A rule", config.Rule), table("The rest", config.Config), *gateway(), ENVIRONMENT]
     return "\n".join(parts)
 
 

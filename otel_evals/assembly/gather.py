@@ -11,13 +11,14 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Protocol
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
+from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
-__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup"]
+__all__ = ["AssemblyLimits", "Gathered", "Gatherer", "SpanGatherer", "SpanGroup", "size_of"]
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
@@ -54,6 +55,38 @@ class Gathered:
     """Spans whose run is closed, each with the id of its nearest known ancestor."""
     ended: list[tuple[str, SpanGroup]] = field(default_factory=list)
     """Ids of roots that have ended, with the spans so far; their grace period begins."""
+
+
+class Gatherer(Protocol):
+    """Collects spans and log records until runs are complete; all times are the caller's clock."""
+
+    next_close: float
+    """When to call `close_due`; infinity for not at all."""
+    next_eviction: float
+    """When to call `evict_old`; infinity for not at all."""
+
+    @property
+    def open_spans(self) -> int:
+        """Spans whose run is not closed."""
+
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces with such spans."""
+
+    def waiting(self, trace_id: str) -> int:
+        """How many spans of a trace wait for their run to close. May be called from any thread."""
+
+    def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
+        """Add items. Never raises; an item that cannot be decoded is a loss."""
+
+    def close_due(self, now: float) -> list[SpanGroup]:
+        """Close the runs that are complete; with infinity, all that need not wait for more."""
+
+    def evict_old(self, now: float) -> list[Loss]:
+        """Evict what has waited for too long."""
+
+    def evict_all(self) -> list[Loss]:
+        """Evict all that is open."""
 
 
 @dataclass(slots=True)
@@ -102,14 +135,19 @@ class SpanGatherer:
         """Spans whose run is not closed."""
         return sum(len(trace.spans) for trace in self._traces.values())
 
-    def add(self, items: Iterable[CapturedItem], now: float) -> Gathered:
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces with such spans."""
+        return set(self._traces)
+
+    def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
         """Add captured spans and log records. Never raises; an item that cannot be decoded is a loss."""
         gathered = Gathered()
         for item in items:
             try:
                 if isinstance(item, CapturedLog):
                     self._add_log(item, gathered)
-                else:
+                elif not isinstance(item, UnclaimedSpan):  # here the spans that are open tell what is above
                     self._add_span(item, now, gathered)
             except Exception:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
@@ -160,7 +198,7 @@ class SpanGatherer:
         if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
-        size = _size(record)
+        size = size_of(record)
         trace.spans[record.span_id] = _Span(record, above, size)
         trace.size += size
         self._bytes += size
@@ -256,6 +294,6 @@ class SpanGatherer:
         return [Loss("run", reason, trace_id, len(roots))] if roots else []
 
 
-def _size(record: SpanRecord) -> int:
+def size_of(record: SpanRecord) -> int:
     """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
     return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
@@ -15,14 +16,23 @@ from opentelemetry.trace import Span, Tracer
 
 from otel_evals import semconv
 from otel_evals.attachment import records
-from otel_evals.attachment.hold import PendingScores
 from otel_evals.attachment.metrics import Metrics
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
 from otel_evals.recursion import mark
 
-__all__ = ["Attacher", "Opened"]
+__all__ = ["Attacher", "Opened", "SpanScores"]
 
 _logger = logging.getLogger(__name__)
+
+
+class SpanScores(Protocol):
+    """Attributes for judged spans that are held back until their scores are complete."""
+
+    def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
+        """Add attributes to a span, if it is held."""
+
+    def finish(self, trace_id: int, span_id: int) -> None:
+        """Let a span pass: it gets no more attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,7 @@ class Attacher:
         tracer: Tracer | None,
         logger: Logger | None,
         metrics: Metrics | None,
-        scores: PendingScores | None,
+        scores: SpanScores | None,
     ) -> None:
         self._tracer = tracer
         self._logger = logger

@@ -10,6 +10,7 @@ import typer
 
 from otel_evals.cli import judge as judging
 from otel_evals.cli.explain import explain
+from otel_evals.cli.gateway import gateway
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
@@ -23,6 +24,7 @@ app.add_typer(store, name="store")
 app.command()(runs)
 app.command()(explain)
 app.command()(score)
+app.command()(gateway)
 app.add_typer(judging.app, name="judge")
 
 

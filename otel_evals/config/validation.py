@@ -14,6 +14,8 @@ from otel_evals.errors import ConfigError
 __all__ = ["MODEL", "checked", "raises_config_errors", "suggestion"]
 
 _Model = TypeVar("_Model")
+_SECTIONS = ("gateway",)
+"""Options that are models of their own: their errors name a field inside."""
 MODEL = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """The pydantic settings of the configuration's dataclasses."""
 
@@ -39,7 +41,8 @@ def _config_error(error: pydantic.ValidationError) -> ConfigError:
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
     ours = first.get("ctx", {}).get("error")
     if isinstance(ours, ConfigError):
-        return ConfigError(path or ours.field, ours.problem)
+        inner = ours.field if loc and isinstance(loc[-1], str) and loc[-1] in _SECTIONS else ""
+        return ConfigError(f"{path}.{inner}" if path and inner else path or ours.field, ours.problem)
     return ConfigError(path, f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r:.100}")
 
 

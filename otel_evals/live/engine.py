@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,12 +11,13 @@ from otel_evals.accounting.counters import ConversationStats, Stats
 from otel_evals.accounting.explanation import Explanation
 from otel_evals.accounting.health import Health
 from otel_evals.accounting.ledger import Ledger
+from otel_evals.assembly.gather import Gatherer
 from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects
 from otel_evals.engine.thread import EngineThread, gather_seconds
 from otel_evals.export.delivery import DestinationStats
-from otel_evals.intake.items import CapturedItem, Intake
+from otel_evals.intake.items import Intake, IntakeItem
 from otel_evals.live.inspection import Inspector
 from otel_evals.stages import Stages
 from otel_evals.store.store import RunStore
@@ -77,14 +78,22 @@ class LocalEngine:
         config: rules, destinations, limits.
         dialects: read spans.
         attacher: attaches outcomes to traces.
+        gatherer: makes what collects spans until runs are complete; by default, for spans of this process.
     """
 
-    def __init__(self, config: Config, dialects: Dialects, attacher: Attacher) -> None:
+    def __init__(
+        self,
+        config: Config,
+        dialects: Dialects,
+        attacher: Attacher,
+        gatherer: Callable[[], Gatherer | None] = lambda: None,
+    ) -> None:
         self._config = config
+        self._gatherer = gatherer
         self._dialects = dialects
         self._attacher = attacher
         self._build()
-        self.intake = self.thread = EngineThread[CapturedItem](
+        self.intake = self.thread = EngineThread[IntakeItem](
             self._stages, gather=gather_seconds(has_store=self._store.keeps)
         )
         if config.store is not None and config.store.exists():
@@ -103,6 +112,7 @@ class LocalEngine:
             self._store,
             post=lambda function: self.thread.call(function),
             losses=lambda: self._inspector().losses(),
+            gatherer=self._gatherer(),
         )
 
     def _inspector(self) -> Inspector:
@@ -162,6 +172,18 @@ class LocalEngine:
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self.thread.drain()
         return await self._stages.flush(deadline, ending=ending)
+
+    def open_traces(self, seconds: float) -> set[str] | None:
+        """Ids of the traces whose runs are not decided yet; None if that, or the store, takes too long."""
+        return self.thread.run(self._open_traces(seconds), seconds + 0.5)
+
+    async def _open_traces(self, seconds: float) -> set[str] | None:
+        self.thread.drain()
+        return await self._stages.open_traces(seconds)
+
+    def losses(self) -> Mapping[str, int]:
+        """All losses so far, by what was lost and the reason."""
+        return self._inspector().losses()
 
     def before_fork(self) -> None:
         """Have the store close its file."""

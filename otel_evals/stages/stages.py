@@ -16,7 +16,7 @@ from anyio.to_thread import current_default_thread_limiter
 
 from otel_evals.accounting.ledger import Ledger
 from otel_evals.accounting.loss_log import LossLog
-from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer, SpanGroup
+from otel_evals.assembly.gather import AssemblyLimits, Gatherer, SpanGatherer, SpanGroup
 from otel_evals.assembly.rejoin import group_of, read_again
 from otel_evals.assembly.runs import find_runs
 from otel_evals.assembly.split_runs import SplitRuns
@@ -25,13 +25,13 @@ from otel_evals.config import Config
 from otel_evals.dialect import Dialects
 from otel_evals.engine.job import Job
 from otel_evals.export.fanout import FanOut
-from otel_evals.intake.items import CapturedItem
+from otel_evals.intake.items import IntakeItem
 from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
 from otel_evals.store.store import ConversationState, Resumption, RunStore
 
-__all__ = ["Stages"]
+__all__ = ["Stages", "assembly_limits"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
@@ -48,6 +48,7 @@ class Stages:
         store: keeps sampled runs until they are scored and delivered.
         post: has a function called on the engine's thread; called from any thread.
         losses: reads all losses so far, by what and why, for the log.
+        gatherer: collects spans until runs are complete; by default one for spans of this process.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Stages:
         store: RunStore,
         post: Callable[[Callable[[], object]], None],
         losses: Callable[[], Mapping[str, int]],
+        gatherer: Gatherer | None = None,
     ) -> None:
         self.post = post
         self._dialects = dialects
@@ -66,7 +68,7 @@ class Stages:
         self._attacher = attacher
         self._store = store
         self._concurrency = sum(rule.concurrency for rule in config.rules)
-        self.gatherer = SpanGatherer(_limits(config), report_ended=store.keeps)
+        self.gatherer = gatherer or SpanGatherer(assembly_limits(config), report_ended=store.keeps)
         self._split_runs = SplitRuns()
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
@@ -76,7 +78,7 @@ class Stages:
 
     # --- called by the engine's thread ---
 
-    def take(self, items: Sequence[CapturedItem]) -> None:
+    def take(self, items: Sequence[IntakeItem]) -> None:
         """Take captured spans and log records."""
         gathered = self.gatherer.add(items, time.monotonic())
         for root, group in gathered.ended:
@@ -203,6 +205,15 @@ class Stages:
         """Jobs that have no slot yet."""
         return self.evaluations.scheduler.waiting
 
+    async def open_traces(self, seconds: float) -> set[str] | None:
+        """Ids of the traces whose runs are not decided yet; what was decided before is in the store by then.
+
+        Returns:
+            None if the store could not be written within these seconds.
+        """
+        found = self.gatherer.open_traces | self._split_runs.open_traces
+        return found if await self._store.flush(seconds) else None
+
     # --- the end ---
 
     async def flush(self, deadline: float, *, ending: bool = False) -> bool:
@@ -248,7 +259,8 @@ class Stages:
         self._loss_log.close()
 
 
-def _limits(config: Config) -> AssemblyLimits:
+def assembly_limits(config: Config) -> AssemblyLimits:
+    """The bounds of assembly that a Config sets."""
     return AssemblyLimits(
         grace=config.grace,
         max_age=config.max_age,

@@ -20,6 +20,8 @@ ELSEWHERE = {
     # Programs, tested as they are run.
     "cli/demo": "unit/cli/test_demo.py",
     "cli/store": "unit/store/test_table.py",
+    "cli/gateway": "pipeline/test_gateway.py",
+    "gateway": "pipeline/test_gateway.py",
     "live/adoption": "pipeline/test_adoption.py",
     "live/autoconfigure": "pipeline/test_frameworks.py",
     "live/configure": "pipeline/test_leaving.py",
