@@ -254,7 +254,7 @@ class TraceGatherer:
         return SpanGroup(tuple(records), dict(trace.links))
 
     def _close_ended(self, trace_id: str, trace: OpenTrace, now: float) -> list[SpanGroup]:
-        """Close the invocations in an active trace that have ended, and had no new span for `idle` seconds."""
+        """Close the ended invocations of an active trace that had no new span for `idle` seconds."""
         tops: dict[str, list[str]] = {}
         for span_id in trace.spans:
             tops.setdefault(trace.top(span_id), []).append(span_id)

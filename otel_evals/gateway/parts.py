@@ -1,16 +1,44 @@
-"""Parts of OTLP requests: what may be judged of one, for the journal."""
+"""Parts of OTLP requests: what may be judged of one, and spans with their scores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from otel_evals.intake.otlp.wire import attribute_bytes, envelope, opened
 from otel_evals.intake.receiver.decoding import ExportRequest
 from otel_evals.intake.receiver.selection import Selection
 
-__all__ = ["request_of"]
+__all__ = ["request_of", "with_attributes"]
+
+
+def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:
+    """A request of one span with further attributes; what was there keeps its bytes.
+
+    An attribute that the span has already is left as it is: keys must be unique.
+    """
+    if not attributes:
+        return part
+    around, beside, span = opened(part)
+    known = {attribute.key for attribute in Span.FromString(span).attributes}
+    for key, value in attributes.items():
+        if key not in known:
+            span += attribute_bytes(_key_value(key, value))
+    return envelope(around, beside, span)
+
+
+def _key_value(key: str, value: Any) -> bytes:
+    made = KeyValue(key=key)
+    if isinstance(value, float):
+        made.value.double_value = value
+    else:
+        made.value.string_value = str(value)
+    return bytes(made.SerializeToString())
 
 
 def request_of(request: ExportRequest, selection: Selection) -> bytes:

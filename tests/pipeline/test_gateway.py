@@ -52,9 +52,9 @@ provider.shutdown()
 """
 
 
-def run_agent(endpoint: str, runs: int) -> None:
+def run_agent(endpoint: str, runs: int, program: str = AGENT) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AGENT, endpoint, str(runs)],
+        [sys.executable, "-c", program, endpoint, str(runs)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
         capture_output=True,
         text=True,
@@ -85,7 +85,7 @@ def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
 
 
 def test_agents_in_another_process_are_scored_and_the_scores_leave_by_otlp(tmp_path: Path) -> None:
-    """The command, an SDK's exporter with gzip, and an OTLP endpoint behind: events, spans, metrics, records."""
+    """The command, an SDK's exporter, and an OTLP endpoint behind it: events, spans, metrics, records."""
     with OtlpReceiver() as backend:
         environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.endpoint, "OTEL_BLRP_SCHEDULE_DELAY": "100"}
         with GatewayProcess(tmp_path, ["answered", "tool_error_rate"], environment=environment) as gateway:
@@ -169,6 +169,7 @@ def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> N
     assert 120 < len(in_process) < 180  # the third rule sampled some
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CAPTURES, reason="OTEL_EVALS_CAPTURES names no folder of captures")
 def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
     """Every capture of a real framework, traces and logs, posted as JSON."""
@@ -203,6 +204,7 @@ def requests_of(path: Path) -> list[bytes]:
         return [line.encode() for line in text.splitlines() if line.strip()]
 
 
+@pytest.mark.slow
 def test_what_was_received_is_scored_when_it_is_told_to_end(tmp_path: Path) -> None:
     """SIGTERM right after the answer: the trace is not quiet yet, but its root span is there."""
     with GatewayProcess(tmp_path, ["answered"], {"quiet": 30.0, "idle": 60.0}) as gateway:
@@ -232,7 +234,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
             assert put == 0
             request = body(recorded())
             first = gateway.post("/v1/traces", body(recorded()[:2]))
-            status, answer, headers = gateway.post("/v1/traces", request)
+            status, _, headers = gateway.post("/v1/traces", request)
         finally:
             go_on.set()
         assert (first[0], status) == (200, 429)
@@ -253,3 +255,16 @@ def test_only_traces_that_a_rule_can_sample_are_kept() -> None:
         counts = gateway.service.traffic.counts
         assert counts["traces", "received"] == 600
         assert counts["traces", "to_judge"] == 3 * seen
+
+
+GRPC_AGENT = AGENT.replace("proto.http.trace_exporter", "proto.grpc.trace_exporter").replace(
+    'OTLPSpanExporter(sys.argv[1] + "/v1/traces", compression=Compression.Gzip)',
+    "OTLPSpanExporter(sys.argv[1], insecure=True)",
+)
+
+
+def test_agents_that_send_by_grpc_are_scored(tmp_path: Path) -> None:
+    with GatewayThread(Rule(answered()), gateway={"grpc": "127.0.0.1:0"}) as gateway:
+        run_agent(f"127.0.0.1:{gateway.service.ports['grpc']}", 5, GRPC_AGENT)
+        assert len(gateway.evaluations(5)) == 5
+        assert gateway.service.traffic.snapshot()["requests"]["traces"]["200"] >= 1

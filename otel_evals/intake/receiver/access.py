@@ -61,7 +61,7 @@ class BearerTokens:
                 _logger.error("the bearer tokens stay as they are: %s", error)
 
     def accept(self, authorization: str) -> bool:
-        """Whether the value of an `Authorization` header holds one of the tokens; takes the same time always."""
+        """Whether an `Authorization` header holds one of the tokens; takes the same time always."""
         scheme, _, given = authorization.partition(" ")
         offered = given.strip().encode("utf-8", "replace") if scheme.lower() == "bearer" else b""
         found = False

@@ -1,4 +1,4 @@
-"""Bodies of requests: what is OTLP is decoded, what is not, or too large, is refused and nothing else happens."""
+"""Bodies of requests: what is OTLP is decoded, what is not, or too large, is refused."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_values_ten_thousand_deep_are_refused() -> None:
 
 
 def test_a_bomb_costs_no_more_than_the_limit() -> None:
-    bomb = gzip.compress(bytes(200_000_000))
+    bomb = gzip.compress(bytes(50_000_000))
     tracemalloc.start()
     try:
         assert refusal(bomb, encoding="gzip") == 413
@@ -150,10 +150,12 @@ def test_an_unknown_compression_is_refused() -> None:
     st.sampled_from(["traces", "logs", "metrics"]),
 )
 def test_any_bytes_are_decoded_or_refused(body: bytes, kind: str, encoding: str, signal: Signal) -> None:
+    status = 200
     try:
         decoded(body, kind, encoding, signal)
     except RefusedError as error:
-        assert error.answer.status in (400, 413)
+        status = error.answer.status
+    assert status in (200, 400, 413)
 
 
 def _varint(number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The HTTP receiver against senders that do not keep to the rules: the right answer, and the next is served."""
+"""The HTTP receiver and senders that do not keep to the rules: the right answer, and the next is served."""
 
 from __future__ import annotations
 

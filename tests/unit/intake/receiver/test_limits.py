@@ -26,9 +26,8 @@ def test_too_many_requests_at_once_are_asked_to_come_again() -> None:
 
 def test_what_all_requests_hold_together_is_bounded_but_one_always_has_room() -> None:
     load = Load(10, LIMITS)
-    with load.holds(1_000):
-        with pytest.raises(RefusedError), load.holds(1):
-            pass
+    with load.holds(1_000), pytest.raises(RefusedError), load.holds(1):
+        pass
     with load.holds(300), load.holds(100), pytest.raises(RefusedError), load.holds(1):
         pass
 
