@@ -23,6 +23,8 @@ from otel_evals.live.engine import LocalEngine
 from otel_evals.live.providers import Providers
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals.stages import assembly_limits
+from otel_evals.store.outcomes import OutcomeTracker
+from otel_evals.store.store import RunStore
 from otel_evals.version import __version__
 
 __all__ = ["Scoring"]
@@ -58,7 +60,7 @@ class Scoring:
                 "isolation", "has no use here: the gateway is a process of its own; leave it out"
             )
         self.config = config
-        self._options = config.gateway or GatewayOptions()
+        self.options = config.gateway or GatewayOptions()
         self._dialects = dialects
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, providers.tracers)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
@@ -69,7 +71,11 @@ class Scoring:
             self._metrics(held_count) if config.metrics else None,
             held,
         )
-        self.engine = LocalEngine(config, dialects, attacher, self._new_gatherer)
+        tracked = self.options.kafka is not None
+        if tracked and config.store is None and any(rule.scope == "conversation" for rule in config.rules):
+            raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
+        store = OutcomeTracker if tracked else RunStore
+        self.engine = LocalEngine(config, dialects, attacher, self._new_gatherer, store)
 
     @property
     def room(self) -> int:
@@ -120,8 +126,8 @@ class Scoring:
     def _new_gatherer(self) -> TraceGatherer:
         self.gatherer = TraceGatherer(
             assembly_limits(self.config),
-            quiet=self._options.quiet,
-            idle=self._options.idle,
+            quiet=self.options.quiet,
+            idle=self.options.idle,
             opens_run=self._opens_run,
         )
         return self.gatherer

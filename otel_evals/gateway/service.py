@@ -17,6 +17,7 @@ from otel_evals.gateway.forwarding import Forwarder
 from otel_evals.gateway.held import HeldSpans
 from otel_evals.gateway.inline import Inline
 from otel_evals.gateway.journal import Journal, open_journal
+from otel_evals.gateway.kafka import consume
 from otel_evals.gateway.report import report
 from otel_evals.gateway.scoring import Scoring
 from otel_evals.gateway.tap import Tap
@@ -84,6 +85,7 @@ class Gateway:
             {"/healthz": self._healthz, "/readyz": self._readyz, "/stats": self._stats},
         )
 
+        self._kafka = consume(options.kafka, self._tap, self.scoring) if options.kafka else None
         self._grpc = GrpcReceiver(takes.take, signals, limits, self._load, self._tokens)
 
     async def serve(self, stop: asyncio.Event, started: Callable[[], object] = lambda: None) -> None:
@@ -102,6 +104,8 @@ class Gateway:
                 self._inline.start()
             await self._journal.replay(self._inline or self._tap)
             await self._listen()
+            if self._kafka is not None:
+                self._kafka.start()
             self._ready = True
             started()
             await stop.wait()
@@ -133,6 +137,8 @@ class Gateway:
         self._load.closed = True
         deadline = time.monotonic() + self._config.shutdown_timeout
         await self._http.stop_listening()
+        if self._kafka is not None:
+            await asyncio.to_thread(self._kafka.stop_taking, deadline - time.monotonic())
         scoring = asyncio.ensure_future(
             asyncio.to_thread(self.scoring.flush, self._config.shutdown_timeout / 2)
         )
@@ -143,6 +149,8 @@ class Gateway:
         if self._inline is not None:
             await self._inline.stop(deadline - time.monotonic())
         await self._journal.collect()
+        if self._kafka is not None:  # what is not done with comes to another member of the group
+            await asyncio.to_thread(self._kafka.close)
         await asyncio.to_thread(self.scoring.close, deadline)
         self._journal.close()
 
@@ -207,4 +215,5 @@ class Gateway:
         return (200, {"status": "ready"}) if self._ready else (503, {"status": "not ready"})
 
     def _stats(self) -> tuple[int, dict[str, Any]]:
-        return 200, report(self.traffic, self.scoring)
+        kafka = {} if self._kafka is None else {"kafka": self._kafka.stats()}
+        return 200, {**report(self.traffic, self.scoring), **kafka}

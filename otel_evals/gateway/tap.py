@@ -61,6 +61,10 @@ class Tap:
         if put < len(selection.items):
             self._traffic.lost(signal, len(selection.items) - put)
 
+    def received(self, signal: str, selection: Selection) -> None:
+        """Count what was read otherwise than from a request."""
+        self._traffic.received(signal, selection)
+
     def restore(self, held: Iterable[HeldPart]) -> None:
         """Nothing is held in tap; spans that an earlier process held inline stay in the journal."""
 

@@ -79,6 +79,7 @@ class LocalEngine:
         dialects: read spans.
         attacher: attaches outcomes to traces.
         gatherer: makes what collects spans until runs are complete; by default, for spans of this process.
+        store: makes what keeps runs where the configuration names no store; by default, nothing does.
     """
 
     def __init__(
@@ -87,9 +88,11 @@ class LocalEngine:
         dialects: Dialects,
         attacher: Attacher,
         gatherer: Callable[[], Gatherer | None] = lambda: None,
+        store: Callable[[], RunStore] = RunStore,
     ) -> None:
         self._config = config
         self._gatherer = gatherer
+        self._default_store = store
         self._dialects = dialects
         self._attacher = attacher
         self._build()
@@ -103,7 +106,7 @@ class LocalEngine:
         """Build what lives on the engine's thread; called again in a forked child."""
         config = self._config
         self.ledger = Ledger([rule.name for rule in config.rules], config.explain_traces)
-        self._store = _store(config)
+        self._store = self._default_store() if config.store is None else _sqlite_store(config)
         self._stages = Stages(
             config,
             self._dialects,
@@ -202,9 +205,7 @@ class LocalEngine:
         self.thread.work = self._stages
 
 
-def _store(config: Config) -> RunStore:
-    if config.store is None:
-        return RunStore()
+def _sqlite_store(config: Config) -> RunStore:
     from otel_evals.store.sqlite import SQLiteStore  # imported only if used
 
     return SQLiteStore(config)

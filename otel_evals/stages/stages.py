@@ -206,12 +206,12 @@ class Stages:
         return self.evaluations.scheduler.waiting
 
     async def open_traces(self, seconds: float) -> set[str] | None:
-        """Ids of the traces whose runs are not decided yet; what was decided before is in the store by then.
+        """Ids of the traces that are not done with: decided and in the store or, without one, delivered.
 
         Returns:
             None if the store could not be written within these seconds.
         """
-        found = self.gatherer.open_traces | self._split_runs.open_traces
+        found = self.gatherer.open_traces | self._split_runs.open_traces | self._store.open_traces
         return found if await self._store.flush(seconds) else None
 
     # --- the end ---

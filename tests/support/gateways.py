@@ -28,6 +28,8 @@ from otel_evals.live.providers import Providers
 __all__ = ["GatewayProcess", "GatewayThread", "eventually", "post"]
 
 SECONDS = 30.0
+START_SECONDS = 120.0
+"""A busy machine takes long to import everything."""
 
 
 def eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
@@ -170,7 +172,7 @@ class GatewayProcess:
 
     def start(self) -> None:
         """Start, and wait until it is ready."""
-        before = self.log.stat().st_size if self.log.exists() else 0
+        before = len(self.log.read_text()) if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -185,7 +187,7 @@ class GatewayProcess:
                 stderr=log,
                 env=self._environment,
             )
-        self.ports = eventually(lambda: self._listening(before))
+        self.ports = eventually(lambda: self._listening(before), START_SECONDS)
         eventually(lambda: self.page("/readyz")[0] == 200)
 
     def _listening(self, before: int) -> dict[str, int] | None:
