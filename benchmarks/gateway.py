@@ -211,9 +211,7 @@ async def _settle(port: int) -> float:
 
 
 def main(requests: int = 60, rounds: int = 2) -> None:
-    print(
-        "| server | spans per CPU second | runs per CPU second | spans/s by the clock | p99 of a request, ms | MiB |"
-    )
+    print("| server | spans per CPU second | runs per CPU second | spans/s by the clock | p99, ms | MiB |")
     print("|---|---|---|---|---|---|")
     measure("receiver that answers", ["floor"], requests, rounds)
     measure("receiver that decodes", ["floor", "decode"], requests, rounds)
