@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from otel_evals import config
+from otel_evals.config import gateway as options
 from otel_evals.config.schema import config_schema, described_fields
 from otel_evals.live import autoconfigure
 
@@ -92,9 +93,19 @@ def table(title: str, model: type) -> str:
     return "\n".join([f"## {title}", "", "| field | default | meaning |", "|---|---|---|", *rows, ""])
 
 
+def gateway() -> list[str]:
+    """The sections of the gateway."""
+    return [
+        table("The section `gateway`", options.GatewayOptions),
+        table("The section `gateway.tls`", options.TlsOptions),
+        table("The section `gateway.kafka`", options.KafkaOptions),
+        table("The section `gateway.kafka.topics`", options.KafkaTopics),
+    ]
+
+
 def page() -> str:
     """The whole page."""
-    parts = [HEAD, table("A rule", config.Rule), table("The rest", config.Config), ENVIRONMENT]
+    parts = [HEAD, table("A rule", config.Rule), table("The rest", config.Config), *gateway(), ENVIRONMENT]
     return "\n".join(parts)
 
 

@@ -23,6 +23,7 @@ REASONS: Mapping[str, str] = {
     "span_shutdown": "the engine's process did not take them before the shutdown timeout",
     "span_unreadable": "spans could not be decoded",
     "log_unreadable": "log records could not be decoded",
+    "span_repeated": "spans of closed runs were sent again",
     "log_late": "log records arrived after their run had been closed, more than `grace` after its root",
     # Runs that a rule does not sample.
     "not_applicable": "the rule's `when` excludes the run",

@@ -16,11 +16,11 @@ from math import inf
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.assembly.complete_runs import CompleteRuns
-from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
+from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
-__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup"]
+__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup", "size_of"]
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
@@ -118,7 +118,12 @@ class SpanGatherer:
         """Spans whose run is not closed."""
         return sum(len(trace.spans) for trace in self._traces.values())
 
-    def add(self, items: Collection[CapturedItem], now: float) -> Gathered:
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces with such spans."""
+        return set(self._traces)
+
+    def add(self, items: Collection[IntakeItem], now: float) -> Gathered:
         """Add captured spans and log records. Never raises; an item that cannot be decoded is a loss."""
         gathered = Gathered()
         if self._complete.adding(len(items)):
@@ -127,7 +132,7 @@ class SpanGatherer:
             try:
                 if isinstance(item, CapturedLog):
                     self._add_log(item, gathered)
-                else:
+                elif not isinstance(item, UnclaimedSpan):  # here the spans that are open tell what is above
                     self._add_span(item, now, gathered)
             except Exception:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
@@ -181,9 +186,9 @@ class SpanGatherer:
         if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
-        size = _size(record)
         trace.scopes.add(record.scope_name)
         trace.came_late = trace.came_late or (trace.root_ended and above in trace.spans)
+        size = size_of(record)
         trace.spans[record.span_id] = _Span(record, above, size)
         trace.size += size
         self._bytes += size
@@ -293,6 +298,6 @@ class SpanGatherer:
         return [Loss("run", reason, trace_id, len(roots))] if roots else []
 
 
-def _size(record: SpanRecord) -> int:
+def size_of(record: SpanRecord) -> int:
     """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
     return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)

@@ -66,6 +66,11 @@ class SplitRuns:
             return self._let_go(len(self._held) - self._window)
         return [joined]
 
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces of the runs that are held."""
+        return {trace_id for run in self._held for trace_id in (run.trace_id, *run.trace_ids)}
+
     def due(self, now: float) -> list[Run]:
         """Release the runs that nothing continued in time."""
         waited = [now - self._since.get(run.root_span_id, now) for run in self._held]

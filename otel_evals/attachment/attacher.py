@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections import ChainMap
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from opentelemetry import context as context_api
 from opentelemetry import trace
@@ -15,15 +16,24 @@ from opentelemetry.context import Context
 
 from otel_evals.attachment import records
 from otel_evals.attachment.evaluation_spans import EvaluationSpans, own_context
-from otel_evals.attachment.hold import PendingScores
 from otel_evals.attachment.metrics import Metrics
 from otel_evals.export.preset import EventPreset
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
 from otel_evals.recursion import ScorerSpan, mark
 
-__all__ = ["Attacher", "Opened"]
+__all__ = ["Attacher", "Opened", "SpanScores"]
 
 _logger = logging.getLogger(__name__)
+
+
+class SpanScores(Protocol):
+    """Attributes for judged spans that are held back until their scores are complete."""
+
+    def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
+        """Add attributes to a span, if it is held."""
+
+    def finish(self, trace_id: int, span_id: int) -> None:
+        """Let a span pass: it gets no more attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class Attacher:
         spans: EvaluationSpans | None,
         logger: Logger | None,
         metrics: Metrics | None,
-        scores: PendingScores | None,
+        scores: SpanScores | None,
         presets: Iterable[EventPreset] = (),
     ) -> None:
         self._spans = spans

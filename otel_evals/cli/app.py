@@ -14,6 +14,7 @@ from otel_evals.cli import scorers as scoring
 from otel_evals.cli.destinations import destination, destinations
 from otel_evals.cli.doctor import doctor
 from otel_evals.cli.explain import explain
+from otel_evals.cli.gateway import gateway
 from otel_evals.cli.init import init
 from otel_evals.cli.monitor import monitor as monitor_command
 from otel_evals.cli.report import report
@@ -38,6 +39,7 @@ app.command()(doctor)
 app.command()(init)
 app.add_typer(results, name="results")
 app.add_typer(scoring.app, name="scorers")
+app.command()(gateway)
 app.add_typer(judging.app, name="judge")
 app.add_typer(configuration.app, name="config")
 app.add_typer(destinations, name="destinations")

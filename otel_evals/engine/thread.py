@@ -110,6 +110,11 @@ class EngineThread(Generic[_Item]):
         return len(self._items)
 
     @property
+    def room(self) -> int:
+        """How many more items may be put."""
+        return max(0, self._capacity - len(self._items))
+
+    @property
     def here(self) -> bool:
         """Whether the caller is on the engine's thread."""
         return threading.current_thread() is self._thread

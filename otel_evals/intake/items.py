@@ -17,7 +17,16 @@ from opentelemetry.trace import (
 
 from otel_evals.model import SpanEvent, SpanRecord
 
-__all__ = ["CapturedItem", "CapturedLog", "CapturedSpan", "Intake", "RecordedSpan", "to_record"]
+__all__ = [
+    "CapturedItem",
+    "CapturedLog",
+    "CapturedSpan",
+    "Intake",
+    "IntakeItem",
+    "RecordedSpan",
+    "UnclaimedSpan",
+    "to_record",
+]
 
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
@@ -63,7 +72,17 @@ class CapturedLog(NamedTuple):
     event: SpanEvent
 
 
+class UnclaimedSpan(NamedTuple):
+    """The place of a received span that no dialect claims: claimed spans may stand above and below it."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+
+
 CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
+IntakeItem = CapturedItem | UnclaimedSpan
+"""What the engine takes: what was captured in process, or received."""
 
 
 class Intake(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,12 +11,13 @@ from otel_evals.accounting.counters import ConversationStats, Stats
 from otel_evals.accounting.explanation import Explanation
 from otel_evals.accounting.health import Health
 from otel_evals.accounting.ledger import Ledger
+from otel_evals.assembly.gatherer import Gatherer
 from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects
 from otel_evals.engine.thread import EngineThread, gather_seconds
 from otel_evals.export.delivery import DestinationStats
-from otel_evals.intake.items import CapturedItem, Intake
+from otel_evals.intake.items import Intake, IntakeItem
 from otel_evals.intake.open_spans import OpenSpans, OpenSpansNow
 from otel_evals.live.inspection import Inspector
 from otel_evals.stages import Stages
@@ -82,17 +83,27 @@ class LocalEngine:
         dialects: read spans.
         attacher: attaches outcomes to traces.
         open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
+        gatherer: makes what collects spans until runs are complete; by default, for spans of this process.
+        store: makes what keeps runs where the configuration names no store; by default, nothing does.
     """
 
     def __init__(
-        self, config: Config, dialects: Dialects, attacher: Attacher, open_spans: OpenSpans | None = None
+        self,
+        config: Config,
+        dialects: Dialects,
+        attacher: Attacher,
+        open_spans: OpenSpans | None = None,
+        gatherer: Callable[[], Gatherer | None] = lambda: None,
+        store: Callable[[], RunStore] = RunStore,
     ) -> None:
         self._config = config
         self._open_spans = open_spans
+        self._gatherer = gatherer
+        self._default_store = store
         self._dialects = dialects
         self._attacher = attacher
         self._build()
-        self.intake = self.thread = EngineThread[CapturedItem](
+        self.intake = self.thread = EngineThread[IntakeItem](
             self._stages, gather=gather_seconds(has_store=self._store.keeps)
         )
         if config.store is not None and config.store.exists():
@@ -104,7 +115,7 @@ class LocalEngine:
         self.ledger = Ledger(
             [rule.name for rule in config.rules], config.explain_traces, content=config.capture_content
         )
-        self._store = _store(config)
+        self._store = self._default_store() if config.store is None else _sqlite_store(config)
         self._stages = Stages(
             config,
             self._dialects,
@@ -114,6 +125,7 @@ class LocalEngine:
             post=lambda function: self.thread.call(function),
             losses=lambda: self._inspector().losses(),
             open_spans=None if self._open_spans is None else self._open_spans_now,
+            gatherer=self._gatherer(),
         )
 
     def _open_spans_now(self) -> OpenSpansNow:
@@ -182,6 +194,18 @@ class LocalEngine:
         self.thread.drain()
         return await self._stages.flush(deadline, ending=ending)
 
+    def open_traces(self, seconds: float) -> set[str] | None:
+        """Ids of the traces whose runs are not decided yet; None if that, or the store, takes too long."""
+        return self.thread.run(self._open_traces(seconds), seconds + 0.5)
+
+    async def _open_traces(self, seconds: float) -> set[str] | None:
+        self.thread.drain()
+        return await self._stages.open_traces(seconds)
+
+    def losses(self) -> Mapping[str, int]:
+        """All losses so far, by what was lost and the reason."""
+        return self._inspector().losses()
+
     def before_fork(self) -> None:
         """Have the store close its file."""
         self._store.before_fork()
@@ -199,9 +223,7 @@ class LocalEngine:
         self.thread.work = self._stages
 
 
-def _store(config: Config) -> RunStore:
-    if config.store is None:
-        return RunStore()
+def _sqlite_store(config: Config) -> RunStore:
     from otel_evals.store.sqlite import SQLiteStore  # imported only if used
 
     return SQLiteStore(config)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from otel_evals.stages.reading import read_runs
-from otel_evals.stages.stages import Stages
+from otel_evals.stages.stages import Stages, assembly_limits
 
-__all__ = ["Stages", "read_runs"]
+__all__ = ["Stages", "assembly_limits", "read_runs"]

@@ -17,6 +17,7 @@ from anyio.to_thread import current_default_thread_limiter
 from otel_evals.accounting.ledger import Ledger
 from otel_evals.accounting.loss_log import LossLog
 from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer, SpanGroup
+from otel_evals.assembly.gatherer import Gatherer
 from otel_evals.assembly.rejoin import group_of, read_again
 from otel_evals.assembly.runs import find_runs
 from otel_evals.assembly.split_runs import SplitRuns
@@ -25,14 +26,14 @@ from otel_evals.config import Config
 from otel_evals.dialect import Dialects
 from otel_evals.engine.job import Job
 from otel_evals.export.fanout import FanOut
-from otel_evals.intake.items import CapturedItem
+from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
 from otel_evals.store.store import ConversationState, Resumption, RunStore
 
-__all__ = ["Stages"]
+__all__ = ["Stages", "assembly_limits"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
@@ -52,6 +53,7 @@ class Stages:
         post: has a function called on the engine's thread; called from any thread.
         losses: reads all losses so far, by what and why, for the log.
         open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
+        gatherer: collects spans until runs are complete; by default one for spans of this process.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Stages:
         post: Callable[[Callable[[], object]], None],
         losses: Callable[[], Mapping[str, int]],
         open_spans: Callable[[], OpenSpansNow] | None = None,
+        gatherer: Gatherer | None = None,
     ) -> None:
         self.post = post
         self._dialects = dialects
@@ -71,7 +74,9 @@ class Stages:
         self._attacher = attacher
         self._store = store
         self._concurrency = sum(rule.concurrency for rule in config.rules)
-        self.gatherer = SpanGatherer(_limits(config), report_ended=store.keeps, open_spans=open_spans)
+        self.gatherer = gatherer or SpanGatherer(
+            assembly_limits(config), report_ended=store.keeps, open_spans=open_spans
+        )
         self._split_runs = SplitRuns()
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
@@ -81,7 +86,7 @@ class Stages:
 
     # --- called by the engine's thread ---
 
-    def take(self, items: Sequence[CapturedItem]) -> None:
+    def take(self, items: Sequence[IntakeItem]) -> None:
         """Take captured spans and log records."""
         gathered = self.gatherer.add(items, time.monotonic())
         for root, group in gathered.ended:
@@ -211,6 +216,15 @@ class Stages:
         """Jobs that have no slot yet."""
         return self.evaluations.scheduler.waiting
 
+    async def open_traces(self, seconds: float) -> set[str] | None:
+        """Ids of the traces that are not done with: decided and in the store or, without one, delivered.
+
+        Returns:
+            None if the store could not be written within these seconds.
+        """
+        found = self.gatherer.open_traces | self._split_runs.open_traces | self._store.open_traces
+        return found if await self._store.flush(seconds) else None
+
     # --- the end ---
 
     async def flush(self, deadline: float, *, ending: bool = False) -> bool:
@@ -257,7 +271,8 @@ class Stages:
         self._ledger.failures.close()
 
 
-def _limits(config: Config) -> AssemblyLimits:
+def assembly_limits(config: Config) -> AssemblyLimits:
+    """The bounds of assembly that a Config sets."""
     return AssemblyLimits(
         grace=config.grace,
         max_age=config.max_age,

@@ -91,6 +91,11 @@ class RunStore:
     keeps: bool = False
     """Whether anything is kept."""
 
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces with evaluations that are not delivered, as far as nothing is kept of them."""
+        return set()
+
     def open(self, client: StoreClient) -> None:
         """Connect the store to the stages."""
 

@@ -24,6 +24,8 @@ ELSEWHERE = {
     "cli/monitor": "unit/results/test_alarms.py",
     "cli/results": "unit/results/test_export.py",
     "cli/store": "unit/store/test_table.py",
+    "cli/gateway": "pipeline/test_gateway.py",
+    "gateway": "pipeline/test_gateway.py",
     "live/adoption": "pipeline/test_adoption.py",
     "live/autoconfigure": "pipeline/test_frameworks.py",
     "live/configure": "pipeline/test_leaving.py",

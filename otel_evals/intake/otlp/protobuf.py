@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from otel_evals.errors import ConfigError
 from otel_evals.model import SpanEvent, SpanRecord
 
-__all__ = ["protobuf_requests"]
+__all__ = ["attributes_of", "log_event", "protobuf_requests", "span_record"]
 
 _KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUS = ("UNSET", "OK", "ERROR")
@@ -69,13 +69,14 @@ def _has_ids(request: Any) -> bool:
 
 def _spans(request: Any) -> Iterator[SpanRecord]:
     for block in request.resource_spans:
-        resource = _attributes(block.resource)
+        resource = attributes_of(block.resource)
         for scope_block in block.scope_spans:
             for span in scope_block.spans:
-                yield _span(span, resource, scope_block.scope)
+                yield span_record(span, resource, scope_block.scope)
 
 
-def _span(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
+def span_record(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
+    """A span message as dialects read it."""
     return SpanRecord(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
@@ -84,9 +85,9 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
         kind=_KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else _KINDS[0],
         start_time=span.start_time_unix_nano,
         end_time=span.end_time_unix_nano or None,
-        attributes=_attributes(span),
+        attributes=attributes_of(span),
         events=tuple(
-            SpanEvent(name=e.name, time=e.time_unix_nano, attributes=_attributes(e)) for e in span.events
+            SpanEvent(name=e.name, time=e.time_unix_nano, attributes=attributes_of(e)) for e in span.events
         ),
         status=cast(
             "Literal['UNSET', 'OK', 'ERROR']", _STATUS[span.status.code] if span.status.code < 3 else "UNSET"
@@ -107,17 +108,22 @@ def _logs(request: Any) -> Iterator[_Log]:
     for block in request.resource_logs:
         for scope_block in block.scope_logs:
             for log in scope_block.log_records:
-                attributes = _attributes(log)
-                event = SpanEvent(
-                    name=log.event_name or str(attributes.get("event.name") or ""),
-                    time=log.time_unix_nano or log.observed_time_unix_nano,
-                    attributes=attributes,
-                    body=_value(log.body),
-                )
-                yield log.trace_id.hex(), log.span_id.hex(), event
+                yield log.trace_id.hex(), log.span_id.hex(), log_event(log)
 
 
-def _attributes(node: Any) -> dict[str, Any]:
+def log_event(log: Any) -> SpanEvent:
+    """A log record message as an event of its span."""
+    attributes = attributes_of(log)
+    return SpanEvent(
+        name=log.event_name or str(attributes.get("event.name") or ""),
+        time=log.time_unix_nano or log.observed_time_unix_nano,
+        attributes=attributes,
+        body=_value(log.body),
+    )
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """The attributes of a span, resource, event or log record message."""
     return {attribute.key: _value(attribute.value) for attribute in node.attributes}
 
 

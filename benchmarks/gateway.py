@@ -1,0 +1,241 @@
+"""What the gateway costs: spans per second of CPU, beside a receiver that only decodes, in the same run.
+
+    python benchmarks/gateway.py [requests] [rounds]
+
+Every request has 513 spans of 171 agent runs, about 1.2 KB each, and trace ids of its own. A server runs in a
+process of its own, senders in this one; measured is the CPU time of the server's process from the first
+request until everything was judged and forwarded, which other programs on the machine disturb less than the
+clock. Memory is the process's largest resident size. The best of the rounds is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+import aiohttp
+import psutil
+from aiohttp import web
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from traffic import agent_run
+
+from otel_evals import Rule, Run
+from otel_evals.config import build_config
+from otel_evals.scoring.scorer import scorer
+
+RUNS = 171
+SPANS = 3 * RUNS
+SENDERS = 4
+TEXT = "Where is order A-1001, and when does it arrive? " * 12
+
+
+@scorer(inline=True, version="1")
+def answered_at_all(run: Run) -> float:
+    return float(bool(run.output))
+
+
+# --- servers ---
+
+
+async def serve_floor() -> None:
+    async def handle(request: web.BaseRequest) -> web.Response:
+        if request.method == "GET":
+            return web.json_response({"queue": 0, "open_traces": 0})
+        body = await request.read()
+        if "decode" in sys.argv:
+            ExportTraceServiceRequest.FromString(body)
+        return web.Response(body=b"", content_type="application/x-protobuf")
+
+    runner = web.ServerRunner(web.Server(handle, access_log=None))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+async def serve_gateway(mode: str, sample: float, forward: str, store: str) -> None:
+    from otel_evals.gateway.service import Gateway
+
+    section: dict[str, Any] = {"http": "127.0.0.1:0", "grpc": "127.0.0.1:0", "quiet": 0.2, "idle": 1.0}
+    if mode == "inline":
+        section |= {"mode": "inline", "forward": forward}
+    options: dict[str, Any] = {"store": store} if store else {}
+    config = build_config(
+        [Rule(answered_at_all, sample=sample)],
+        gateway=section,
+        queue_size=100_000,
+        max_open_traces=100_000,
+        **options,
+    )
+    service = Gateway(config)
+    ports = lambda: print(service.ports["http"], service.ports["grpc"], flush=True)  # noqa: E731
+    await service.serve(asyncio.Event(), ports)
+
+
+# --- senders ---
+
+
+def payloads(count: int) -> list[bytes]:
+    """So many requests, each with trace ids of its own."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    for _ in range(RUNS):
+        agent_run(provider.get_tracer("bench"), question=TEXT, answer=TEXT)
+    base = encode_spans(exported.get_finished_spans())
+    made = []
+    for _ in range(count):
+        request = ExportTraceServiceRequest()
+        request.CopyFrom(base)
+        fresh: dict[bytes, bytes] = {}
+        for span in request.resource_spans[0].scope_spans[0].spans:
+            span.trace_id = fresh.setdefault(span.trace_id, os.urandom(16))
+            for field in ("span_id", "parent_span_id"):
+                known = getattr(span, field)
+                if known:
+                    setattr(span, field, fresh.setdefault(known, os.urandom(8)))
+        made.append(request.SerializeToString())
+    return made
+
+
+async def send_http(port: int, bodies: Sequence[bytes]) -> float:
+    """Send all; returns the seconds of the slowest hundredth of the requests."""
+    left, took = iter(bodies), []
+    headers = {"Content-Type": "application/x-protobuf"}
+    async with aiohttp.ClientSession() as session:
+
+        async def one() -> None:
+            for body in left:
+                while True:
+                    began = time.monotonic()
+                    async with session.post(
+                        f"http://127.0.0.1:{port}/v1/traces", data=body, headers=headers
+                    ) as r:
+                        await r.read()
+                    took.append(time.monotonic() - began)
+                    if r.status == 200:
+                        break
+                    await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(one() for _ in range(SENDERS)))
+    await _settle(port)
+    return sorted(took)[int(len(took) * 0.99)]
+
+
+async def send_grpc(port: int, bodies: Sequence[bytes]) -> None:
+    import grpc
+
+    left = iter(bodies)
+
+    async def one() -> None:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+            for body in left:
+                await call(body)
+
+    await asyncio.gather(*(one() for _ in range(SENDERS)))
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.ports = [int(port) for port in self.process.stdout.readline().split()]
+        assert self.ports, self.process.stderr.read() if self.process.stderr else ""
+        self._process = psutil.Process(self.process.pid)
+
+    @property
+    def cpu(self) -> float:
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    @property
+    def memory(self) -> float:
+        """Largest resident size, in MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def measure(name: str, arguments: Sequence[str], requests: int, rounds: int, *, grpc: bool = False) -> None:
+    results = []
+    for _ in range(rounds):
+        server = Server(*arguments)
+        warm, bodies = payloads(4), payloads(requests)
+        asyncio.run(send_http(server.ports[0], warm))
+        cpu, began = server.cpu, time.monotonic()
+        if grpc:
+            asyncio.run(send_grpc(server.ports[1], bodies))
+            slow = asyncio.run(_settle(server.ports[0]))
+        else:
+            slow = asyncio.run(send_http(server.ports[0], bodies))
+        used, took = server.cpu - cpu, time.monotonic() - began
+        results.append((requests * SPANS / used, requests * SPANS / took, slow, server.memory))
+        server.stop()
+    per_cpu, per_second, slow, memory = max(results)
+    figures = f"{per_cpu:,.0f} | {per_cpu / 3:,.0f} | {per_second:,.0f} | {slow * 1e3:.0f} | {memory:.0f}"
+    print(f"| {name} | {figures} |", flush=True)
+
+
+async def _settle(port: int) -> float:
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"http://127.0.0.1:{port}/stats") as r:
+                stats = await r.json(content_type=None)
+            if not stats["queue"] and not stats["open_traces"]:
+                return 0.0
+            await asyncio.sleep(0.05)
+
+
+def main(requests: int = 60, rounds: int = 2) -> None:
+    print("| server | spans per CPU second | runs per CPU second | spans/s by the clock | p99, ms | MiB |")
+    print("|---|---|---|---|---|---|")
+    measure("receiver that answers", ["floor"], requests, rounds)
+    measure("receiver that decodes", ["floor", "decode"], requests, rounds)
+    for percent in ("0", "0.01", "0.1", "1"):
+        measure(f"tap, {float(percent):.0%} sampled", ["tap", percent], requests, rounds)
+    measure("tap, 1% sampled, gRPC", ["tap", "0.01"], requests, rounds, grpc=True)
+    with tempfile.TemporaryDirectory() as folder:
+        measure("tap, 1% sampled, store", ["tap", "0.01", "", f"{folder}/a.db"], requests, 1)
+        measure("tap, 100% sampled, store", ["tap", "1", "", f"{folder}/b.db"], requests, 1)
+        behind = Server("floor")
+        forward = f"http://127.0.0.1:{behind.ports[0]}"
+        measure("inline, nothing sampled", ["inline", "0", forward], requests, rounds)
+        measure("inline, 1% sampled, store", ["inline", "0.01", forward, f"{folder}/c.db"], requests, 1)
+        measure("inline, 100% sampled, store", ["inline", "1", forward, f"{folder}/d.db"], requests, 1)
+        behind.stop()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        kind, *rest = sys.argv[2:]
+        if kind == "floor":
+            asyncio.run(serve_floor())
+        else:
+            sample, forward, store = (*rest, "", "", "")[:3]
+            asyncio.run(serve_gateway(kind, float(sample), forward, store))
+    else:
+        main(*[int(value) for value in sys.argv[1:]])

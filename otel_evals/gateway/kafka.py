@@ -1,0 +1,71 @@
+"""Connects a Kafka source to the stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from otel_evals.config.gateway import KafkaOptions
+from otel_evals.errors import ConfigError
+from otel_evals.gateway.scoring import Scoring
+from otel_evals.gateway.tap import Tap
+from otel_evals.intake.receiver.answers import JSON, PROTOBUF
+from otel_evals.intake.receiver.decoding import ExportRequest, Signal, decode
+
+if TYPE_CHECKING:
+    from otel_evals.intake.kafka.source import KafkaSource
+
+__all__ = ["consume"]
+
+_ROOM = 5_000
+"""Items that must have room before more messages are read."""
+_OPEN_SECONDS = 5.0
+_PAUSE = 0.01
+
+
+def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
+    """A source that gives the stages what it reads; not started.
+
+    Raises:
+        ConfigError: no topic is named, or the extra is missing.
+    """
+    topics: dict[str, Signal] = {}
+    if options.topics.traces:
+        topics[options.topics.traces] = "traces"
+    if options.topics.logs:
+        topics[options.topics.logs] = "logs"
+    if not topics:
+        raise ConfigError("gateway.kafka.topics", "must name a topic of traces or of logs")
+    try:
+        from otel_evals.intake.kafka.source import KafkaSource
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "gateway.kafka", f"needs {error.name}: pip install 'otel-evals[gateway,kafka]'"
+        ) from error
+
+    def handle(signal: Signal, value: bytes) -> Collection[str]:
+        content_type = JSON if value[:1] == b"{" else PROTOBUF
+        request = decode(ExportRequest(signal, value, content_type), scoring.options.max_decompressed)
+        selection = tap.select(request)
+        tap.received(signal, selection)
+        for item in selection.items:
+            while not scoring.room:
+                time.sleep(_PAUSE)
+            scoring.engine.thread.put(item)
+        return selection.traces
+
+    properties: dict[str, Any] = {
+        "bootstrap.servers": ",".join(options.brokers),
+        "group.id": options.group,
+        "client.id": "otel-evals-gateway",
+        **options.properties,
+    }
+    return KafkaSource(
+        properties,
+        topics,
+        options.dead_letters,
+        handle,
+        lambda: scoring.engine.open_traces(_OPEN_SECONDS),
+        lambda: scoring.room > _ROOM,
+    )

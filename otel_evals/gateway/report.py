@@ -1,0 +1,26 @@
+"""All counters of a gateway as plain values, for `/stats` and `otel-evals top`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_evals.export.record import plain
+from otel_evals.gateway.scoring import Scoring
+from otel_evals.gateway.traffic import Traffic
+
+__all__ = ["report"]
+
+
+def report(traffic: Traffic, scoring: Scoring) -> dict[str, Any]:
+    """What came in, what became of it, and what waits. Holds no content."""
+    stats = scoring.stats()
+    return {
+        **traffic.snapshot(),
+        "queue": scoring.engine.queue_size,
+        "open_traces": len(scoring.gatherer.open_traces),
+        "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
+        "rules": plain(stats.rules),
+        "losses": plain(scoring.engine.losses()),
+        "destinations": plain(scoring.destination_stats()),
+        "store": plain(stats.store),
+    }

@@ -1,0 +1,155 @@
+"""The stages of live scoring, fed with what was received instead of what was captured."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from opentelemetry import _logs, metrics, trace
+
+from otel_evals import semconv
+from otel_evals.accounting.counters import Stats
+from otel_evals.accounting.health import Health
+from otel_evals.assembly.gather_traces import TraceGatherer
+from otel_evals.attachment import Attacher, Metrics
+from otel_evals.attachment.attacher import SpanScores
+from otel_evals.attachment.evaluation_spans import EvaluationSpans
+from otel_evals.config import Config, GatewayOptions
+from otel_evals.dialect import Dialects
+from otel_evals.errors import ConfigError
+from otel_evals.export import DestinationStats
+from otel_evals.export.preset import EventPreset
+from otel_evals.intake.items import IntakeItem
+from otel_evals.live.engine import LocalEngine
+from otel_evals.live.providers import Providers
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals.stages import assembly_limits
+from otel_evals.store.outcomes import OutcomeTracker
+from otel_evals.store.store import RunStore
+from otel_evals.version import __version__
+
+__all__ = ["Scoring"]
+
+_INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
+_ROOM_SECONDS = 0.01
+
+
+class Scoring:
+    """Scores received spans; its methods may be called on any thread.
+
+    Args:
+        config: rules, destinations, limits.
+        dialects: read spans.
+        providers: take evaluation spans, events and metrics; the global ones where they are None.
+        held: takes the scores of spans that are held to be forwarded; None if none are.
+        held_count: how many are held.
+
+    Raises:
+        ConfigError: an option does not go with the gateway.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dialects: Dialects,
+        providers: Providers,
+        held: SpanScores | None = None,
+        held_count: Callable[[], int] = lambda: 0,
+    ) -> None:
+        if config.isolation == "process":
+            raise ConfigError(
+                "isolation", "has no use here: the gateway is a process of its own; leave it out"
+            )
+        self.config = config
+        self.options = config.gateway or GatewayOptions()
+        self._dialects = dialects
+        logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
+        self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
+        attacher = Attacher(
+            self._evaluation_spans(providers),
+            logger if config.evaluation_events else None,
+            self._metrics(held_count) if config.metrics else None,
+            held,
+            [each for each in config.destinations if isinstance(each, EventPreset)],
+        )
+        tracked = self.options.kafka is not None
+        if tracked and config.store is None and any(rule.scope == "conversation" for rule in config.rules):
+            raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
+        store = OutcomeTracker if tracked else RunStore
+        self.engine = LocalEngine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
+
+    def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
+        where = self.config.evaluation_spans
+        if not where:
+            return None
+        tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, providers.tracers)
+        return EvaluationSpans(tracer, same_trace=where == "same_trace", own_service=False)
+
+    @property
+    def room(self) -> int:
+        """How many more items may be put."""
+        return self.engine.thread.room
+
+    async def put(self, items: Sequence[IntakeItem], seconds: float) -> int:
+        """Put items, as room allows; returns how many were, within this time."""
+        deadline = time.monotonic() + seconds
+        put = self.engine.thread.put
+        done = 0
+        while done < len(items):
+            room = self.room
+            for item in items[done : done + room]:
+                put(item)
+            done = min(done + room, len(items))
+            if done < len(items):
+                if time.monotonic() >= deadline:
+                    break
+                await asyncio.sleep(_ROOM_SECONDS)
+        return done
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+        return self.engine.stats()
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+        return self.engine.destination_stats()
+
+    def health(self) -> Health:
+        """Whether scoring makes progress."""
+        return self.engine.health(10.0, closed=False)
+
+    def on_engine(self, function: Callable[[], object]) -> None:
+        """Have a function called on the engine's thread."""
+        self.engine.thread.call(function)
+
+    def flush(self, seconds: float) -> bool:
+        """Score what is complete, or has its root span, and deliver it; whether that was done in time."""
+        return self.engine.flush(seconds)
+
+    def close(self, deadline: float) -> None:
+        """Score and deliver what can be until the deadline (`time.monotonic` seconds); count the rest."""
+        self.engine.shutdown(deadline)
+        self.engine.close(deadline)
+
+    def _new_gatherer(self) -> TraceGatherer:
+        self.gatherer = TraceGatherer(
+            assembly_limits(self.config),
+            quiet=self.options.quiet,
+            idle=self.options.idle,
+            opens_run=self._opens_run,
+        )
+        return self.gatherer
+
+    def _opens_run(self, span: SpanRecord) -> bool:
+        operation = self._dialects.read(span)
+        return operation is not None and operation.kind in _INVOCATIONS
+
+    def _metrics(self, held_count: Callable[[], int]) -> Metrics:
+        return Metrics(
+            self.meter,
+            self.stats,
+            queue_size=lambda: self.engine.queue_size,
+            held=held_count,
+            exports=self.destination_stats,
+        )

@@ -1,0 +1,75 @@
+"""Tap: takes a copy of the traffic; what may be sampled goes to the stages, and nothing is passed on.
+
+A request is answered once what may be sampled of it is in the stages' memory and, with a store, in the
+journal of received spans as well. When there is no room, the sender is asked to send again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from otel_evals.gateway.journal import HeldPart, Journal
+from otel_evals.gateway.scoring import Scoring
+from otel_evals.gateway.traffic import Traffic
+from otel_evals.intake.receiver.answers import ExportAnswer
+from otel_evals.intake.receiver.decoding import ExportRequest
+from otel_evals.intake.receiver.selection import Selection, Selector
+
+__all__ = ["BUSY", "Tap", "rejection"]
+
+BUSY = ExportAnswer(429, "there is no room for more spans", retry_after=1.0)
+_PUT_SECONDS = 5.0
+
+
+class Tap:
+    """Takes requests.
+
+    Args:
+        selector: selects what may be judged.
+        scoring: judges it.
+        traffic: counts.
+        journal: keeps what may be sampled over a crash.
+    """
+
+    def __init__(self, selector: Selector, scoring: Scoring, traffic: Traffic, journal: Journal) -> None:
+        self._selector = selector
+        self._scoring = scoring
+        self._traffic = traffic
+        self._journal = journal
+
+    async def take(self, request: ExportRequest) -> ExportAnswer:
+        """Take a decoded request; returns what its sender is told."""
+        selection = self.select(request)
+        if selection.items:
+            if not self._scoring.room:
+                return BUSY
+            if not self._journal.append(request, selection):
+                return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
+            await self.judge(request.signal, selection)
+        self._traffic.received(request.signal, selection)
+        return rejection(selection)
+
+    def select(self, request: ExportRequest) -> Selection:
+        """What of a request may be judged."""
+        if request.signal == "traces":
+            return self._selector.spans(request.message)
+        return self._selector.logs(request.message)
+
+    async def judge(self, signal: str, selection: Selection) -> None:
+        """Give the stages what may be judged; what there is no room for after all is counted."""
+        put = await self._scoring.put(selection.items, _PUT_SECONDS)
+        if put < len(selection.items):
+            self._traffic.lost(signal, len(selection.items) - put)
+
+    def received(self, signal: str, selection: Selection) -> None:
+        """Count what was read otherwise than from a request."""
+        self._traffic.received(signal, selection)
+
+    def restore(self, held: Iterable[HeldPart]) -> None:
+        """Nothing is held in tap; spans that an earlier process held inline stay in the journal."""
+
+
+def rejection(selection: Selection) -> ExportAnswer:
+    """The answer to a request that was taken, with what was malformed in it."""
+    reasons = ", ".join(f"{count} with {reason}" for reason, count in selection.rejected.items())
+    return ExportAnswer(rejected=selection.rejected.total(), message=reasons)

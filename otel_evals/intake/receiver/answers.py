@@ -1,0 +1,140 @@
+"""What a sender is told, and why, whether it came by HTTP or gRPC."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+__all__ = ["JSON", "PROTOBUF", "ExportAnswer", "RefusedError", "grpc_code", "http_body", "partial_success"]
+
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+
+_RESPONSES: dict[str, tuple[Any, str]] = {
+    "traces": (ExportTraceServiceResponse, "rejected_spans"),
+    "logs": (ExportLogsServiceResponse, "rejected_log_records"),
+    "metrics": (ExportMetricsServiceResponse, "rejected_data_points"),
+}
+_CODES = {
+    400: StatusCode.INVALID_ARGUMENT,
+    401: StatusCode.UNAUTHENTICATED,
+    403: StatusCode.PERMISSION_DENIED,
+    404: StatusCode.UNIMPLEMENTED,
+    408: StatusCode.DEADLINE_EXCEEDED,
+    413: StatusCode.RESOURCE_EXHAUSTED,  # without RetryInfo: not to be sent again
+    415: StatusCode.INVALID_ARGUMENT,
+    429: StatusCode.RESOURCE_EXHAUSTED,
+    502: StatusCode.UNAVAILABLE,
+    503: StatusCode.UNAVAILABLE,
+    504: StatusCode.UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportAnswer:
+    """The answer to one export request."""
+
+    status: int = 200
+    """HTTP status; 429, 502, 503 and 504 ask the sender to send again."""
+    message: str = ""
+    """For people: why something was not taken. Never content of the request."""
+    rejected: int = 0
+    """How many spans or log records of a request that was taken were rejected."""
+    retry_after: float | None = None
+    """Seconds after which to send again."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request was taken."""
+        return self.status == 200
+
+
+class RefusedError(Exception):
+    """A request that is not taken.
+
+    Args:
+        answer: what the sender is told.
+    """
+
+    def __init__(self, answer: ExportAnswer) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+def partial_success(answer: ExportAnswer, signal: str) -> Any:
+    """The OTLP response message of an answer with status 200."""
+    response, field = _RESPONSES[signal]
+    made = response()
+    if answer.rejected or answer.message:
+        setattr(made.partial_success, field, answer.rejected)
+        made.partial_success.error_message = answer.message
+    return made
+
+
+def read_partial_success(data: bytes, signal: str) -> ExportAnswer:
+    """The answer that the body of a response with status 200 stands for; what cannot be read is a success."""
+    response, field = _RESPONSES[signal]
+    try:
+        partial = response.FromString(data).partial_success
+    except Exception:
+        return ExportAnswer()
+    return ExportAnswer(rejected=getattr(partial, field), message=partial.error_message)
+
+
+def http_body(answer: ExportAnswer, signal: str, content_type: str) -> bytes:
+    """The body of an HTTP response, in the form of the request."""
+    if answer.ok:
+        made = partial_success(answer, signal)
+        if content_type == PROTOBUF:
+            return bytes(made.SerializeToString())
+        _, field = _RESPONSES[signal]
+        first, *rest = field.split("_")
+        counted = first + "".join(word.title() for word in rest)
+        partial = {counted: str(answer.rejected), "errorMessage": answer.message}
+        return json.dumps({"partialSuccess": partial if answer.rejected or answer.message else {}}).encode()
+    if content_type == JSON:
+        return json.dumps({"code": _grpc_number(answer), "message": answer.message}).encode()
+    return bytes(_status(answer).SerializeToString())
+
+
+def http_headers(answer: ExportAnswer) -> dict[str, str]:
+    """The headers of an HTTP response, besides its content type."""
+    headers = {}
+    if answer.retry_after is not None:
+        headers["Retry-After"] = str(max(1, ceil(answer.retry_after)))
+    if answer.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers
+
+
+def grpc_code(answer: ExportAnswer) -> StatusCode:
+    """The gRPC status code of an answer."""
+    return StatusCode.OK if answer.ok else _CODES.get(answer.status, StatusCode.INTERNAL)
+
+
+def grpc_trailers(answer: ExportAnswer) -> tuple[tuple[str, bytes], ...]:
+    """The trailing metadata of an answer: RetryInfo, if the sender is to send again."""
+    return (("grpc-status-details-bin", _status(answer).SerializeToString()),)
+
+
+def _grpc_number(answer: ExportAnswer) -> int:
+    return int(grpc_code(answer).value[0])
+
+
+def _status(answer: ExportAnswer) -> Status:
+    status = Status(code=_grpc_number(answer), message=answer.message)
+    if answer.retry_after is not None:
+        seconds = int(answer.retry_after)
+        nanos = int((answer.retry_after - seconds) * 1e9)
+        status.details.add().Pack(RetryInfo(retry_delay=Duration(seconds=seconds, nanos=nanos)))
+    return status

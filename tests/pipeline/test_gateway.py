@@ -1,0 +1,270 @@
+"""The gateway end to end: agents in other processes send OTLP to it, and scores come out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import http.client
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import GatewayProcess, GatewayThread, eventually
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from traffic import Live, agent_run
+
+from otel_evals import Rule
+from otel_evals.cli.score import score_files
+from otel_evals.config import build_config
+from otel_evals.export.memory import InMemoryDestination
+from otel_evals.model import Evaluation
+from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
+from tests.support.otlp_receiver import OtlpReceiver
+
+CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")
+
+AGENT = """
+import sys
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from traffic import agent_run
+provider = TracerProvider()
+exporter = OTLPSpanExporter(sys.argv[1] + "/v1/traces", compression=Compression.Gzip)
+provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=50))
+tracer = provider.get_tracer("tests.app")
+for number in range(int(sys.argv[2])):
+    with tracer.start_as_current_span("POST /chat"):
+        agent_run(tracer, question=f"Where is order {number}?")
+provider.shutdown()
+"""
+
+
+def run_agent(endpoint: str, runs: int, program: str = AGENT) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program, endpoint, str(runs)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Failed" not in done.stderr, done.stderr
+
+
+def recorded(count: int = 1, **options: Any) -> list[ReadableSpan]:
+    """The spans of so many agent runs."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    for _ in range(count):
+        agent_run(provider.get_tracer("tests.app"), **options)
+    return list(exported.get_finished_spans())
+
+
+def body(spans: Sequence[ReadableSpan]) -> bytes:
+    return bytes(encode_spans(spans).SerializeToString())
+
+
+def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
+    """What was judged how, by evaluation id."""
+    return {each.evaluation_id: (each.scorer_id, each.outcome) for each in evaluations}
+
+
+def test_agents_in_another_process_are_scored_and_the_scores_leave_by_otlp(tmp_path: Path) -> None:
+    """The command, an SDK's exporter, and an OTLP endpoint behind it: events, spans, metrics, records."""
+    with OtlpReceiver() as backend:
+        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.endpoint, "OTEL_BLRP_SCHEDULE_DELAY": "100"}
+        with GatewayProcess(tmp_path, ["answered", "tool_error_rate"], environment=environment) as gateway:
+            run_agent(gateway.endpoint, 20)
+            records = eventually(lambda: len(found := gateway.records()) >= 20 and found)
+            status, stats = gateway.page("/stats")
+            assert (status, stats["items"]["traces"]["received"]) == (200, 80)
+            assert stats["rules"]["answered"]["scored"] == 20
+            assert gateway.page("/healthz")[0] == 200
+            backend.wait_for_metric("otel_evals.gateway.items")
+            assert gateway.stop() == 0
+        events = backend.wait_for_logs(40)
+    assert {e.event_name for e in events} == {"gen_ai.evaluation.result"}
+    judged = {r["trace_id"] for r in records}
+    assert {e.trace_id for e in events} == judged
+    spans = [span for span in backend.spans if span.name.startswith("evaluate ")]
+    assert len(spans) == 40
+    assert {s.resource["service.name"] for s in spans} == {"otel-evals-gateway"}
+    assert any(m.name == "otel_evals.score" for m in backend.metrics)
+
+
+@pytest.mark.parametrize("form", ["protobuf", "json"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_every_form_of_a_request_is_taken(form: str, packed: bool, chunked: bool) -> None:
+    """Chunked bodies have no Content-Length: Node's exporter sends them so."""
+    spans = recorded()
+    message = encode_spans(spans)
+    data = message.SerializeToString() if form == "protobuf" else MessageToJson(message).encode()
+    content_type = "application/x-protobuf" if form == "protobuf" else "application/json; charset=utf-8"
+    headers = {"Content-Type": content_type}
+    if packed:
+        data, headers["Content-Encoding"] = gzip.compress(data), "gzip"
+    with GatewayThread(Rule(answered())) as gateway:
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.service.ports["http"], timeout=20)
+        parts = iter([data[:100], data[100:]]) if chunked else data
+        connection.request("POST", "/v1/traces", parts, headers, encode_chunked=chunked)
+        response = connection.getresponse()
+        answer = response.read()
+        connection.close()
+        assert response.status == 200, answer
+        assert response.headers["Content-Type"].partition(";")[0] == content_type.partition(";")[0]
+        if form == "protobuf":
+            assert not ExportTraceServiceResponse.FromString(answer).HasField("partial_success")
+        else:
+            assert json.loads(answer) == {"partialSuccess": {}}
+        (evaluation,) = gateway.evaluations(1)
+    assert evaluation.trace_id == f"{spans[0].context.trace_id:032x}"
+    assert evaluation.outcome.value == 1.0
+
+
+def test_spans_that_come_in_any_order_and_in_many_requests_make_one_run() -> None:
+    with GatewayThread(Rule(answered()), gateway={"quiet": 0.5, "idle": 20.0}) as gateway:
+        for span in recorded():
+            assert gateway.post("/v1/traces", body([span]))[0] == 200
+        (scored,) = eventually(lambda: gateway.scored.runs)
+        assert len(scored.run.operations) == 3
+
+
+def test_live_gateway_and_file_score_the_same_traffic_alike(tmp_path: Path) -> None:
+    """The same spans, scored in the process they ended in, by a gateway, and from a file."""
+    rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage(), sample=0.5)]
+    exported = InMemorySpanExporter()
+    with Live(*rules) as live:
+        live.provider.add_span_processor(SimpleSpanProcessor(exported))
+        for number in range(60):
+            live.run(question=f"Where is order {number}?", answer=f"Order {number} is on its way.")
+        assert live.flush(20_000)
+        in_process = outcomes(live.scored.evaluations)
+    spans = [s for s in exported.get_finished_spans() if s.instrumentation_scope.name != "otel_evals"]  # type: ignore[union-attr]
+    with GatewayThread(*rules) as gateway:
+        for start in range(0, len(spans), 7):
+            assert gateway.post("/v1/traces", body(spans[start : start + 7]))[0] == 200
+        by_gateway = outcomes(gateway.evaluations(len(in_process)))
+    file = tmp_path / "spans.pb"
+    file.write_bytes(body(spans))
+    kept = InMemoryDestination()
+    score_files([str(file)], build_config(rules, [kept]))
+    assert by_gateway == in_process
+    assert outcomes(kept.evaluations) == in_process
+    assert 120 < len(in_process) < 180  # the third rule sampled some
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CAPTURES, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
+    """Every capture of a real framework, traces and logs, posted as JSON."""
+    rules = [Rule(answered()), Rule(tool_error_rate()), Rule(keyword_coverage())]
+    files = sorted(p for p in Path(CAPTURES).glob("*.otlp.json") if not p.name.endswith(".logs.otlp.json"))
+    differing = []
+    with GatewayThread(*rules) as gateway:
+        for path in files:
+            logs = path.with_name(path.name.replace(".otlp.json", ".logs.otlp.json"))
+            kept = InMemoryDestination()
+            score_files([str(p) for p in (logs, path) if p.exists()], build_config(rules, [kept]))
+            gateway.scored.clear()
+            for signal, each in (("logs", logs), ("traces", path)):
+                for request in requests_of(each) if each.exists() else ():
+                    assert gateway.post(f"/v1/{signal}", request, "application/json")[0] == 200
+            gateway.service.scoring.flush(20.0)  # takes what is queued; some traces are not complete yet
+            eventually(lambda: not gateway.service.scoring.engine.open_items)
+            assert gateway.service.scoring.flush(20.0)
+            if outcomes(gateway.scored.evaluations) != outcomes(kept.evaluations):
+                differing.append((path.name, gateway.service.scoring.engine.losses()))
+    assert len(files) > 40
+    assert differing == []
+
+
+def requests_of(path: Path) -> list[bytes]:
+    """The export requests of a file: one text, or one per line."""
+    text = path.read_text()
+    try:
+        json.loads(text)
+        return [text.encode()]
+    except ValueError:
+        return [line.encode() for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.slow
+def test_what_was_received_is_scored_when_it_is_told_to_end(tmp_path: Path) -> None:
+    """SIGTERM right after the answer: the trace is not quiet yet, but its root span is there."""
+    with GatewayProcess(tmp_path, ["answered"], {"quiet": 30.0, "idle": 60.0}) as gateway:
+        run_agent(gateway.endpoint, 5)
+        assert gateway.records() == []
+        assert gateway.stop() == 0
+        assert len(gateway.records()) == 5
+
+
+def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None:
+    """While the engine's thread is busy, the answer is 429 with Retry-After, never a silent loss."""
+    blocked, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocked.set()
+        go_on.wait(20)
+
+    with GatewayThread(Rule(answered())) as gateway:
+        scoring = gateway.service.scoring
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        gateway.evaluations(1)
+        scoring.on_engine(block)
+        assert blocked.wait(20)
+        scoring.engine.thread._capacity = 2
+        try:
+            put = asyncio.run(scoring.put([], 1.0))
+            assert put == 0
+            request = body(recorded())
+            first = gateway.post("/v1/traces", body(recorded()[:2]))
+            status, _, headers = gateway.post("/v1/traces", request)
+        finally:
+            go_on.set()
+        assert (first[0], status) == (200, 429)
+        assert int(headers["Retry-After"]) >= 1
+        scoring.engine.thread._capacity = 50_000
+        assert gateway.post("/v1/traces", request)[0] == 200
+        eventually(lambda: any(len(s.run.operations) == 3 for s in gateway.scored.runs[1:]))
+        assert gateway.service.scoring.stats().losses == {}
+
+
+def test_only_traces_that_a_rule_can_sample_are_kept() -> None:
+    spans = recorded(200)
+    with GatewayThread(Rule(answered(), sample=0.1)) as gateway:
+        assert gateway.post("/v1/traces", body(spans))[0] == 200
+        gateway.service.scoring.flush(20.0)
+        seen = gateway.service.scoring.stats().seen
+        assert 0 < seen < 60
+        counts = gateway.service.traffic.counts
+        assert counts["traces", "received"] == 600
+        assert counts["traces", "to_judge"] == 3 * seen
+
+
+GRPC_AGENT = AGENT.replace("proto.http.trace_exporter", "proto.grpc.trace_exporter").replace(
+    'OTLPSpanExporter(sys.argv[1] + "/v1/traces", compression=Compression.Gzip)',
+    "OTLPSpanExporter(sys.argv[1], insecure=True)",
+)
+
+
+def test_agents_that_send_by_grpc_are_scored(tmp_path: Path) -> None:
+    with GatewayThread(Rule(answered()), gateway={"grpc": "127.0.0.1:0"}) as gateway:
+        run_agent(f"127.0.0.1:{gateway.service.ports['grpc']}", 5, GRPC_AGENT)
+        assert len(gateway.evaluations(5)) == 5
+        assert gateway.service.traffic.snapshot()["requests"]["traces"]["200"] >= 1

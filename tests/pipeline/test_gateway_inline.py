@@ -1,0 +1,192 @@
+"""The gateway inline: everything goes on to the next endpoint, judged spans with their scores."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import GatewayProcess, GatewayThread, eventually
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from otel_evals import Rule
+from otel_evals.scorers import answered
+from tests.pipeline.test_gateway import body, recorded, run_agent
+from tests.support.otlp_receiver import OtlpReceiver
+
+SCORE = "otel_evals.score.answered"
+
+
+@pytest.fixture
+def backend() -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as receiver:
+        yield receiver
+
+
+def inline(backend: OtlpReceiver, *rules: Any, store: Path | None = None, **options: Any) -> GatewayThread:
+    section = {"mode": "inline", "forward": backend.endpoint, "quiet": 0.1, **options.pop("gateway", {})}
+    if store is not None:
+        options["store"] = store / "runs.db"
+    return GatewayThread(*rules or (Rule(answered()),), gateway=section, **options)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
+def test_everything_goes_on_and_the_judged_span_has_its_score(
+    backend: OtlpReceiver, tmp_path: Path, stored: bool
+) -> None:
+    spans = recorded(5)
+    with inline(backend, store=tmp_path if stored else None) as gateway:
+        assert gateway.post("/v1/traces", body(spans))[0] == 200
+        arrived = backend.wait_for_spans(15, timeout=30)
+        assert len(gateway.evaluations(5)) == 5
+    assert len(backend.spans) == 15
+    assert {s.span_id for s in arrived} == {f"{s.context.span_id:016x}" for s in spans}
+    for span in arrived:
+        assert (SCORE in span.attributes) is span.name.startswith("invoke_agent")
+    sent = {f"{s.context.span_id:016x}": s for s in spans}
+    for span in arrived:
+        original = sent[span.span_id]
+        assert (span.name, span.start_time) == (original.name, original.start_time)
+        assert {k: v for k, v in span.attributes.items() if "score" not in k} == dict(
+            original.attributes or {}
+        )
+
+
+def test_what_no_rule_samples_leaves_as_the_bytes_that_came(backend: OtlpReceiver) -> None:
+    seen: list[bytes] = []
+    receive = backend.receive
+
+    def keep(path: str, data: bytes) -> tuple[int, bytes]:
+        seen.append(data)
+        return receive(path, data)
+
+    backend.receive = keep  # type: ignore[method-assign]
+    request = body(recorded(3)) + b"\xd2\x3e\x03new"
+    with inline(backend, Rule(answered(), sample=0.0)) as gateway:
+        assert gateway.post("/v1/traces", gzip.compress(request), Content_Encoding="gzip")[0] == 200
+        assert gateway.post("/v1/logs", b"")[0] == 200
+        assert gateway.post("/v1/metrics", b"")[0] == 200
+    assert seen == [request, b"", b""]
+    assert [path for path, _ in backend.requests] == ["/v1/traces", "/v1/logs", "/v1/metrics"]
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["no store", "store"])
+@pytest.mark.parametrize("status", [429, 503, 400])
+def test_what_the_next_endpoint_refuses_the_sender_is_told(
+    backend: OtlpReceiver, tmp_path: Path, stored: bool, status: int
+) -> None:
+    """Then it sends again, and everything arrives once, with its score."""
+    spans = recorded(2)
+    with inline(backend, store=tmp_path if stored else None) as gateway:
+        backend.fail_with = status
+        got, _, headers = gateway.post("/v1/traces", body(spans))
+        assert got == status
+        assert ("Retry-After" in headers) is (status != 400)
+        assert backend.spans == []
+        backend.fail_with = None
+        assert gateway.post("/v1/traces", body(spans))[0] == 200
+        arrived = backend.wait_for_spans(6, timeout=30)
+        assert sum(SCORE in span.attributes for span in arrived) == 2
+    assert len(backend.spans) == 6
+    assert gateway.service.traffic.counts["traces", "refused"] == 6
+    assert gateway.service.traffic.counts["traces", "forwarded"] == 6
+
+
+def test_an_endpoint_that_is_away_is_told_as_such() -> None:
+    with OtlpReceiver() as gone:
+        endpoint = gone
+    with inline(endpoint) as gateway:
+        status, _, headers = gateway.post("/v1/traces", body(recorded()))
+    assert (status, headers["Retry-After"]) == (503, "1")
+
+
+def test_a_partial_success_of_the_next_endpoint_is_passed_on(backend: OtlpReceiver) -> None:
+    partial = ExportTraceServiceResponse()
+    partial.partial_success.rejected_spans = 2
+    partial.partial_success.error_message = "too old"
+    backend.receive = lambda path, data: (200, partial.SerializeToString())  # type: ignore[method-assign]
+    with inline(backend, Rule(answered(), sample=0.0)) as gateway:
+        status, answer, _ = gateway.post("/v1/traces", body(recorded()))
+    assert status == 200
+    assert ExportTraceServiceResponse.FromString(answer) == partial
+
+
+def test_a_span_is_held_no_longer_than_its_time_even_if_its_trace_is_not_complete(
+    backend: OtlpReceiver, tmp_path: Path
+) -> None:
+    with inline(backend, store=tmp_path, hold=0.3, gateway={"quiet": 50.0, "idle": 60.0}) as gateway:
+        began = time.monotonic()
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        arrived = backend.wait_for_spans(3, timeout=30)
+        assert time.monotonic() - began >= 0.25
+        assert not any(SCORE in span.attributes for span in arrived)
+        assert len(gateway.service._held) == 0
+
+
+def test_with_a_store_the_sender_does_not_wait_for_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
+    with inline(backend, store=tmp_path, hold=60.0, gateway={"quiet": 50.0, "idle": 60.0}) as gateway:
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        assert len(backend.wait_for_spans(2, timeout=30)) == 2
+        assert len(gateway.service._held) == 1
+    assert len(backend.spans) == 3, "what was held leaves when the gateway ends, judged"
+    assert SCORE in backend.spans[-1].attributes
+
+
+def test_more_spans_than_may_be_held_pass_without_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
+    options = {"hold": 60.0, "hold_limit": 3, "gateway": {"quiet": 50.0, "idle": 60.0}}
+    with inline(backend, store=tmp_path, **options) as gateway:
+        for _ in range(5):
+            assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        assert len(backend.wait_for_spans(12, timeout=30)) == 12
+        assert gateway.service._held.passed_unheld == 2
+    assert len(backend.spans) == 15
+
+
+def test_a_next_endpoint_that_goes_away_while_spans_are_held_gets_them_when_it_is_back(
+    backend: OtlpReceiver, tmp_path: Path
+) -> None:
+    with inline(backend, store=tmp_path, gateway={"quiet": 0.5}) as gateway:
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        backend.fail_with = 503
+        backend.wait(lambda r: r.requests and r.requests[-1][1] == 503, timeout=30)
+        backend.fail_with = None
+        (scored,) = [s for s in backend.wait_for_spans(3, timeout=30) if SCORE in s.attributes]
+    assert scored.attributes[SCORE] == 1.0
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_holds_spans_forwards_them_when_it_is_back(
+    backend: OtlpReceiver, tmp_path: Path
+) -> None:
+    section = {"mode": "inline", "forward": backend.endpoint, "quiet": 1.5}
+    gateway = GatewayProcess(tmp_path, ["answered"], section, store=str(tmp_path / "runs.db"), grace=0.1)
+    gateway.start()
+    run_agent(gateway.endpoint, 4)
+    gateway.kill()
+    acknowledged = {span.span_id for span in backend.spans}
+    assert acknowledged
+    with gateway:
+        arrived = eventually(lambda: len(found := backend.spans) >= 16 and found)
+        eventually(lambda: len({r["trace_id"] for r in gateway.records()}) == 4)
+    assert len({span.span_id for span in arrived}) == 16
+    assert sum(SCORE in span.attributes for span in arrived) == 4
+
+
+def test_senders_at_once_lose_nothing(backend: OtlpReceiver, tmp_path: Path) -> None:
+    requests = [body(recorded()) for _ in range(40)]
+    with inline(backend, store=tmp_path) as gateway:
+        threads = [
+            threading.Thread(target=lambda part=part: [gateway.post("/v1/traces", r) for r in part])
+            for part in (requests[i::4] for i in range(4))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        arrived = backend.wait_for_spans(120, timeout=30)
+    assert len({span.span_id for span in arrived}) == len(backend.spans) == 120
+    assert sum(SCORE in span.attributes for span in arrived) == 40

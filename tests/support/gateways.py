@@ -1,0 +1,235 @@
+"""Gateways on loopback: in a thread of this process, or as the command in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from otel_evals.config import build_config
+from otel_evals.export.memory import InMemoryDestination
+from otel_evals.gateway.service import Gateway
+from otel_evals.live.providers import Providers
+
+__all__ = ["GatewayProcess", "GatewayThread", "eventually", "post"]
+
+SECONDS = 30.0
+START_SECONDS = 120.0
+"""A busy machine takes long to import everything."""
+
+
+def eventually(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    """Wait until a condition is true; returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s")
+        time.sleep(0.01)
+    return found
+
+
+def post(
+    url: str, body: bytes, content_type: str = "application/x-protobuf", **headers: str
+) -> tuple[int, bytes, dict[str, str]]:
+    """Post a body; returns status, body and headers of the response, whatever the status."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, body, {"Content-Type": content_type, **names})
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            return response.status, response.read(), dict(response.headers)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(), dict(error.headers)
+
+
+class GatewayThread:
+    """A gateway in a thread of this process; use as a context manager.
+
+    Args:
+        rules: what is scored.
+        providers: take what is emitted.
+        gateway: the section of that name; HTTP listens on a free port.
+        options: the other options.
+    """
+
+    def __init__(
+        self,
+        *rules: Any,
+        providers: Providers | None = None,
+        gateway: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.scored = InMemoryDestination()
+        section = {"http": "127.0.0.1:0", "quiet": 0.1, "idle": 0.3, **(gateway or {})}
+        destinations = options.pop("destinations", [self.scored])
+        self.config = build_config(rules, destinations, gateway=section, **options)
+        self._providers = providers
+        self._ready = threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="gateway")
+        self.service: Any = None
+
+    @property
+    def endpoint(self) -> str:
+        """Base URL of its HTTP receiver."""
+        return f"{'https' if self.config.gateway and self.config.gateway.tls else 'http'}://127.0.0.1:{self.service.ports['http']}"
+
+    def post(self, path: str, body: bytes, *args: Any, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        """Post to a path of its HTTP receiver."""
+        return post(self.endpoint + path, body, *args, **headers)
+
+    def evaluations(self, count: int) -> list[Any]:
+        """Wait for so many evaluations, and return all."""
+        return eventually(lambda: len(found := list(self.scored.evaluations)) >= count and found)  # type: ignore[no-any-return]
+
+    def start(self) -> None:
+        """Start, and wait until it listens."""
+        self._thread.start()
+        self._ready.wait(SECONDS)
+        if self._failed is not None:
+            self._thread.join()
+            raise self._failed
+
+    def stop(self) -> None:
+        """Drain and end."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if kind is None:
+            assert self.service.scoring.stats().check() == []
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failed = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.service = Gateway(self.config, self._providers)
+        await self.service.serve(self._stop, self._ready.set)
+
+
+class GatewayProcess:
+    """`otel-evals gateway --config FILE` in a process of its own; use as a context manager.
+
+    Args:
+        folder: gets the configuration and the log.
+        rules: as in YAML.
+        gateway: the section of that name; HTTP listens on a free port.
+        environment: further variables.
+        options: the other options.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        rules: Sequence[Any],
+        gateway: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        section = {"http": "127.0.0.1:0", "quiet": 0.2, "idle": 0.5, **(gateway or {})}
+        self.scores = folder / "scores.jsonl"
+        options.setdefault("destinations", [{"jsonl": {"path": str(self.scores)}}])
+        self.path = folder / "gateway.yaml"
+        self.path.write_text(yaml.safe_dump({"gateway": section, "rules": list(rules), **options}))
+        self.log = folder / "gateway.log"
+        self._environment = {**os.environ, "OTEL_METRIC_EXPORT_INTERVAL": "500", **(environment or {})}
+        self.process: Any = None
+        self.ports: dict[str, int] = {}
+
+    @property
+    def endpoint(self) -> str:
+        """Base URL of its HTTP receiver."""
+        return f"http://127.0.0.1:{self.ports['http']}"
+
+    def start(self) -> None:
+        """Start, and wait until it is ready."""
+        before = len(self.log.read_text()) if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    "from otel_evals.cli import main; main()",
+                    "gateway",
+                    "--config",
+                    str(self.path),
+                ],
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+            )
+        self.ports = eventually(lambda: self._listening(before), START_SECONDS)
+        eventually(lambda: self.page("/readyz")[0] == 200)
+
+    def _listening(self, before: int) -> dict[str, int] | None:
+        text = self.log.read_text()[before:]
+        assert self.process.poll() is None, text
+        wanted = {"http", "grpc"} & {
+            k for k, v in yaml.safe_load(self.path.read_text())["gateway"].items() if v
+        }
+        found = {name: int(port) for name, port in re.findall(r"over (\w+) on \S+:(\d+)", text)}
+        return found if wanted <= set(found) else None
+
+    def page(self, path: str) -> tuple[int, Any]:
+        """A page of the gateway: status and JSON."""
+        try:
+            with urllib.request.urlopen(self.endpoint + path, timeout=SECONDS) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def records(self) -> list[dict[str, Any]]:
+        """The scored runs in its file so far."""
+        if not self.scores.exists():
+            return []
+        return [json.loads(line) for line in self.scores.read_text().splitlines() if line.endswith("}")]
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.process.kill()
+        self.process.wait(SECONDS)
+
+    def stop(self) -> int:
+        """Send SIGTERM, and wait; returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return int(self.process.wait(SECONDS))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.stop()

@@ -1,0 +1,125 @@
+"""A gateway that consumes from Kafka: librdkafka's own broker, groups of consumers, messages of all kinds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import GatewayProcess, GatewayThread, eventually
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+
+from otel_evals import Rule
+from otel_evals.scorers import answered
+from tests.pipeline.test_gateway import body, recorded
+
+kafka = pytest.importorskip("confluent_kafka")
+TOPIC, DEAD = "otlp_spans", "otel_evals_dead_letters"
+
+
+@pytest.fixture
+def brokers() -> Iterator[str]:
+    """librdkafka's broker: it speaks the protocol over TCP, and keeps everything in memory."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": "ignored", "test.mock.num.brokers": 1})
+    (broker,) = admin.list_topics(timeout=20).brokers.values()
+    yield f"{broker.host}:{broker.port}"
+    del admin  # the broker ends with it
+
+
+def produce(brokers: str, values: list[tuple[str, bytes]], topic: str = TOPIC) -> None:
+    producer = kafka.Producer({"bootstrap.servers": brokers})
+    for key, value in values:
+        producer.produce(topic, value, key)
+    assert producer.flush(30) == 0
+
+
+def committed(brokers: str) -> int:
+    consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "otel-evals"})
+    places = [kafka.TopicPartition(TOPIC, n) for n in range(4)]
+    found = consumer.committed(places, timeout=20)
+    consumer.close()
+    return sum(max(0, place.offset) for place in found)
+
+
+def runs(count: int) -> list[tuple[str, bytes]]:
+    """So many runs, a message each, keyed by trace id."""
+    made = []
+    for _ in range(count):
+        spans = recorded()
+        made.append((f"{spans[0].context.trace_id:032x}", body(spans)))
+    return made
+
+
+def section(brokers: str, **more: Any) -> dict[str, Any]:
+    properties = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+    return {"kafka": {"brokers": [brokers], "properties": properties, **more}}
+
+
+def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None:
+    spans = recorded()
+    as_json = MessageToJson(encode_spans(spans)).encode()
+    produce(brokers, [*runs(20), ("json", as_json)])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len(gateway.evaluations(21)) == 21
+        eventually(lambda: committed(brokers) == 21)
+        _, stats = gateway.service._stats()
+        assert (stats["kafka"]["lag"], stats["kafka"]["uncommitted"]) == (0, 0)
+
+
+def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_rest(brokers: str) -> None:
+    (good,) = runs(1)
+    produce(brokers, [("x", b"\xff\xffpoison"), good, ("y", b"{not json")])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len(gateway.evaluations(1)) == 1
+        consumer = kafka.Consumer(
+            {"bootstrap.servers": brokers, "group.id": "dead", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe([DEAD])
+        found: list[Any] = []
+        eventually(lambda: (found.extend(consumer.consume(10, 0.2)), len(found) >= 2)[1])
+        consumer.close()
+        eventually(lambda: committed(brokers) == 3)
+    assert {m.value() for m in found} == {b"\xff\xffpoison", b"{not json"}
+    assert all(dict(m.headers())["otel_evals.reason"] for m in found)
+
+
+def test_nothing_is_committed_before_its_run_was_judged(brokers: str) -> None:
+    """The trace stays open: its message stays uncommitted, and another member gets it."""
+    produce(brokers, runs(3))
+    slow = section(brokers) | {"quiet": 600.0, "idle": 600.0}
+    with GatewayThread(Rule(answered(), sample=1.0), gateway=slow) as gateway:
+        eventually(lambda: gateway.service._kafka.stats()["uncommitted"] == 3)
+        time.sleep(2.5)
+        assert committed(brokers) == 0
+    assert len(gateway.scored.evaluations) == 3, "they are judged when it ends, and then committed"
+    assert committed(brokers) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_a_member_that_is_killed_leaves_its_share_to_the_others(brokers: str, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    sent = runs(120)
+    a = GatewayProcess(first, ["answered"], section(brokers))
+    b = GatewayProcess(second, ["answered"], section(brokers))
+    with b:
+        a.start()
+        for start in range(0, 120, 10):
+            produce(brokers, sent[start : start + 10])
+            time.sleep(0.1)
+            if start == 50:
+                a.kill()
+        wanted = {key for key, _ in sent}
+        eventually(lambda: {r["trace_id"] for r in (*a.records(), *b.records())} >= wanted, 90)
+        records = [*a.records(), *b.records()]
+    ids: dict[str, set[str]] = {}
+    for record in records:
+        ids.setdefault(record["trace_id"], set()).update(e["evaluation_id"] for e in record["evaluations"])
+    assert {len(each) for each in ids.values()} == {1}
