@@ -53,7 +53,7 @@ class KafkaSource:
         room: Callable[[], bool],
     ) -> None:
         shared = {key: value for key, value in properties.items() if key != "group.id"}
-        self._producer_of = lambda: Producer(shared, logger=_logger)
+        self._producer_of: Callable[[], Any] = lambda: Producer(shared, logger=_logger)
         self._producer: Any = None
         self._consumer = Consumer(
             {
