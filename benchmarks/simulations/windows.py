@@ -104,8 +104,8 @@ def closed(scale: float) -> None:
         design: limited_weights(design, max(2_000, int(400_000 * scale)), np.random.default_rng(1))
         for design in LIMITED
     }
-    for design, pool in pools.items():
-        print(f"{design}: n_eff is {100 * pool.sum() ** 2 / (pool**2).sum() / len(pool):.0f}% of n")
+    shares = {design: pool.sum() ** 2 / (pool**2).sum() / len(pool) for design, pool in pools.items()}
+    print("; ".join(f"{design}: n_eff is {100 * share:.0f}% of n" for design, share in shares.items()))
     table("design", "values", "n", "plain t", "Hajek+4", "e-process", "expected: the same three")
     for (design, name, n), expected in EXPECTED.items():
         pool = pools.get(design)

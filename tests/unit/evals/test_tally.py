@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import Direction, Rule, sampling, scorer
@@ -62,6 +62,7 @@ def tallied(
 SCORED = st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1) | st.none()), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(SCORED, st.sampled_from([1.0, 5.0, None]))
 def test_the_mean_is_weighted_and_lies_in_its_interval(
     runs: list[tuple[float, float | None]], scale: float | None

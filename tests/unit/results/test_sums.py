@@ -209,6 +209,7 @@ def test_a_cluster_stays_in_its_group_in_every_process() -> None:
     assert Clusters.of("\ud800", 1.0, 1.0).groups == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(1, 1000) | st.none()), max_size=20))
 def test_many_runs_at_once_have_the_sums_of_one_after_the_other(
     runs: list[tuple[float, float | None]],

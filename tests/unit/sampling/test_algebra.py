@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import sampling
@@ -130,6 +130,7 @@ SAMPLERS = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(SAMPLERS, st.booleans(), st.booleans(), st.integers(1, (1 << 128) - 1))
 def test_what_goes_on_record_does_not_depend_on_a_predicate(
     sampler: Sampler, fails: bool, slow: bool, trace_id: int
@@ -148,6 +149,7 @@ def test_what_goes_on_record_does_not_depend_on_a_predicate(
     assert len(recorded) == 1
 
 
+@settings(deadline=None)
 @given(SAMPLERS, st.booleans(), st.booleans(), st.booleans())
 def test_no_weight_exceeds_one_over_the_floor(
     sampler: Sampler, fails: bool, slow: bool, answer: bool
