@@ -14,7 +14,9 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from typer.testing import CliRunner
 
+from otel_evals.cli.app import app
 from otel_evals.export import DestinationStats, FanOut, Retry
 from otel_evals.export.items import ScoreItem
 from otel_evals.model import OperationKind, Outcome, Run, Score, ScoredRun, ScorerFailure
@@ -154,3 +156,11 @@ def test_the_destination_reads_back_what_it_sent(mlflow: str) -> None:
             await destination.shutdown()
 
     assert anyio.run(read)["feedback"]["value"] == 0.5
+
+
+def test_a_user_can_try_out_the_server(mlflow: str) -> None:
+    """The command sends a span, waits until MLflow knows it, scores it and reads the score back."""
+    done = CliRunner().invoke(app, ["destination", "test", f"mlflow={mlflow}"])
+    assert done.exit_code == 0, done.output
+    assert "Read back: " in done.stdout
+    assert '"assessment_name": "otel_evals_test"' in done.stdout
