@@ -83,7 +83,9 @@ def look_at_phoenix(phoenix: str, folder: Path, *projects: str) -> None:
     with browser_page() as page:
         for number, project in enumerate(projects):
             page.goto(f"{phoenix}/projects/{project}/traces", wait_until="domcontentloaded")
-            page.get_by_text("Total Traces").first.wait_for(timeout=60_000)
+            page.get_by_text("evaluate asked" if number else "invoke_agent support").first.wait_for(
+                timeout=60_000
+            )
             page.wait_for_timeout(2_000)
             page.screenshot(path=picture(folder, f"own-numbers-phoenix-{number}.png"))
 
