@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,8 @@ class Attack:
             stats = self._pipeline.stats()
             pending = sum(rule.pending for rule in stats.rules.values())
             code = 2 if stats.check() else 3 if pending else 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
 

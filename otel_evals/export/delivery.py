@@ -16,6 +16,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_val
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.destination import Destination
 from otel_evals.model import ScoredRun
+from otel_evals.scoring.cancellation import must_propagate
 from otel_evals.util.retry import backoff
 
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats", "Retry"]
@@ -128,7 +129,9 @@ class DeliveryQueue:
         ask = getattr(self._destination, "holds", None)
         try:
             return ask is not None and bool(await ask(evaluation_ids, revision))
-        except Exception:
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
             _log.warning("Destination %s failed to tell which evaluations it has", self.name, exc_info=True)
             return False
 
@@ -170,7 +173,9 @@ class DeliveryQueue:
         self._released = True
         try:
             await self._destination.shutdown()
-        except Exception:
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
             _log.exception("Destination %s failed to shut down", self.name)
 
     @property
@@ -208,6 +213,8 @@ class DeliveryQueue:
                 self._delivered(batch)
                 return
             self._warn(error)
+            if isinstance(error, GeneratorExit):
+                break  # this coroutine itself may be being closed: it must not wait any more
             asked = 0.0
             if isinstance(error, DestinationError):
                 if not error.retryable:
@@ -219,11 +226,13 @@ class DeliveryQueue:
             await self._back_off(wait, at_least=asked)
         self._lose(batch, _reason(error), queued=True)
 
-    async def _attempt(self, batch: Sequence[ScoredRun]) -> Exception | None:
+    async def _attempt(self, batch: Sequence[ScoredRun]) -> BaseException | None:
         try:
             with anyio.fail_after(self._retry.timeout):
                 await self._destination.export(batch)
-        except Exception as error:
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
             return error
         return None
 
@@ -275,7 +284,7 @@ class DeliveryQueue:
         self._moved.set()
         self._moved = anyio.Event()
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, error: BaseException) -> None:
         if not self.failing:
             _log.warning(
                 "Destination %s did not accept a batch: %s: %s", self.name, type(error).__name__, error
@@ -283,7 +292,12 @@ class DeliveryQueue:
         self.failing = True
 
 
-def _reason(error: Exception | None) -> str:
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether delivery is being cancelled; a destination that raises SystemExit, say, has only failed."""
+    return must_propagate(error) and not isinstance(error, GeneratorExit)
+
+
+def _reason(error: BaseException | None) -> str:
     if isinstance(error, DestinationError):
         return "unavailable" if error.retryable else "refused"
     return "timeout" if isinstance(error, TimeoutError) else type(error).__name__
