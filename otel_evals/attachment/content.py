@@ -15,7 +15,7 @@ def without_content(outcome: Outcome) -> Outcome:
         case Score():
             return replace(outcome, explanation=None, steps=_bare(outcome.steps))
         case NotScored():
-            return replace(outcome, steps=_bare(outcome.steps))
+            return replace(outcome, explanation=None, steps=_bare(outcome.steps))
         case ScorerFailure():
             return replace(outcome, message=outcome.error_type, steps=_bare(outcome.steps))
     return outcome
@@ -23,6 +23,12 @@ def without_content(outcome: Outcome) -> Outcome:
 
 def _bare(steps: tuple[StepRecord, ...]) -> tuple[StepRecord, ...]:
     return tuple(
-        replace(s, result=None, prompt=None, context=replace(s.context, text=None) if s.context else None)
+        replace(
+            s,
+            result=None,
+            prompt=None,
+            context=replace(s.context, text=None) if s.context else None,
+            error=s.error.partition(":")[0] if s.error else None,  # the exception's type
+        )
         for s in steps
     )

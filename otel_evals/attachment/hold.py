@@ -169,7 +169,7 @@ class ScoringSpanExporter(SpanExporter):
         self._thread: threading.Thread | None = None
         self._closing = False
         self.passed_unheld = 0
-        """Judged spans that were not held because the limit was reached."""
+        """Judged spans that were not held: the limit was reached, or no thread could be started."""
         scores.listen(self._wake)
 
     @property
@@ -213,19 +213,26 @@ class ScoringSpanExporter(SpanExporter):
             if len(self._held) >= self._limit or self._closing:
                 self.passed_unheld += 1
                 return _with(span, self._scores.take(span, anyway=True) or {})
+            if not self._watched():
+                return _with(span, self._scores.take(span, anyway=True) or {})
             context: Any = span.context
             since_end = time.time() - (span.end_time or 0) / 1e9
             deadline = time.monotonic() + min(self._hold, max(0.0, self._hold - since_end))
             self._held[context.trace_id, context.span_id] = _Held(span, deadline)
-            self._watch()
+            self._changed.notify_all()
         return None
 
-    def _watch(self) -> None:
-        """Start or wake the thread; called with the lock held."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="otel-evals-hold", daemon=True)
-            self._thread.start()
-        self._changed.notify_all()
+    def _watched(self) -> bool:
+        """Whether the thread that releases spans runs, started now if need be; called with the lock held."""
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._serve, name="otel-evals-hold", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no thread can be had, at the moment or any more
+                self.passed_unheld += 1
+                return False
+            self._thread = thread
+        return True
 
     def _wake(self, key: _Key | None) -> None:
         """Note that a span may pass, or (None) that many may; called on any thread."""

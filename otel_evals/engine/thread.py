@@ -31,6 +31,8 @@ _GATHER_SECONDS = 0.005
 _STORE_GATHER_SECONDS = 0.002
 _CHUNK = 256
 _IDLE_SECONDS = 5.0
+_START_AGAIN_SECONDS = 0.1
+"""Seconds until the next attempt to start a thread that could not be started."""
 
 
 def gather_seconds(*, has_store: bool) -> float:
@@ -80,6 +82,7 @@ class EngineThread(Generic[_Item]):
         self._stop: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._gathering = False
+        self._start_again = 0.0
         self._refusing = threading.Lock()
         self.refused = 0
         """Items refused because the deque was full."""
@@ -103,6 +106,8 @@ class EngineThread(Generic[_Item]):
             loop = self._loop or self._started()
             if loop is not None:
                 _call_soon(loop, self._wake)
+            elif self._thread is None:
+                self._armed = False  # the next item tries again
 
     @property
     def waiting(self) -> int:
@@ -180,7 +185,7 @@ class EngineThread(Generic[_Item]):
 
     def _started(self, *, wait: bool = False) -> asyncio.AbstractEventLoop | None:
         with self._starting:
-            if self._thread is None:
+            if self._thread is None and time.monotonic() >= self._start_again:
                 me = weakref.ref(self)
                 # Some Pythons have a thread inherit the context of whoever starts it.
                 begin = contextvars.Context().run
@@ -188,10 +193,14 @@ class EngineThread(Generic[_Item]):
                 try:
                     thread.start()
                 except RuntimeError:  # the interpreter is shutting down, or no thread can be had
-                    _logger.warning("the scoring thread cannot be started; nothing will be scored")
+                    if not self._start_again:
+                        _logger.warning(
+                            "the scoring thread cannot be started; nothing is scored until it can"
+                        )
+                    self._start_again = time.monotonic() + _START_AGAIN_SECONDS
                     return None
                 self._thread = thread
-        if wait:
+        if wait and self._thread is not None:
             self._ready.wait(5.0)
         return self._loop
 

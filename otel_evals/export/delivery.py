@@ -20,6 +20,7 @@ from otel_evals.export.destination import Destination, Unaccepted
 from otel_evals.export.parcels import Parcel, Parcels
 from otel_evals.export.retry import TRACE_NOT_FOUND, Retry, reason_of
 from otel_evals.model import Evaluation, ScoredRun
+from otel_evals.scoring.cancellation import must_propagate
 
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
 
@@ -90,7 +91,9 @@ class DeliveryQueue:
         ask = getattr(self._destination, "holds", None)
         try:
             return ask is not None and bool(await ask(evaluation_ids, revision))
-        except Exception:
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
             _log.warning("Destination %s failed to tell which evaluations it has", self.name, exc_info=True)
             return False
 
@@ -132,7 +135,9 @@ class DeliveryQueue:
         self._released = True
         try:
             await self._destination.shutdown()
-        except Exception:
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
             _log.exception("Destination %s failed to shut down", self.name)
 
     # --- when to send ---
@@ -178,7 +183,7 @@ class DeliveryQueue:
         self._due = None
         began = self._clock()
         answer = await self._attempt(batch)
-        self.failing = isinstance(answer, Exception)
+        self.failing = isinstance(answer, BaseException)
         failures = _failures(batch, answer)
         if not failures:
             self._warned.clear()
@@ -189,7 +194,7 @@ class DeliveryQueue:
             wait = asked + min(wait - asked, self._retry.first)
         if asked:
             self._asked_until = now + asked
-        if isinstance(answer, Exception) and _may_pass(answer):
+        if isinstance(answer, BaseException) and _may_pass(answer):
             self._failed_at, self._quiet_until = now, now + wait
         ended: defaultdict[str, list[Parcel]] = defaultdict(list)
         for parcel in batch:
@@ -202,11 +207,13 @@ class DeliveryQueue:
                 ended[next(iter(parcel.lost), "exported")].append(parcel)
         self._finish(ended)
 
-    async def _attempt(self, batch: Sequence[Parcel]) -> Exception | Sequence[Unaccepted]:
+    async def _attempt(self, batch: Sequence[Parcel]) -> BaseException | Sequence[Unaccepted]:
         try:
             with anyio.fail_after(self._retry.timeout):
                 answer = await self._destination.export([parcel.left for parcel in batch])
-        except Exception as error:
+        except BaseException as error:
+            if _is_cancelled(error):
+                raise
             return error
         return [each for each in answer if isinstance(each, Unaccepted)] if isinstance(answer, list) else ()
 
@@ -223,7 +230,7 @@ class DeliveryQueue:
                 parcel.lost[reason_of(error)] += evaluation is not None
         return again
 
-    def _again(self, parcel: Parcel, error: Exception, until: float) -> bool:
+    def _again(self, parcel: Parcel, error: BaseException, until: float) -> bool:
         absent = reason_of(error) == TRACE_NOT_FOUND
         in_time = until <= parcel.first_try + (self._retry.absent if absent else self._retry.total)
         return _may_pass(error) and in_time and (absent or parcel.attempts < self._retry.attempts)
@@ -258,7 +265,7 @@ class DeliveryQueue:
         self._moved.set()
         self._moved = anyio.Event()
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, error: BaseException) -> None:
         """Log the first error of each kind, until a batch is accepted whole."""
         if (kind := reason_of(error)) not in self._warned:
             self._warned.add(kind)
@@ -268,28 +275,33 @@ class DeliveryQueue:
             )
 
 
-_Failure = tuple[Evaluation | None, Exception]
+_Failure = tuple[Evaluation | None, BaseException]
 """An evaluation that was not accepted, or None for a run without any, and why."""
 
 
 def _failures(
-    batch: Sequence[Parcel], answer: Exception | Sequence[Unaccepted]
+    batch: Sequence[Parcel], answer: BaseException | Sequence[Unaccepted]
 ) -> Mapping[int, Sequence[_Failure]]:
     """What was not accepted, by parcel."""
-    if isinstance(answer, Exception):
+    if isinstance(answer, BaseException):
         return {p.number: [(e, answer) for e in p.left.evaluations or (None,)] for p in batch}
     errors = {_key(each.evaluation): each.error for each in answer}
     found = {p.number: [(e, errors[_key(e)]) for e in p.left.evaluations if _key(e) in errors] for p in batch}
     return {number: failures for number, failures in found.items() if failures}
 
 
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether delivery is being cancelled; a destination that raises SystemExit, say, has only failed."""
+    return must_propagate(error) and not isinstance(error, GeneratorExit)
+
+
 def _key(evaluation: Evaluation) -> tuple[str, str, int]:
     return evaluation.trace_id, evaluation.evaluation_id, evaluation.revision
 
 
-def _may_pass(error: Exception) -> bool:
+def _may_pass(error: BaseException) -> bool:
     return not isinstance(error, DestinationError) or error.retryable
 
 
-def _asked(error: Exception) -> float:
+def _asked(error: BaseException) -> float:
     return (error.retry_after or 0.0) if isinstance(error, DestinationError) and error.retryable else 0.0

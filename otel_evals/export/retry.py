@@ -57,7 +57,7 @@ class Retry:
         return backoff(attempt, first=self.first, longest=self.longest, draw=lambda: draw)
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """What a loss by this error is counted under."""
     if isinstance(error, DestinationError):
         return error.reason if error.retryable or error.reason in FINAL_REASONS else "refused"

@@ -36,9 +36,25 @@ def load() -> Any:
     finally:
         for name in added:
             del os.environ[name]
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: _renew_clients(litellm))
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
+
+
+_inherited: list[Any] = []
+"""Clients of the parent process, kept: to be closed would end connections that the parent uses."""
+
+
+def _renew_clients(litellm: Any) -> None:
+    """In a forked child: let LiteLLM make clients of its own instead of using the parent's connections."""
+    cache = vars(litellm).get("in_memory_llm_clients_cache")
+    if cache is not None:
+        _inherited.append(cache)
+        litellm.in_memory_llm_clients_cache = type(cache)()
+    made = [name for name in ("module_level_client", "module_level_aclient") if name in vars(litellm)]
+    _inherited.extend(vars(litellm).pop(name) for name in made)  # made anew when they are asked for
 
 
 class AnswerTooLongError(Exception):

@@ -116,16 +116,20 @@ class Writer:
         """Start the thread, if it is not running."""
         with self._starting:
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="otel-evals-store", daemon=True)
+                thread = threading.Thread(target=self._run, name="otel-evals-store", daemon=True)
                 try:
-                    self._thread.start()
-                except RuntimeError:  # the interpreter is shutting down
-                    self._thread = None
-                    self._closing = True
+                    thread.start()
+                except (
+                    RuntimeError
+                ):  # no thread can be had, at the moment or any more: the next run tries again
+                    return
+                self._thread = thread
 
     def save(self, run: StoredRun) -> None:
         """Have a run's status written; for a new run, `run.kept` is set when it was or could not be."""
-        if self._closing or len(self._changed) >= _BACKLOG:
+        if self._thread is None:
+            self.start()
+        if self._closing or self._thread is None or len(self._changed) >= _BACKLOG:
             self._not_written["backlog"] += 1
             self._post(partial(self._resolve, [run]))
             return
@@ -134,8 +138,6 @@ class Writer:
             self._hurry.set()
         if not self._work.is_set():
             self._work.set()
-        if self._thread is None:
-            self.start()
 
     def ask(self, trace_id: str, then: Then) -> None:
         """Claim the done runs of a trace; `then` is called with them on the engine's thread."""

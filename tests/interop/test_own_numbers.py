@@ -73,19 +73,19 @@ def test_in_phoenix_a_project_s_numbers_stay_its_own(phoenix: str, tmp_path: Pat
     plain.pop("id")
     assert found == plain
     assert sum("'evaluate asked'" in span for span in evaluations["spans"]) == RUNS
-    look_at_phoenix(phoenix, tmp_path, project_id, evaluations["id"])
+    look_at_phoenix(phoenix, tmp_path, project_id)
 
 
-def look_at_phoenix(phoenix: str, folder: Path, *projects: str) -> None:
-    """Pictures of both projects, where there is a browser."""
+def look_at_phoenix(phoenix: str, folder: Path, project: str) -> None:
+    """A picture of the project, where there is a browser."""
     if CHROMIUM is None:
         return
     with browser_page() as page:
-        for number, project in enumerate(projects):
-            page.goto(f"{phoenix}/projects/{project}/traces", wait_until="domcontentloaded")
-            page.get_by_text("Total Traces").first.wait_for(timeout=60_000)
-            page.wait_for_timeout(2_000)
-            page.screenshot(path=picture(folder, f"own-numbers-phoenix-{number}.png"))
+        page.goto(f"{phoenix}/projects/{project}/traces", wait_until="domcontentloaded")
+        page.get_by_text("invoke_agent support").first.wait_for(timeout=60_000)
+        assert page.get_by_text("evaluate asked").count() == 0
+        page.wait_for_timeout(2_000)
+        page.screenshot(path=picture(folder, "own-numbers-phoenix.png"))
 
 
 # --- MLflow ---

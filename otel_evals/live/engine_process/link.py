@@ -98,6 +98,8 @@ class Link:
             self._wake.set()
             if self._thread is None:
                 self._start()
+                if self._thread is None:
+                    self._wake.clear()  # the next item tries again
 
     @property
     def waiting(self) -> int:
@@ -174,7 +176,8 @@ class Link:
             began = time.monotonic()
             try:
                 self._run_process()
-            except ProcessDiedError as error:
+            except (ProcessDiedError, RuntimeError) as raised:  # RuntimeError: a thread cannot be started
+                error = raised if isinstance(raised, ProcessDiedError) else ProcessDiedError(str(raised))
                 quick_deaths = 0 if time.monotonic() - began > _STABLE_SECONDS else quick_deaths + 1
                 self._handle_death(error)
                 self._stopping.wait(

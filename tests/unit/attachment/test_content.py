@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scored import JUDGED, OUTCOMES
@@ -21,6 +20,7 @@ STEPS = st.lists(
         model=st.none() | st.just("m"),
         usage=st.just(Usage(input_tokens=3)),
         cost=st.none() | st.just(0.5),
+        error=st.none() | st.just(f"KeyError: {SECRET}"),
         context=st.none()
         | st.builds(
             ContextSeen, digest=st.just("ab"), pieces=st.just(1), text=st.none() | st.just((SECRET,))
@@ -30,7 +30,7 @@ STEPS = st.lists(
 ).map(tuple)
 QUOTING: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Score, value=st.floats(0, 1), label=st.just("leak"), explanation=TEXTS, steps=STEPS),
-    st.builds(NotScored, reason=st.just("no_tool_calls"), steps=STEPS),
+    st.builds(NotScored, reason=st.just("no_tool_calls"), explanation=TEXTS, steps=STEPS),
     st.builds(ScorerFailure, error_type=st.just("KeyError"), message=st.just(SECRET), steps=STEPS),
     st.builds(Dropped, reason=st.just("shutdown")),
 )
@@ -52,9 +52,15 @@ def test_the_score_its_label_and_what_it_cost_stay() -> None:
     assert bare.steps[1].context == ContextSeen(digest="ab" * 32, pieces=1)
 
 
-@pytest.mark.parametrize("name", ["tool_call_accuracy", "tone"])
-def test_what_quotes_nothing_stays_as_it_is(name: str) -> None:
-    assert without_content(OUTCOMES[name]) == OUTCOMES[name]
+def test_what_quotes_nothing_stays_as_it_is() -> None:
+    assert without_content(OUTCOMES["tone"]) == OUTCOMES["tone"]
+
+
+def test_of_a_step_s_error_the_type_stays() -> None:
+    failed = StepRecord(name="analyze", error=f"KeyError: {SECRET}")
+    bare = without_content(NotScored(reason="no_context", explanation=SECRET, steps=(failed,)))
+    assert isinstance(bare, NotScored)
+    assert (bare.reason, bare.explanation, bare.steps[0].error) == ("no_context", None, "KeyError")
 
 
 def test_a_failure_keeps_its_type_for_a_message() -> None:

@@ -508,3 +508,30 @@ def test_a_span_with_scores_still_tells_what_its_limits_dropped() -> None:
     assert score_of(judged) == 0.5
     assert (judged.dropped_attributes, judged.dropped_events, judged.dropped_links) == (1, 1, 0)
     assert [event.name for event in judged.events] == [event.name for event in span.events]
+
+
+def test_while_no_thread_can_be_started_spans_pass_and_afterwards_they_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the limit of threads, a batch must neither be lost nor kept for ever."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("otel-evals"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with holding() as (backend, scores, exporter):
+        for number in (1, 2):
+            scores.expect(1, number)
+        scores.add(1, 1, {"score": 0.5})
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        assert exporter.export([a_span(1), a_span(3)]) is SpanExportResult.SUCCESS
+        assert [(s.name, score_of(s)) for s in backend.spans] == [("1", 0.5), ("3", None)]
+        assert (exporter.held, exporter.passed_unheld) == (0, 1)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        exporter.export([a_span(2)])
+        assert exporter.held == 1
+        scores.add(1, 2, {"score": 1.0})
+        scores.finish(1, 2)
+        assert score_of(backend.wait_for(3)[-1]) == 1.0

@@ -134,6 +134,32 @@ def test_nothing_starts_before_the_first_item() -> None:
         assert thread.beat is not None
 
 
+def test_a_thread_that_could_not_be_started_is_started_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What came in the meantime is taken too; the log says it once."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "otel-evals":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with engine() as (thread, work):
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        thread.put(1)
+        thread.put(2)
+        assert thread.run(asyncio.sleep(0), 1.0) is None
+        assert not thread.started
+        monkeypatch.setattr(threading.Thread, "start", start)
+        end = time.monotonic() + SECONDS
+        while not thread.started and time.monotonic() < end:
+            thread.put(3)
+            time.sleep(0.02)
+        work.wait_for(lambda: work.items[:2] == [1, 2] and 3 in work.items)
+    assert len([r for r in caplog.records if "cannot be started" in r.message]) == 1
+
+
 def test_what_has_no_room_is_refused_and_counted() -> None:
     with engine(capacity=3) as (thread, work):
         release = blocked(thread)

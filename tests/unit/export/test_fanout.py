@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -380,3 +381,29 @@ async def test_sizes_must_be_positive(field: str) -> None:
 async def test_retry_settings_must_be_positive(field: str) -> None:
     with pytest.raises(ConfigError, match=f"^retry.{field}: must be greater than zero"):
         Retry(**{field: 0})
+
+
+@pytest.mark.parametrize(
+    "raised", [SystemExit, KeyboardInterrupt, CancelledError, GeneratorExit, BaseException]
+)
+async def test_what_ends_a_program_is_one_more_failure_of_a_destination(raised: type[BaseException]) -> None:
+    """Raised by one, in an export or as it is shut down, it costs neither the others nor the application."""
+
+    class Hostile(InMemoryDestination):
+        name = "hostile"
+
+        async def export(self, batch: Sequence[ScoredRun]) -> None:
+            raise raised
+
+        async def shutdown(self) -> None:
+            raise raised
+
+    good = InMemoryDestination()
+    fan_out = FanOut([Hostile(), good], retry=QUICK)
+    async with anyio.create_task_group() as group:
+        group.start_soon(fan_out.run)
+        fan_out.put(scored_run())
+        await fan_out.force_flush(20.0)
+        await fan_out.shutdown(5.0)
+    assert len(good.runs) == 1
+    assert fan_out.stats()["hostile"].losses == {raised.__name__: 1}

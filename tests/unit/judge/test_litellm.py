@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections.abc import Awaitable, Callable
@@ -271,3 +272,15 @@ def test_an_answer_beyond_all_bounds_ends_the_call(how: str) -> None:
     with StubOpenAI(Misbehave(how)) as stub, pytest.raises(JudgeError, match="the answer is") as caught:
         run(lambda: LiteLLMJudge("openai/stub", api_base=stub.url, timeout=30).ask(TEXT))
     assert not isinstance(caught.value, JudgeUnavailableError)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_does_not_use_the_parent_s_connections() -> None:
+    """Those that LiteLLM keeps for providers whose address it knows itself."""
+    litellm = load()
+    litellm.in_memory_llm_clients_cache.set_cache("test", "a client")
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if litellm.in_memory_llm_clients_cache.get_cache("test") is None else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert litellm.in_memory_llm_clients_cache.get_cache("test") == "a client"
