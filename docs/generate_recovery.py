@@ -67,16 +67,28 @@ What is particular about some, beside the names of their attributes:
 | any | a message list that was cut off tells a question only if nothing, or calls of this run, follow it |
 | any | log events: the event's name says who spoke, whatever role the body gives |
 | any | results are taken out of `{"result": ...}` only where the convention puts them in |
+| any | who asked, and in which conversation, may stand on a span around the run: a session's, a request's |
+| any | a server's span that is linked to a call of another trace is that call, and no run |
+| any | a streamed call that two spans tell is one call |
+| platforms | a workflow that tells a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write transcripts in its form; labels before contents are taken off |
-| `codex` | the prompt and each tool's result are log records of the turn; answers are not recorded |
+| `codex` | prompt, tools' results and responses' tokens are log records; answers are not recorded |
+| `genkit` | texts may be objects that were asked for; only models' names are models |
+| `google_adk` | requests and responses are JSON: what is none is no content |
 | `gemini_cli` | a streamed answer is one content for each chunk; cut values say so at their end |
-| `langwatch` | values have types; a text stays a text, even where it is JSON |
-| `livekit` | a turn is a run, a session is none; content moved from `lk.*` to `lk.pii.*` |
+| `langfuse` | its attributes count on anybody's span, after those of frameworks and libraries |
+| `langwatch` | values have types; a text stays a text, even where it is JSON; a conversation is a model's |
+| `livekit` | a turn is a run, a session tells room and caller; content moved from `lk.*` to `lk.pii.*` |
+| `logfire` | of a streamed call, the span at its end tells all; events may be a list in one attribute |
+| `mastra` | a step is a model's call where it holds the request that was sent |
+| `mlflow` | words of other conventions are stored as JSON |
 | `openai-agents` | each question under one `trace()` is a run; agents that hand over are one |
-| `openinference` | Haystack's agents are recorded as chains; messages are claimed without a kind |
+| `openinference` | Haystack's agents are chains, BeeAI's events spans; messages are claimed without a kind |
+| `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
 | `openlit` | older versions write a conversation as one text, each line after its speaker |
 | `openllmetry` | rerankers bring documents, their ranks are no answer; results of MCP are wrapped |
 | `spring_ai` | models' content is in log lines; of a prompt's texts only the last is known to be the user's |
+| `vercel_ai` | a model's span may tell the agent's conversation with other ids: it is the same |
 | `voltagent` | `entity.type` is the agent's on all its spans; `span.type` is the span's own |
 """
 

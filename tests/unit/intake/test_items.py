@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.trace import (
+    Link,
     NonRecordingSpan,
     SpanContext,
     SpanKind,
@@ -125,3 +126,13 @@ def test_items_carry_what_assembly_needs() -> None:
     assert (CapturedSpan(span, 3).owner, CapturedSpan(span, 3).span) == (3, span)
     log = CapturedLog(1, 2, SpanEvent(name="e"))
     assert (log.trace_id, log.span_id, log.event.name) == (1, 2, "e")
+
+
+def test_links_are_kept() -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    tracer = provider.get_tracer("t")
+    other = tracer.start_span("other")
+    span = tracer.start_span("it", links=[Link(other.get_span_context())])
+    context = other.get_span_context()
+    assert read(span).links == ((format_trace_id(context.trace_id), format_span_id(context.span_id)),)
+    assert read(other).links == ()

@@ -81,6 +81,7 @@ def test_a_span_is_read_whole(tmp_path: Path) -> None:
         "flags": 0x301,
         "traceState": "ot=th:8",
         "droppedAttributesCount": 2,
+        "links": [{"traceId": "ab" * 16, "spanId": "cd" * 8}],
     }
     (path := tmp_path / "a.json").write_text(json.dumps(spans(given)))
     span = read_one(path)
@@ -91,7 +92,7 @@ def test_a_span_is_read_whole(tmp_path: Path) -> None:
     assert (span.status, span.status_message) == ("ERROR", "boom")
     assert (span.scope_name, span.scope_version, span.resource) == ("lib", "1", {"service.name": "svc"})
     assert (span.trace_flags, span.parent_is_remote, span.trace_state) == (1, True, "ot=th:8")
-    assert span.dropped_attributes == 2
+    assert (span.dropped_attributes, span.links) == (2, (("ab" * 16, "cd" * 8),))
 
 
 def test_enums_by_name_ids_in_base64_and_numbers_as_texts_are_understood() -> None:
@@ -142,6 +143,7 @@ def test_protobuf_gives_what_json_gives(tmp_path: Path, framed: bool) -> None:
         "status": {"code": 2, "message": "m"},
     }
     given["events"] = [{"name": "e", "timeUnixNano": "6", "attributes": pairs({"k": "v"})}]
+    given["links"] = [dict.fromkeys(("traceId", "spanId"), "qqqqqqqqqqqqqqqqqqqqqg==")]
     log = {"timeUnixNano": "3", "eventName": "x", "body": value({"a": [1]}), "attributes": pairs({"k": 1})}
     messages = [
         ParseDict(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ spans = st.builds(
     logs=st.lists(events, max_size=2).map(tuple),
     status=st.sampled_from(["UNSET", "OK", "ERROR"]),
     resource=attributes,
+    links=st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple),
 )
 
 
@@ -51,6 +53,13 @@ spans = st.builds(
 def test_spans_come_back_as_they_were(given_spans: tuple[SpanRecord, ...], links: dict[str, Any]) -> None:
     """Whatever attributes and log bodies hold: lone surrogates, huge integers, bytes, nesting."""
     assert decode(encode(given_spans, links)) == (given_spans, links)
+
+
+def test_rows_of_versions_without_links_are_read() -> None:
+    document = json.loads(encode((SpanRecord(trace_id="1", span_id="2", name="a"),), {}))
+    document["spans"] = [row[:-1] for row in document["spans"]]
+    ((span,), _) = decode(json.dumps(document).encode())
+    assert (span.name, span.links) == ("a", ())
 
 
 @pytest.mark.parametrize(
