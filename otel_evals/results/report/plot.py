@@ -41,12 +41,12 @@ class Point:
         """A point from what was measured, and its estimate in units of the score."""
         counts = measured.counts
         lost = measured.lost.n + measured.lost.unknown
-        there = known.interval is not None and not known.too_few
+        interval = None if known.too_few else known.interval
         return cls(
             start=start,
-            mean=known.mean if there else None,
-            low=known.interval.low if there else None,
-            high=known.interval.high if there else None,
+            mean=known.mean if interval else None,
+            low=interval.low if interval else None,
+            high=interval.high if interval else None,
             scored=counts["scored"],
             missing=lost,
             other=sum(counts.values()) - counts["scored"] - lost,
