@@ -97,9 +97,7 @@ def ingest(store: ResultsStore, count: int, at_once: int) -> None:
         done += len(batch)
         if done % 100_000 < at_once:
             print(f"  {done:9} runs: {done / wall:7.0f}/s, {done / cpu:7.0f} per CPU second", flush=True)
-    print(
-        f"{'ingest of ' + str(done) + ' scored runs':44} {done / wall:8.0f} /s ({done / cpu:.0f} per CPU second)"
-    )
+    print(f"{f'ingest of {done} scored runs':44} {done / wall:8.0f} /s ({done / cpu:.0f} per CPU second)")
 
 
 def main() -> None:
