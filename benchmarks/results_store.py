@@ -1,10 +1,10 @@
 """Ingest and query rates of the results store.
 
-    python benchmarks/results_store.py [--runs 1000000] [--store results.db | postgresql://...]
+    python benchmarks/results_store.py [--runs 1000000] [--batch 64] [--store results.db | postgresql://...]
 
-Writes scored runs of two days, three scorers and two agent versions in batches of 64 (--batch), as the destination
-gets them, then times a report, one with a window and a comparison, the check for alarms, and the pages. Ingest is
-given by wall clock and by CPU time of this process, since other programs on the machine count in the first.
+Writes scored runs of two days, three scorers and two agent versions in batches of 64 (--batch), as the
+destination gets them, then times a report, one with a window and a comparison, the check for alarms, and the
+pages. Ingest is given by wall clock and by CPU time of this process, since other programs count in the first.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from otel_evals.results.page.access import Access
 from otel_evals.results.page.app import Page
 from otel_evals.results.report.report import ReportOptions, make_report
 from otel_evals.results.report.times import window_of
+from otel_evals.results.store import schema
 from otel_evals.results.store.writing import ResultsStore
 
 SCORERS = ("grounded_in_tools", "answer_relevancy", "tool_call_accuracy")
@@ -52,7 +53,7 @@ def records(count: int) -> Iterator[dict[str, Any]]:
             "usage": {"input_tokens": 900, "output_tokens": 80},
             "input": "Where is my order 1042? It was to arrive on Monday.",
             "output": "It is on its way and arrives on Tuesday. " * 5,
-            "tool_calls": [{"name": "track", "status": "ok", "arguments": {"id": 1}, "result": {"day": 2}}],
+            "tool_calls": [{"name": "track", "status": "ok", "result": {"day": "Tuesday"}}],
             "evaluations": [
                 {
                     "evaluation_id": trace[:24] + scorer[:4],
@@ -96,20 +97,22 @@ def ingest(store: ResultsStore, count: int, at_once: int) -> None:
         done += len(batch)
         if done % 100_000 < at_once:
             print(f"  {done:9} runs: {done / wall:7.0f}/s, {done / cpu:7.0f} per CPU second", flush=True)
-    print(
-        f"{'ingest of ' + str(done) + ' scored runs':44} {done / wall:8.0f} /s ({done / cpu:.0f} per CPU second)"
-    )
+    print(f"{f'ingest of {done} scored runs':44} {done / wall:8.0f} /s ({done / cpu:.0f} per CPU second)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument(
+        "--copies", type=int, default=1, help="every run so many times; the others copied by SQL"
+    )
     parser.add_argument("--store")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = ResultsStore(options.store or Path(folder, "results.db"))
         ingest(store, options.runs, options.batch)
+        copy(store, options.copies)
         queries(store)
         store.close()
         size = sum(each.stat().st_size for each in Path(folder).iterdir())
@@ -117,6 +120,24 @@ def main() -> None:
         print(
             f"{size / 1e6:.0f} MB on disk, peak memory {peak / 1024:.0f} MB, Python {sys.version.split()[0]}"
         )
+
+
+def copy(store: ResultsStore, copies: int) -> None:
+    """Multiply the rows without the writer, where a machine is too busy to wait for it."""
+    with store.database.writing() as connection:
+        for table, own in (
+            ("runs", {"key": "key + {n}", "recorded": "recorded + {n}"}),
+            ("evaluations", {"evaluation_id": "evaluation_id || '-{n}'", "run_key": "run_key + {n}"}),
+        ):
+            columns = [c.name for c in schema.metadata.tables[table].columns if c.name != "id"]
+            last = connection.exec_driver_sql(f"SELECT max(id) FROM {table}").scalar_one()
+            for n in range(1, copies):
+                chosen = ", ".join(own.get(name, name).format(n=n) for name in columns)
+                into = f"INSERT INTO {table} ({', '.join(columns)})"
+                connection.exec_driver_sql(f"{into} SELECT {chosen} FROM {table} WHERE id <= {last}")
+    with store.database.reading() as connection:
+        count = connection.exec_driver_sql("SELECT count(*) FROM evaluations").scalar_one()
+    print(f"{'in the store':44} {count:8} scored runs", flush=True)
 
 
 def queries(store: ResultsStore) -> None:

@@ -15,7 +15,7 @@ from otel_evals.results.store.writing import ResultsStore
 
 __all__ = ["write_history"]
 
-_HOURS, _RUNS, _ROLLOUT = 48.0, 2_400, 34.0
+_HOURS, _RUNS, _ROLLOUT = 48.0, 1_200, 34.0
 _FAULTY_BEFORE, _FAULTY_AFTER = 0.05, 0.45
 
 
