@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from otel_evals.config import build_config, load_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
@@ -54,3 +57,25 @@ def test_every_example_is_listed() -> None:
     listed = set(re.findall(r"\]\(([^)./]+(?:\.py)?)\)", (EXAMPLES / "README.md").read_text()))
     there = {path.name for path in EXAMPLES.iterdir()} - {"README.md", "__pycache__"}
     assert listed == there
+
+
+def test_the_gateways_configurations_are_valid() -> None:
+    """The file for containers, the same inside the Kubernetes manifest, and what goes with them."""
+    folder = EXAMPLES / "gateway"
+    config = load_config(folder / "gateway.yaml")
+    assert config.gateway is not None
+    manifests = list(yaml.safe_load_all((folder / "kubernetes" / "gateway.yaml").read_text()))
+    assert [m["kind"] for m in manifests] == ["ConfigMap", "StatefulSet", "Service"]
+    inside = yaml.safe_load(manifests[0]["data"]["gateway.yaml"])
+    assert build_config(**inside).gateway == config.gateway
+    pod = manifests[1]["spec"]["template"]["spec"]
+    compose = yaml.safe_load((folder / "compose.yaml").read_text())
+    assert pod["terminationGracePeriodSeconds"] >= 2 * config.shutdown_timeout
+    assert compose["services"]["gateway"]["stop_grace_period"] == f"{pod['terminationGracePeriodSeconds']}s"
+    unit = (folder / "otel-evals-gateway.service").read_text()
+    assert f"TimeoutStopSec={pod['terminationGracePeriodSeconds']}\n" in unit
+    pipelines = yaml.safe_load((folder / "collector.yaml").read_text())["service"]["pipelines"]
+    assert "otlp_http/gateway" in pipelines["traces"]["exporters"]
+    assert all(
+        "otlp_http/gateway" not in p["exporters"] for n, p in pipelines.items() if n.endswith("scores")
+    )

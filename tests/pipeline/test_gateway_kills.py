@@ -15,7 +15,7 @@ from tests.pipeline.test_gateway import body, recorded
 from tests.support.otlp_receiver import OtlpReceiver
 
 KILLS = 20
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Sender:

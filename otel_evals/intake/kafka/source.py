@@ -53,7 +53,7 @@ class KafkaSource:
         room: Callable[[], bool],
     ) -> None:
         shared = {key: value for key, value in properties.items() if key != "group.id"}
-        self._producer_of: Callable[[], Any] = lambda: Producer(shared, logger=_logger)
+        self._shared = shared
         self._producer: Any = None
         self._consumer = Consumer(
             {
@@ -151,7 +151,7 @@ class KafkaSource:
                 self._bury(message, reason, taken)
 
         if self._producer is None:
-            self._producer = self._producer_of()
+            self._producer = Producer(self._shared, logger=_logger)
         headers = [*(message.headers() or ()), (_REASON, reason.encode())]
         try:
             self._producer.produce(

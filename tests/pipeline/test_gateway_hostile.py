@@ -1,0 +1,174 @@
+"""The gateway and senders that mean it no good: the right answer, bounded memory, and the next is served."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import shutil
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+from gateways import GatewayThread, eventually
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from otel_evals import Rule
+from otel_evals.scorers import answered
+from tests.pipeline.test_gateway import body, recorded
+
+FUZZ_SECONDS = float(os.environ.get("OTEL_EVALS_FUZZ_SECONDS", "1"))
+"""How long the receivers are given mutated requests."""
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+
+
+def test_mutated_requests_never_stop_it() -> None:
+    """Bytes of valid requests changed, cut and repeated; the number of requests is printed with -s."""
+    rng = random.Random(11)
+    valid = [body(recorded()), body(recorded(3)), b"", b'{"resourceSpans": []}']
+    kinds = ["application/x-protobuf", "application/json"]
+    paths = ["/v1/traces", "/v1/logs"]
+    statuses: dict[int, int] = {}
+    with GatewayThread(
+        Rule(answered()), gateway={"max_body": 100_000, "max_decompressed": 200_000}
+    ) as gateway:
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.service.ports["http"], timeout=30)
+        end = time.monotonic() + FUZZ_SECONDS
+        while time.monotonic() < end:
+            data = bytearray(rng.choice(valid))
+            for _ in range(rng.randrange(6)):
+                at = rng.randrange(len(data) + 1)
+                match rng.randrange(4):
+                    case 0:
+                        data[at : at + 1] = rng.randbytes(1)
+                    case 1:
+                        del data[at : at + rng.randrange(40)]
+                    case 2:
+                        data[at:at] = rng.randbytes(rng.randrange(9))
+                    case _:
+                        data[at:at] = data[: rng.randrange(200)]
+            headers = {"Content-Type": rng.choice(kinds)}
+            if rng.random() < 0.1:
+                headers["Content-Encoding"] = rng.choice(["gzip", "deflate", "identity", "br"])
+            connection.request("POST", rng.choice(paths), bytes(data), headers)
+            response = connection.getresponse()
+            response.read()
+            statuses[response.status] = statuses.get(response.status, 0) + 1
+        connection.close()
+        print(f"\n{sum(statuses.values())} requests in {FUZZ_SECONDS:g} s: {statuses}")
+        before = len(gateway.scored.evaluations)
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        eventually(lambda: len(gateway.scored.evaluations) > before)
+    assert set(statuses) <= {200, 400, 413, 415}
+    assert statuses.keys() >= {200, 400}
+
+
+def test_one_trace_of_far_too_many_spans_is_bounded_and_counted() -> None:
+    request = ExportTraceServiceRequest()
+    scoped = request.resource_spans.add().scope_spans.add()
+    scoped.scope.name = "app"
+    trace = os.urandom(16)
+    for number in range(1, 30_001):
+        span = scoped.spans.add(trace_id=trace, span_id=number.to_bytes(8), name="chat m")
+        span.parent_span_id = b"" if number == 1 else (1).to_bytes(8)
+        span.attributes.add(key="gen_ai.operation.name").value.string_value = "chat"
+    with GatewayThread(Rule(answered()), gateway={"quiet": 3.0, "idle": 6.0}) as gateway:
+        assert gateway.post("/v1/traces", request.SerializeToString())[0] == 200
+        losses = eventually(
+            lambda: not gateway.service.scoring.engine.open_items and gateway.service.scoring.stats().losses
+        )
+        assert losses["span_limit_per_trace"] == 28_000
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        eventually(lambda: any(e.scorer_id == "answered" for e in gateway.scored.evaluations))
+
+
+def test_odd_values_and_times_are_judged_or_rejected_with_a_count() -> None:
+    request = ExportTraceServiceRequest.FromString(body(recorded()))
+    spans = request.resource_spans[0].scope_spans[0].spans
+    for value in (float("nan"), float("inf"), -float("inf")):
+        spans[0].attributes.add(key=str(value)).value.double_value = value
+    spans[0].start_time_unix_nano, spans[0].end_time_unix_nano = 2**64 - 1, 0
+    spans[1].start_time_unix_nano = 0
+    twice = spans.add()
+    twice.CopyFrom(spans[0])
+    bad = spans.add(trace_id=b"short", name="secret name")
+    bad.span_id = b"\x01" * 8
+    with GatewayThread(Rule(answered()), gateway={"max_attributes": 50}) as gateway:
+        status, answer, _ = gateway.post("/v1/traces", request.SerializeToString())
+        partial = ExportTraceServiceResponse.FromString(answer).partial_success
+        assert (status, partial.rejected_spans) == (200, 1)
+        assert partial.error_message == "1 with no valid trace id"
+        assert len(gateway.evaluations(1)) == 1
+
+
+def certificates(folder: Path, name: str = "server") -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that is its own authority, and its key."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key]
+    names = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        ["openssl", "req", "-x509", *new_key, "-out", certificate, "-days", "2", *names],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+def post_tls(gateway: GatewayThread, context: ssl.SSLContext) -> int:
+    headers = {"Content-Type": "application/x-protobuf"}
+    request = urllib.request.Request(gateway.endpoint + "/v1/traces", body(recorded()), headers)
+    with urllib.request.urlopen(request, timeout=30, context=context) as response:
+        return int(response.status)
+
+
+@needs_openssl
+def test_tls_is_spoken_and_its_certificate_may_be_replaced(tmp_path: Path) -> None:
+    certificate, key = certificates(tmp_path)
+    section = {"tls": {"certificate": str(certificate), "key": str(key)}, "grpc": "127.0.0.1:0"}
+    with GatewayThread(Rule(answered()), gateway=section) as gateway:
+        assert post_tls(gateway, ssl.create_default_context(cafile=certificate)) == 200
+        credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
+        with grpc.secure_channel(f"127.0.0.1:{gateway.service.ports['grpc']}", credentials) as channel:
+            path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+            assert channel.unary_unary(path)(body(recorded()), timeout=30) == b""
+        new, new_key = certificates(tmp_path, "new")
+        new_key.replace(key)
+        new.replace(certificate)
+        context = ssl.create_default_context(cafile=certificate)
+
+        def accepted() -> bool:
+            try:
+                return post_tls(gateway, context) == 200
+            except urllib.error.URLError:
+                return False
+
+        assert eventually(accepted)
+        assert len(gateway.evaluations(3)) >= 3
+
+
+@needs_openssl
+def test_with_a_client_authority_only_its_clients_may_send(tmp_path: Path) -> None:
+    certificate, key = certificates(tmp_path)
+    client, client_key = certificates(tmp_path, "client")
+    tls = {"certificate": str(certificate), "key": str(key), "client_ca": str(client)}
+    with GatewayThread(Rule(answered()), gateway={"tls": tls}) as gateway:
+        context = ssl.create_default_context(cafile=certificate)
+        with pytest.raises((urllib.error.URLError, ConnectionError, ssl.SSLError)):
+            post_tls(gateway, context)
+        context.load_cert_chain(client, client_key)
+        assert post_tls(gateway, context) == 200
+
+
+def test_it_does_not_listen_beyond_loopback_unless_it_is_told_to() -> None:
+    from otel_evals.config import GatewayOptions
+
+    assert GatewayOptions().http == "127.0.0.1:4318"
+    assert GatewayOptions().grpc is None
