@@ -16,7 +16,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_val
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.destination import Destination
 from otel_evals.model import ScoredRun
-from otel_evals.scoring.cancellation import must_propagate
+from otel_evals.scoring.cancellation import is_cancelled
 from otel_evals.util.retry import backoff
 
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats", "Retry"]
@@ -130,7 +130,7 @@ class DeliveryQueue:
         try:
             return ask is not None and bool(await ask(evaluation_ids, revision))
         except BaseException as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
             _log.warning("Destination %s failed to tell which evaluations it has", self.name, exc_info=True)
             return False
@@ -174,7 +174,7 @@ class DeliveryQueue:
         try:
             await self._destination.shutdown()
         except BaseException as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
             _log.exception("Destination %s failed to shut down", self.name)
 
@@ -231,7 +231,7 @@ class DeliveryQueue:
             with anyio.fail_after(self._retry.timeout):
                 await self._destination.export(batch)
         except BaseException as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
             return error
         return None
@@ -290,11 +290,6 @@ class DeliveryQueue:
                 "Destination %s did not accept a batch: %s: %s", self.name, type(error).__name__, error
             )
         self.failing = True
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether delivery is being cancelled; a destination that raises SystemExit, say, has only failed."""
-    return must_propagate(error) and not isinstance(error, GeneratorExit)
 
 
 def _reason(error: BaseException | None) -> str:
