@@ -20,7 +20,7 @@ from otel_evals.export.destination import Destination, Unaccepted
 from otel_evals.export.parcels import Parcel, Parcels
 from otel_evals.export.retry import TRACE_NOT_FOUND, Retry, reason_of
 from otel_evals.model import Evaluation, ScoredRun
-from otel_evals.scoring.cancellation import must_propagate
+from otel_evals.scoring.cancellation import is_cancelled
 
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
 
@@ -92,7 +92,7 @@ class DeliveryQueue:
         try:
             return ask is not None and bool(await ask(evaluation_ids, revision))
         except BaseException as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
             _log.warning("Destination %s failed to tell which evaluations it has", self.name, exc_info=True)
             return False
@@ -136,7 +136,7 @@ class DeliveryQueue:
         try:
             await self._destination.shutdown()
         except BaseException as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
             _log.exception("Destination %s failed to shut down", self.name)
 
@@ -212,7 +212,7 @@ class DeliveryQueue:
             with anyio.fail_after(self._retry.timeout):
                 answer = await self._destination.export([parcel.left for parcel in batch])
         except BaseException as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
             return error
         return [each for each in answer if isinstance(each, Unaccepted)] if isinstance(answer, list) else ()
@@ -288,11 +288,6 @@ def _failures(
     errors = {_key(each.evaluation): each.error for each in answer}
     found = {p.number: [(e, errors[_key(e)]) for e in p.left.evaluations if _key(e) in errors] for p in batch}
     return {number: failures for number, failures in found.items() if failures}
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether delivery is being cancelled; a destination that raises SystemExit, say, has only failed."""
-    return must_propagate(error) and not isinstance(error, GeneratorExit)
 
 
 def _key(evaluation: Evaluation) -> tuple[str, str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["must_propagate"]
+__all__ = ["is_cancelled", "must_propagate"]
 
 
 def must_propagate(error: BaseException) -> bool:
@@ -18,3 +18,8 @@ def must_propagate(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, GeneratorExit)
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether an exception says that the current task was asked to cancel."""
+    return isinstance(error, asyncio.CancelledError) and must_propagate(error)
