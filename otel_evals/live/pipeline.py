@@ -64,7 +64,7 @@ class Pipeline:
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
-        attacher = Attacher(
+        self._attacher = attacher = Attacher(
             tracer if config.evaluation_spans else None,
             logger if config.evaluation_events else None,
             self._metrics(meter) if config.metrics else None,
@@ -99,6 +99,10 @@ class Pipeline:
     def engine(self) -> Engine:
         """The engine that scores, on a thread or in a process."""
         return self._engine
+
+    def trace_with(self, tracer_provider: TracerProvider) -> None:
+        """Record evaluation spans with this provider from now on: that of the judged spans."""
+        self._attacher.trace_with(trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider))
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
         """Wrap an exporter, so that judged spans carry their scores as attributes."""
