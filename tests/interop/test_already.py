@@ -35,7 +35,7 @@ def environment(receiver: OtlpReceiver, stub: StubOpenAI) -> dict[str, str]:
         "LOGFIRE_CONSOLE": "false",
         "TRACELOOP_BASE_URL": at,
         "TRACELOOP_TELEMETRY": "false",
-        "PHOENIX_COLLECTOR_ENDPOINT": f"{at}/v1/traces",
+        "PHOENIX_COLLECTOR_ENDPOINT": at,
         "LANGFUSE_BASE_URL": at,
         "LANGFUSE_HOST": at,
         "LANGFUSE_PUBLIC_KEY": "pk",
