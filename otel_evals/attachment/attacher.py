@@ -81,6 +81,11 @@ class Attacher:
             except Exception:  # somebody else's meter
                 _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
 
+    def trace_with(self, tracer: Tracer) -> None:
+        """Record evaluation spans with another tracer from now on, where they are recorded at all."""
+        if self._tracer is not None:
+            self._tracer = tracer
+
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
         judged = records.judged_context(run, span_id)

@@ -20,11 +20,12 @@ from otel_evals.accounting.explanation import Explanation, explain_unknown
 from otel_evals.accounting.health import Health
 from otel_evals.config import Config, ConfigOptions, build_config, load_config
 from otel_evals.errors import ConfigError
-from otel_evals.live.adoption import adopt, adopt_logs
+from otel_evals.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals.live.doctor.examine import REPORTS, examine, write_report
 from otel_evals.live.doctor.findings import Diagnosis
 from otel_evals.live.exits import register_exit_hook
 from otel_evals.live.inspection import trace_id_of
+from otel_evals.live.late_providers import notice_tracer_providers, stay_replaceable
 from otel_evals.live.pipeline import Pipeline
 from otel_evals.live.providers import Providers, make_missing
 from otel_evals.live.quiet import QuietWatch
@@ -53,6 +54,8 @@ _REPORT_MILLIS = 30_000
 _stopping = OneAtATime()
 _watch: QuietWatch | None = None
 _used = Providers()
+_attached: list[Any] = []
+"""Tracer providers whose spans are captured."""
 
 
 def configure(
@@ -141,6 +144,8 @@ def _providers(given: Providers) -> Providers:
         ConfigError: the tracer provider is not the SDK's.
     """
     make_missing(given, _made)
+    stay_replaceable((_made.tracers, _made.loggers, _made.meters))
+    notice_tracer_providers(_attach_late)
     tracers = given.tracers or trace.get_tracer_provider()
     if not hasattr(tracers, "add_span_processor"):
         name = type(tracers).__name__
@@ -158,14 +163,35 @@ def _providers(given: Providers) -> Providers:
 def _attach(built: Pipeline, used: Providers) -> None:
     """Connect the providers to a pipeline."""
     global _used
+    _attach_tracers(built, used.tracers)
+    if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
+        _attach_tracers(built, _made.tracers)  # whose tracers may still be used
+    adopt_logs(used.loggers, built)
+    _used = used
+
+
+def _attach_tracers(built: Pipeline, tracers: Any) -> None:
     wraps = built.config.span_attributes and built.config.wrap_exporters
-    unwrapped = adopt(used.tracers, built, wrap=wraps)
+    unwrapped = adopt(tracers, built, wrap=wraps)
+    _attached.append(tracers)
     if unwrapped:
         _logger.warning(
             "the spans that %s handles carry no scores: no exporter was found in it", ", ".join(unwrapped)
         )
-    adopt_logs(used.loggers, built)
-    _used = used
+
+
+def _attach_late(tracers: Any) -> None:
+    """Score the spans of a global tracer provider that a library has set after `configure`."""
+    pipeline = _pipeline
+    if pipeline is None or not hasattr(tracers, "add_span_processor"):
+        return
+    if any(same_provider(tracers, each) for each in _attached):
+        return
+    _attach_tracers(pipeline, tracers)
+    pipeline.trace_with(tracers)
+    _used.tracers = tracers
+    atexit.unregister(_exit)
+    atexit.register(_exit)  # to run before the exit handler of this provider
 
 
 def _watch_for_quiet(built: Pipeline, used: Providers) -> None:
@@ -285,7 +311,11 @@ def shutdown(timeout_millis: int | None = None) -> None:
             return
         pipeline.shutdown(timeout_millis)
         _used.force_flush(_FLUSH_MILLIS)  # spans in a batch processor's queue take their scores along
-        adopt(_used.tracers, None, wrap=False)
+        while _attached:
+            tracers = _attached.pop()
+            if tracers is not _used.tracers:
+                tracers.force_flush(_FLUSH_MILLIS)
+            adopt(tracers, None, wrap=False)
         adopt_logs(_used.loggers, None)
 
 

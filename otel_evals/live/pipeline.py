@@ -68,7 +68,7 @@ class Pipeline:
         """Read spans, and know which instrumentation scopes were seen."""
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
-        attacher = Attacher(
+        self._attacher = attacher = Attacher(
             self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
             logger if config.evaluation_events else None,
             self._metrics(meter) if config.metrics else None,
@@ -116,6 +116,10 @@ class Pipeline:
     def engine(self) -> Engine:
         """The engine that scores, on a thread or in a process."""
         return self._engine
+
+    def trace_with(self, tracer_provider: TracerProvider) -> None:
+        """Record evaluation spans with this provider from now on: that of the judged spans."""
+        self._attacher.trace_with(trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider))
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
         """Wrap an exporter, so that judged spans carry their scores as attributes."""

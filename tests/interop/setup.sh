@@ -1,15 +1,17 @@
 #!/bin/sh
-# Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, and
-# chromium and Prometheus where they are missing and can be installed. The folders are OTEL_EVALS_INTEROP, or
-# .venv-interop, and the same with -mlflow and -sdks; nothing is done again while a lock stays.
+# Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, one for
+# each tracing library that otel-evals stands beside, and chromium and Prometheus where they are missing and can be
+# installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks and
+# -already-LIBRARY; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
+uv=${UV:-$root/.venv/bin/uv}
+uv=${UV:-$root/.venv/bin/uv}
 
 install() {  # a lock, and the folder of the environment that it is for
     cmp -s "$1" "$2/interop.lock" && return
     "${PYTHON:-python3}" -m venv "$2"
-    uv=${UV:-$root/.venv/bin/uv}
     if [ -x "$uv" ]; then
         "$uv" pip install --quiet --python "$2/bin/python" --require-hashes --requirement "$1"
     else
@@ -21,6 +23,13 @@ install() {  # a lock, and the folder of the environment that it is for
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
 install "$root/requirements/interop-sdks.lock" "$interop-sdks"
+for page in "$root"/docs/already/*.md; do  # each tracing library, with this project
+    page=$(basename "$page" .md)
+    [ -f "$root/requirements/already-$page.lock" ] || continue
+    install "$root/requirements/already-$page.lock" "$interop-already-$page"
+    "$interop-already-$page/bin/python" -c "import otel_evals" 2>/dev/null ||
+        "$uv" pip install --quiet --python "$interop-already-$page/bin/python" --no-deps --editable "$root"
+done
 for program in chromium prometheus; do
     if ! command -v "$program" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq

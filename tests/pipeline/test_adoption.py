@@ -212,3 +212,46 @@ def test_configuring_again_goes_on_exporting(between: str) -> None:
         assert len(spans) == 3
         assert all(SCORE in span.attributes for span in spans)
         assert len(receiver.wait_for_logs(3)) == 3
+
+
+LATER = """
+import otel_evals
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from otel_evals import Run, scorer
+from traffic import agent_run
+
+@scorer(version="1")
+def answered(run: Run) -> bool:
+    return bool(run.output)
+
+otel_evals.configure(rules=[answered])
+early = trace.get_tracer("early")
+library, loggers, meters = TracerProvider(), LoggerProvider(), MeterProvider()
+library.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+trace.set_tracer_provider(library)
+_logs.set_logger_provider(loggers)
+metrics.set_meter_provider(meters)
+assert trace.get_tracer_provider() is library
+assert _logs.get_logger_provider() is loggers
+assert metrics.get_meter_provider() is meters
+for tracer in (early, trace.get_tracer("app"), library.get_tracer("own")):
+    agent_run(tracer)
+trace.set_tracer_provider(TracerProvider())
+assert trace.get_tracer_provider() is library
+"""
+
+
+def test_a_library_may_set_its_providers_after_ours() -> None:
+    """Its provider is the global one, its spans are scored, and so are those of tracers from before."""
+    with OtlpReceiver() as receiver:
+        run_exporting(LATER, receiver)
+        receiver.wait(lambda r: sum(s.name == "evaluate answered" for s in r.spans) >= 3)
+        roots = [s for s in receiver.spans if s.name == "invoke_agent support"]
+        assert len(roots) == 3, "none twice"
+        assert all(SCORE in span.attributes for span in roots)
+        assert len(receiver.wait_for_logs(3)) == 3

@@ -150,7 +150,7 @@ class OtlpReceiver:
 
     def _decode(self, path: str, body: bytes) -> tuple[int, bytes]:
         try:
-            match path:
+            match path[path.rfind("/v1/") :]:  # some have a prefix
                 case "/v1/traces":
                     spans = list(_spans(ExportTraceServiceRequest.FromString(body)))
                     with self._changed:

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "live/adoption": "pipeline/test_adoption.py",
     "live/autoconfigure": "pipeline/test_frameworks.py",
     "live/configure": "pipeline/test_leaving.py",
+    "live/late_providers": "pipeline/test_adoption.py",
     "live/doctor": "pipeline/test_doctor.py",
     "live/quiet": "pipeline/test_doctor.py",
     "cli/doctor": "pipeline/test_doctor.py",
