@@ -81,10 +81,9 @@ class Attacher:
             except Exception:  # somebody else's meter
                 _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
 
-    def trace_with(self, tracer: Tracer) -> None:
-        """Record evaluation spans with another tracer from now on, where they are recorded at all."""
-        if self._tracer is not None:
-            self._tracer = tracer
+    def record_with(self, spans: EvaluationSpans | None) -> None:
+        """Record evaluation spans in this way from now on; None for none."""
+        self._spans = spans
 
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""

@@ -62,6 +62,7 @@ class Pipeline:
     ) -> None:
         self.config = config
         self._closed = False
+        self._evaluation_provider = evaluation_tracer_provider
         self._scores = PendingScores()
         self._exporters: list[ScoringSpanExporter] = []
         self.dialects = dialects = load_dialects() if dialects is None else dialects
@@ -119,7 +120,7 @@ class Pipeline:
 
     def trace_with(self, tracer_provider: TracerProvider) -> None:
         """Record evaluation spans with this provider from now on: that of the judged spans."""
-        self._attacher.trace_with(trace.get_tracer(semconv.SCOPE_NAME, __version__, tracer_provider))
+        self._attacher.record_with(self._evaluation_spans(tracer_provider, self._evaluation_provider))
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
         """Wrap an exporter, so that judged spans carry their scores as attributes."""

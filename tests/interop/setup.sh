@@ -7,7 +7,6 @@ set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
 uv=${UV:-$root/.venv/bin/uv}
-uv=${UV:-$root/.venv/bin/uv}
 
 install() {  # a lock, and the folder of the environment that it is for
     cmp -s "$1" "$2/interop.lock" && return
