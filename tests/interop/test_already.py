@@ -79,7 +79,7 @@ NOT_YET = {
     "traceloop": "configured first and with an OTLP endpoint, each span is exported by both exporters",
 }
 CASES = [
-    pytest.param(page, marks=pytest.mark.xfail(reason=NOT_YET[page], strict=False))
+    pytest.param(page, marks=pytest.mark.xfail(reason=NOT_YET[page], strict=False, run=page != "azure"))
     if page in NOT_YET
     else page
     for page in PAGES
