@@ -196,7 +196,8 @@ def measure(name: str, arguments: Sequence[str], requests: int, rounds: int, *, 
         results.append((requests * SPANS / used, requests * SPANS / took, slow, server.memory))
         server.stop()
     per_cpu, per_second, slow, memory = max(results)
-    figures = f"{per_cpu:,.0f} | {per_cpu / 3:,.0f} | {per_second:,.0f} | {slow * 1e3:.0f} | {memory:.0f}"
+    latency = f"{slow * 1e3:.0f}" if slow else "-"
+    figures = f"{per_cpu:,.0f} | {per_cpu / 3:,.0f} | {per_second:,.0f} | {latency} | {memory:.0f}"
     print(f"| {name} | {figures} |", flush=True)
 
 

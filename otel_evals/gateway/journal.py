@@ -170,7 +170,7 @@ class FileJournal(Journal):
     async def collect(self) -> None:
         """Delete the segments whose traces are all decided and whose held spans are all forwarded."""
         candidates = [segment for segment in self._segments if not segment.held]
-        if not candidates:
+        if not candidates or self._scoring.putting:
             return
         if self._current is not None and candidates[-1] is self._segments[-1]:
             self._rotate()

@@ -64,6 +64,8 @@ class Scoring:
         self.config = config
         self.options = config.gateway or GatewayOptions()
         self._dialects = dialects
+        self.putting = 0
+        """Requests of which the engine has not got everything: it does not know their traces as open yet."""
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
         attacher = Attacher(
@@ -93,7 +95,13 @@ class Scoring:
 
     async def put(self, items: Sequence[IntakeItem], seconds: float) -> int:
         """Put items, as room allows; returns how many were, within this time."""
-        deadline = time.monotonic() + seconds
+        self.putting += 1
+        try:
+            return await self._put(items, time.monotonic() + seconds)
+        finally:
+            self.putting -= 1
+
+    async def _put(self, items: Sequence[IntakeItem], deadline: float) -> int:
         put = self.engine.thread.put
         done = 0
         while done < len(items):
