@@ -34,8 +34,8 @@ def label_queue(
     chance = select(evaluations).where(scored, unlabelled, evaluations.c.id % _OUT_OF == 0)
     newest = chance.order_by(evaluations.c.id.desc()).limit(most)
     complaints = select(feedback.c.trace_id).where(feedback.c.value <= 0).order_by(feedback.c.time.desc())
-    theirs = select(runs.c.key).where(runs.c.trace_id.in_(complaints.limit(500).scalar_subquery()))
-    praised = evaluations.c.run_key.in_(theirs.scalar_subquery()) & (evaluations.c.x >= 0.5)
+    theirs = select(runs.c.key).where(runs.c.trace_id.in_(complaints.limit(500)))
+    praised = evaluations.c.run_key.in_(theirs) & (evaluations.c.x >= 0.5)
     against = select(evaluations).where(scored, unlabelled, praised).limit(most)
     worst: list[RunOfSlice] = []
     for direction, order in (("higher_is_better", "lowest"), ("lower_is_better", "highest")):
