@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, one for
-# each tracing library that otel-evals stands beside, and chromium and Prometheus where they are missing and can be
-# installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks and
+# each tracing library that otel-evals stands beside, and chromium, Prometheus and PostgreSQL where they are missing
+# and can be installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks and
 # -already-LIBRARY; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -29,10 +29,15 @@ for page in "$root"/docs/already/*.md; do  # each tracing library, with this pro
     "$interop-already-$page/bin/python" -c "import otel_evals" 2>/dev/null ||
         "$uv" pip install --quiet --python "$interop-already-$page/bin/python" --no-deps --editable "$root"
 done
-for program in chromium prometheus; do
-    if ! command -v "$program" >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+provide() {  # whether it is there, by a command; and the package that has it
+    sh -c "$1" >/dev/null 2>&1 && return
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$program" >/dev/null
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$2" >/dev/null || true
     fi
-    command -v "$program" >/dev/null || echo "no $program: the tests that need it will be skipped" >&2
-done
+    sh -c "$1" >/dev/null 2>&1 || echo "no $2: the tests that need it will be skipped" >&2
+}
+
+provide "command -v chromium" chromium
+provide "command -v prometheus" prometheus
+provide "ls /usr/lib/postgresql/*/bin/initdb" postgresql

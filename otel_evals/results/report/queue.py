@@ -33,15 +33,10 @@ def label_queue(
     scored = evaluations.c.status == "scored"
     chance = select(evaluations).where(scored, unlabelled, evaluations.c.id % _OUT_OF == 0)
     newest = chance.order_by(evaluations.c.id.desc()).limit(most)
-    joined = evaluations.join(runs, runs.c.key == evaluations.c.run_key).join(
-        feedback, feedback.c.trace_id == runs.c.trace_id
-    )
-    against = (
-        select(evaluations)
-        .select_from(joined)
-        .where(scored, unlabelled, ((feedback.c.value <= 0) & (evaluations.c.x >= 0.5)))
-        .limit(most)
-    )
+    complaints = select(feedback.c.trace_id).where(feedback.c.value <= 0).order_by(feedback.c.time.desc())
+    theirs = select(runs.c.key).where(runs.c.trace_id.in_(complaints.limit(500)))
+    praised = evaluations.c.run_key.in_(theirs) & (evaluations.c.x >= 0.5)
+    against = select(evaluations).where(scored, unlabelled, praised).limit(most)
     worst: list[RunOfSlice] = []
     for direction, order in (("higher_is_better", "lowest"), ("lower_is_better", "highest")):
         some = {i: each for i, each in slices.items() if each["direction"] == direction}

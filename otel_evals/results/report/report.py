@@ -19,6 +19,7 @@ from otel_evals.results.store.schema import HOUR
 
 __all__ = ["GROUPS", "Change", "ReportOptions", "ScoreReport", "SliceReport", "make_report", "of_measured"]
 
+_FEW = 20_000
 _ALWAYS = ("scorer_id", "scorer_version", "agent_name")
 GROUPS: Mapping[str, str] = {
     "agent": "agent_name",
@@ -126,7 +127,12 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             inside = {id: each for id, each in slices.items() if _is_in(each, columns)}
             effect = _design_effect(connection, inside, options.window)
             worst = worst_runs(
-                connection, inside, options.window, options.worst, highest=found[key].lower_is_better
+                connection,
+                inside,
+                options.window,
+                options.worst,
+                highest=found[key].lower_is_better,
+                few=found[key].scored.n <= _FEW,
             )
             row = of_measured(columns, found[key], options.confidence, effect)
             rows.append(_with(row, others.get(key), options, worst))

@@ -20,6 +20,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.evals import read_items, run_evals, run_of
 from otel_evals.evals.labels import read_labels
 from otel_evals.export.results import ResultsDestination
+from otel_evals.results.report.queue import label_queue
 from otel_evals.results.store.labelling import add_feedback, add_label, feedback_on, labels_on
 from otel_evals.results.store.reading import Window, measure, stored_slices
 from otel_evals.results.store.writing import ResultsStore
@@ -153,3 +154,13 @@ def test_feedback_in_code_reaches_the_store_and_never_raises(tmp_path: Path) -> 
 def test_the_destination_can_be_sent_to_another_process(tmp_path: Path) -> None:
     sent = pickle.loads(pickle.dumps(ResultsDestination(tmp_path / "results.db", content=False)))
     assert isinstance(sent, ResultsDestination)
+
+
+def test_runs_that_users_complained_about_stand_in_the_label_queue(store: ResultsStore) -> None:
+    praised = [record(i, 1.0)["trace_id"] for i in (5, 9)]
+    for trace in praised:
+        add_feedback(store.database, trace, False)
+    with store.database.reading() as connection:
+        queues = dict(label_queue(connection, stored_slices(connection)))
+    assert sorted(run.trace_id for run in queues["Users disagree"]) == sorted(praised)
+    assert queues["Low scores"][0].trace_id == GROUNDLESS["trace_id"]
