@@ -12,7 +12,8 @@ install() {  # a lock, and the folder of the environment that it is for
     cmp -s "$1" "$2/interop.lock" && return
     "${PYTHON:-python3}" -m venv "$2"
     if [ -x "$uv" ]; then
-        "$uv" pip install --quiet --python "$2/bin/python" --require-hashes --requirement "$1"
+        # Not from here: uv would add the constraints of this project's own lock.
+        (cd / && "$uv" pip install --quiet --python "$2/bin/python" --require-hashes --requirement "$1")
     else
         "$2/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"
     fi
