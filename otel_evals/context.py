@@ -171,7 +171,8 @@ def _outcome(tool_call: ToolCall, include_errors: bool) -> str | None:
 
 def _why_no_results(run: Run, calls: int) -> str:
     if run.availability.get("tool_results") is Availability.CAPTURED_OFF:
-        return f"tool results were left out; on by: {content_setting(run.scope_name, run.dialect)}"
+        setting = content_setting(run.scope_name, run.dialect)
+        return f"tool results were left out; to turn on content capture: {setting}"
     return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
 
 

@@ -214,4 +214,4 @@ def content_setting(scope_name: str, dialect: str) -> str:
         setting = point.load()(scope_name, dialect)
         if setting:
             return str(setting)
-    return "its own documentation says which setting turns on content capture"
+    return "see its documentation"

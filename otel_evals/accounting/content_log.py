@@ -30,7 +30,7 @@ class ContentLog:
         setting = content_setting(run.scope_name, run.dialect)
         self._off[who] = setting
         _logger.warning(
-            "%s leaves out %s, so that scorers cannot judge it; content is on by: %s",
+            "%s leaves out %s, so that scorers cannot judge it; to turn on content capture: %s",
             who,
             " and ".join(name.replace("_", " ") for name in off),
             setting,

@@ -1,8 +1,7 @@
 """Collects the spans of open traces until a run's root has ended, within bounds.
 
-Lives on the engine's thread only. A run closes after a grace period from its root's end, or at once where its
-trace is complete and its instrumentation is known to send nothing later; a span that arrives after that is
-late. What the bounds evict is returned to the caller, with the reason.
+Lives on the engine's thread only. A run closes after a grace period from its root's end, or at once where it
+is complete; a span that arrives after that is late. What the bounds evict is returned, with the reason.
 """
 
 from __future__ import annotations
@@ -67,14 +66,12 @@ class _Trace:
     scopes: set[str] = field(default_factory=set)
     root_ended: bool = False
     came_late: bool = False
-    """Whether a span came after one above it had ended, and a root too."""
 
 
 @dataclass(slots=True)
 class _Span:
     record: SpanRecord
-    above: str | None
-    """Id of the nearest known ancestor."""
+    above: str | None  # id of the nearest known ancestor
     size: int
 
 

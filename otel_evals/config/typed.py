@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from otel_evals.config.gateway import GatewayOptions
+
 __all__ = ["ConfigOptions"]
 
 
@@ -39,3 +41,4 @@ class ConfigOptions(TypedDict, total=False):
     store_keep: float | str
     store_lease: float | str
     store_attempts: int
+    gateway: GatewayOptions | None

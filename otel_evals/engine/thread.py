@@ -47,11 +47,7 @@ class Work(Protocol[_Item_contra]):
         """Take up to 256 items; `tick` is called afterwards."""
 
     def tick(self) -> float:
-        """Do what is due. Called after each batch, and when due.
-
-        Returns:
-            When to be called again, in `time.monotonic` seconds.
-        """
+        """Do what is due, after each batch and when due; returns when next, in `time.monotonic` seconds."""
 
     async def run(self) -> None:
         """Run in the background, until cancelled: for instance delivery to destinations."""
@@ -171,17 +167,13 @@ class EngineThread(Generic[_Item]):
         self._capacity = 0  # before the loop is read: a loop that starts later reads this
         loop, thread = self._loop, self._thread
         if loop is not None:
-            _call_soon(loop, self._stopping)
+            _call_soon(loop, lambda: self._stop and self._stop.set())
         if thread is not None and not self.here:
             thread.join(max(0.0, timeout))
         if not self.alive:
             with self._refusing:
                 self.refused += len(self._items)
                 self._items.clear()
-
-    def _stopping(self) -> None:
-        if self._stop is not None:
-            self._stop.set()
 
     def _started(self, *, wait: bool = False) -> asyncio.AbstractEventLoop | None:
         with self._starting:

@@ -25,8 +25,7 @@ from otel_evals.scoring.cancellation import is_cancelled
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
 
 _log = logging.getLogger(__name__)
-_PARKED = 4
-"""Times the size of the queue."""
+_PARKED = 4  # times the size of the queue
 
 DeliveryCallback = Callable[[str, Sequence[ScoredRun], str], None]
 """Called with a destination's name, scored runs, and `exported` or the reason why they were not."""
@@ -76,8 +75,7 @@ class DeliveryQueue:
 
     def put(self, scored: ScoredRun) -> None:
         """Queue a scored run, or count it as dropped. Never waits, never raises."""
-        if self._closing or self._parcels.full:
-            end = "shutdown" if self._closing else "queue_full"
+        if end := "shutdown" if self._closing else "queue_full" if self._parcels.full else "":
             self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
             return
@@ -99,7 +97,7 @@ class DeliveryQueue:
 
     async def run(self) -> None:
         """Deliver until closed and empty. What is left on cancellation is counted as dropped."""
-        # The destination's own HTTP client must not show up in the application's traces.
+        # The destination's own HTTP client must not show up in traces.
         attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         try:
             with anyio.CancelScope() as self._scope:

@@ -1,4 +1,7 @@
-"""The configured pipeline of this process: `configure`, `stats`, `explain`, `health`, `shutdown`."""
+"""The configured pipeline of this process: `configure`, `stats`, `explain`, `health`, `shutdown`.
+
+Long for one module, because the functions of the front door share one pipeline and its lock.
+"""
 
 from __future__ import annotations
 

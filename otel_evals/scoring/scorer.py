@@ -206,7 +206,7 @@ def check_scale(scorer_id: str, scale: float | None) -> None:
 
 def how_to_capture(run: Run) -> str:
     """What turns on content in the instrumentation that wrote a run's spans."""
-    return f"content is on by: {content_setting(run.scope_name, run.dialect)}"
+    return f"to turn on content capture: {content_setting(run.scope_name, run.dialect)}"
 
 
 def missing(run: Run, *fields: str) -> NotScored | None:

@@ -27,8 +27,8 @@ for page in "$root"/docs/already/*.md; do  # each tracing library, with this pro
     page=$(basename "$page" .md)
     [ -f "$root/requirements/already-$page.lock" ] || continue
     install "$root/requirements/already-$page.lock" "$interop-already-$page"
-    "$interop-already-$page/bin/python" -c "import otel_evals" 2>/dev/null ||
-        "$uv" pip install --quiet --python "$interop-already-$page/bin/python" --no-deps --editable "$root"
+    (cd / && "$interop-already-$page/bin/python" -c "import otel_evals" 2>/dev/null) ||
+        (cd / && "$uv" pip install --quiet --python "$interop-already-$page/bin/python" --no-deps --editable "$root")
 done
 provide() {  # whether it is there, by a command; and the package that has it
     sh -c "$1" >/dev/null 2>&1 && return

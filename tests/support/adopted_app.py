@@ -1,7 +1,8 @@
 """A small application as its users have it: the code of a page of docs/already, then agent calls.
 
-`python adopted_app.py PAGE ORDER` runs the page's code as it stands (`after`), with the lines of otel-evals
-first (`before`), or without them (`without`). Models are asked at OPENAI_BASE_URL.
+`python adopted_app.py PAGE ORDER` runs the page's code (`after`), with the lines of otel-evals first
+(`before`), or without them (`without`). Only the option that has an evaluation span for every score, in the
+same trace, is added. Models are asked at OPENAI_BASE_URL.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def code_of(page: str, order: str) -> str:
     (code,) = re.findall(r"```python\n(.+?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
     library, found, ours = code.partition("import otel_evals\n")
     assert found
+    ours = ours.replace("otel_evals.configure(", 'otel_evals.configure(evaluation_spans="same_trace", ')
     return {"after": library + found + ours, "before": found + ours + library, "without": library}[order]
 
 

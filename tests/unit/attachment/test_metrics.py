@@ -86,6 +86,7 @@ def test_names_and_units() -> None:
         "otel_evals.spans.lost": "{item}",
         "otel_evals.exports": "{run}",
         "otel_evals.queue.size": "{item}",
+        "otel_evals.rules.failing": "1",
         "otel_evals.conversations.waiting": "{conversation}",
         "otel_evals.spans.held": "{span}",
     }

@@ -196,11 +196,11 @@ def test_no_other_word_is_taken(said: object) -> None:
 def test_what_says_that_it_makes_a_scorer_may_be_named() -> None:
     """A scorer, a class of them, or a function that is annotated so; generic types included."""
     for name, options in (
-        ("otel_evals.scorers:keyword_coverage", {}),
-        ("otel_evals.scorers.valid_json:valid_json", {"schema": {"type": "object"}}),
-        ("otel_evals.scorers:hallucination", {"model": "openai/gpt-5-mini"}),
+        ("python:otel_evals.scorers:keyword_coverage", {}),
+        ("python:otel_evals.scorers.valid_json:valid_json", {"schema": {"type": "object"}}),
+        ("python:otel_evals.scorers:hallucination", {"model": "openai/gpt-5-mini"}),
     ):
         config = build_config([{"scorer": name, "options": options}])
         assert config.rules[0].scorer.id
-    config = build_config([], ["otel_evals.export.memory:InMemoryDestination"])
+    config = build_config([], ["python:otel_evals.export.memory:InMemoryDestination"])
     assert config.destinations[0].name == "memory"

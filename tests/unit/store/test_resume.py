@@ -94,7 +94,7 @@ def test_expected_ids_are_those_that_scoring_will_give() -> None:
     unknown = Task("gone", OUTER, 1.0, "")
     assert expected_ids(stored(WHOLE, PART, unknown), RULES, never) == {
         OUTER: [evaluation_id(RUNS[0], "a", "1")],
-        INNER: [evaluation_id(agent, "b", "1")],
+        INNER: [evaluation_id(agent, "b@agent", "1")],
     }
     ids = expected_ids(stored(TALK), RULES, lambda: RUNS)
     assert ids == {OUTER: [evaluation_id(as_conversation(RUNS), "c", "1")]}
