@@ -166,8 +166,8 @@ class EngineThread(Generic[_Item]):
         """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
         self._capacity = 0  # before the loop is read: a loop that starts later reads this
         loop, thread = self._loop, self._thread
-        if loop is not None:
-            _call_soon(loop, lambda: self._stop and self._stop.set())
+        if loop is not None and self._stop is not None:  # it is set before the loop is
+            _call_soon(loop, self._stop.set)
         if thread is not None and not self.here:
             thread.join(max(0.0, timeout))
         if not self.alive:
