@@ -229,7 +229,7 @@ from traffic import agent_run
 def answered(run: Run) -> bool:
     return bool(run.output)
 
-otel_evals.configure(rules=[answered])
+otel_evals.configure(rules=[answered], evaluation_spans="same_trace")
 early = trace.get_tracer("early")
 library, loggers, meters = TracerProvider(), LoggerProvider(), MeterProvider()
 library.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -88,7 +88,8 @@ def test_agents_in_another_process_are_scored_and_the_scores_leave_by_otlp(tmp_p
     """The command, an SDK's exporter, and an OTLP endpoint behind it: events, spans, metrics, records."""
     with OtlpReceiver() as backend:
         environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": backend.endpoint, "OTEL_BLRP_SCHEDULE_DELAY": "100"}
-        with GatewayProcess(tmp_path, ["answered", "tool_error_rate"], environment=environment) as gateway:
+        rules, options = ["answered", "tool_error_rate"], {"evaluation_spans": "same_trace"}
+        with GatewayProcess(tmp_path, rules, environment=environment, **options) as gateway:
             run_agent(gateway.endpoint, 20)
             records = eventually(lambda: len(found := gateway.records()) >= 20 and found)
             status, stats = gateway.page("/stats")
