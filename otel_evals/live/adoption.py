@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
@@ -23,6 +24,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_evals.attachment import ScoringSpanExporter
 
 __all__ = [
+    "MADE",
     "AdoptedExporter",
     "Described",
     "Front",
@@ -129,6 +131,21 @@ class _Spans(SpanProcessor):
             self.target.shutdown()
 
 
+class _Retired(SpanProcessor):
+    """Exports the spans that a processor has, and takes no more."""
+
+    def __init__(self, processor: SpanProcessor) -> None:
+        self.processor = processor
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export what is left."""
+        return self.processor.force_flush(timeout_millis)
+
+    def shutdown(self) -> None:
+        """Export what is left, and stop."""
+        self.processor.shutdown()
+
+
 class _LogRecords(LogRecordProcessor):
     """Forwards log records to the capture of the configured pipeline."""
 
@@ -198,8 +215,20 @@ class _Adopted:
             if self.holds:
                 self.wrap(span_processor)
             add(span_processor)
+            self._give_way(span_processor)
 
         composite.add_span_processor = add_and_wrap
+
+    def _give_way(self, added: SpanProcessor) -> None:
+        """Retire the exporter made here where a library adds its own to the same server: no span twice."""
+        composite: Any = self._composite
+        for made in [p for p in composite._span_processors if getattr(p, MADE, False)]:
+            if _servers(added) & _servers(made):
+                retired = _Retired(made)
+                composite._span_processors = tuple(
+                    retired if p is made else p for p in composite._span_processors
+                )
+                _logger.info("%s exports to the same server: our exporter gives way", type(added).__name__)
 
     def wrap(self, processor: SpanProcessor) -> bool:
         """Wrap the exporters inside a processor; whether there were any."""
@@ -217,6 +246,8 @@ class _Adopted:
         return found
 
 
+MADE = "_otel_evals_made"
+"""The field that tells a processor that was made here, for a process that had no exporter."""
 _MARK = "_otel_evals_adopted"
 """The field of a provider in which its adoption is remembered: providers need not be hashable."""
 
@@ -297,6 +328,22 @@ def unwrapped(provider: Any) -> Any:
             break
         provider = inner
     return provider
+
+
+def _servers(processor: SpanProcessor) -> set[str]:
+    """Host and port of the OTLP servers that a processor's exporters send to."""
+    found = [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
+    places = [_endpoint(exporter, _MAX_DEPTH) for exporter in found]
+    return {urlsplit(p if "//" in p else f"//{p}").netloc for p in places} - {""}
+
+
+def _endpoint(exporter: Any, depth: int) -> str:
+    """The address that an exporter, or the one that it wraps, sends to; empty if it is not known."""
+    fields = getattr(exporter, "__dict__", {})
+    if depth == 0 or isinstance(fields.get("_endpoint"), str):
+        return str(fields.get("_endpoint", ""))
+    inside = (fields.get(name) for name in ("_own", *_EXPORTERS))
+    return next((_endpoint(each, depth - 1) for each in inside if hasattr(each, "export")), "")
 
 
 def _exporters(processor: Any, depth: int) -> Iterator[tuple[Any, str]]:

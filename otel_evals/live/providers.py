@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from otel_evals.errors import ConfigError
+from otel_evals.live.adoption import MADE
 
 __all__ = ["Providers", "goes_nowhere", "make_missing"]
 
@@ -63,7 +64,9 @@ def make_missing(given: Providers, made: Providers) -> None:
         made.tracers = TracerProvider(shutdown_on_exit=False)
         if _exports("TRACES"):
             exporter = _exporter("trace_exporter", "OTLPSpanExporter")
-            made.tracers.add_span_processor(BatchSpanProcessor(exporter))
+            processor = BatchSpanProcessor(exporter)
+            setattr(processor, MADE, True)
+            made.tracers.add_span_processor(processor)
         trace.set_tracer_provider(made.tracers)
     if given.loggers is None and _is_unset(_logs.get_logger_provider()) and _exports("LOGS"):
         made.loggers = LoggerProvider(shutdown_on_exit=False)

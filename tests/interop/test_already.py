@@ -74,9 +74,7 @@ def of_application(receiver: OtlpReceiver) -> Counter[tuple[str, tuple[str, ...]
 
 NOT_YET = {
     "azure": "the program did not end within 200 s on a busy machine",
-    "langfuse": "configured first and with an OTLP endpoint, each span is exported by both exporters",
     "mlflow": "mlflow-skinny alone lacks what its autolog imports",
-    "traceloop": "configured first and with an OTLP endpoint, each span is exported by both exporters",
 }
 CASES = [
     pytest.param(page, marks=pytest.mark.xfail(reason=NOT_YET[page], strict=False, run=page != "azure"))

@@ -255,3 +255,44 @@ def test_a_library_may_set_its_providers_after_ours() -> None:
         assert len(roots) == 3, "none twice"
         assert all(SCORE in span.attributes for span in roots)
         assert len(receiver.wait_for_logs(3)) == 3
+
+
+BESIDE = """
+import otel_evals
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from otel_evals import Run, scorer
+from traffic import agent_run
+
+@scorer(version="1")
+def answered(run: Run) -> bool:
+    return bool(run.output)
+
+otel_evals.configure(rules=[answered])
+agent_run(trace.get_tracer("app"))
+exporter = OTLPSpanExporter(endpoint="{endpoint}/another/path/v1/traces")
+trace.get_tracer_provider().add_span_processor(BatchSpanProcessor(exporter))
+agent_run(trace.get_tracer("app"))
+"""
+
+
+def test_our_exporter_gives_way_to_one_that_sends_to_the_same_server() -> None:
+    """As where a library is set up after us: no span of the application's arrives twice, and none is lost."""
+    with OtlpReceiver() as receiver:
+        run_exporting(BESIDE.replace("{endpoint}", receiver.endpoint), receiver)
+        receiver.wait(lambda r: len(roots(r)) >= 2)
+        assert len(roots(receiver)) == 2
+        assert all(SCORE in span.attributes for span in roots(receiver))
+
+
+def test_an_exporter_to_another_server_is_added_to_ours() -> None:
+    with OtlpReceiver() as receiver, OtlpReceiver() as other:
+        run_exporting(BESIDE.replace("{endpoint}", other.endpoint), receiver)
+        receiver.wait(lambda r: len(roots(r)) >= 2)
+        other.wait(lambda r: len(roots(r)) >= 1)
+        assert (len(roots(receiver)), len(roots(other))) == (2, 1)
+
+
+def roots(receiver: OtlpReceiver) -> list[Any]:
+    return [s for s in receiver.spans if s.name == "invoke_agent support"]
