@@ -148,7 +148,7 @@ def _read(
             continue
         try:
             operation = dialects.read(record)
-        except Exception:  # a third-party dialect must not break the trace
+        except BaseException:  # a third-party dialect must not break the trace
             operation = None
         if operation is not None:
             found.append(operation)

@@ -220,9 +220,8 @@ class EngineThread(Generic[_Item]):
         self._gathering = False
         took = self._take_chunk()
         if not took:
-            self._armed = (
-                False  # before the items are looked at: who hands one over after that wakes the thread
-            )
+            # Before the items are looked at: who hands one over after that wakes the thread.
+            self._armed = False
         if self._items:
             self._armed = True
             asyncio.get_running_loop().call_soon(self._pump)
@@ -237,7 +236,7 @@ class EngineThread(Generic[_Item]):
         try:
             if batch:
                 self.work.take(batch)
-        except Exception:
+        except BaseException:
             _logger.exception("error while processing a batch of %d captured items", len(batch))
         return bool(batch)
 
@@ -247,7 +246,7 @@ class EngineThread(Generic[_Item]):
             self._timer.cancel()
         try:
             delay = self.work.tick() - time.monotonic()
-        except Exception:
+        except BaseException:  # a rule's own code may even raise SystemExit
             _logger.exception("error in the scoring thread's periodic work")
             delay = _IDLE_SECONDS
         delay = min(max(0.0, delay), _IDLE_SECONDS)

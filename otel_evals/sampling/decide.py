@@ -59,7 +59,7 @@ class Decision:
     """Why it does not sample the run."""
     chance: Chance | None = None
     """None where it was not worked out."""
-    error: Exception | None = None
+    error: BaseException | None = None
     """What the rule's `when` or `sample` raised."""
 
 
@@ -155,7 +155,7 @@ def _ask(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     if rule.when is not None:
         try:
             applies = bool(rule.when(decisions.run))
-        except Exception as error:
+        except BaseException as error:
             return Decision(rule, "not_sampled", "predicate_failed", error=error)
         if not applies:
             return Decision(rule, "not_sampled", "not_applicable")
@@ -170,7 +170,7 @@ def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
         return Decision(rule, "waiting")
     try:
         chance = sampler.chance(run, decisions.outcomes)
-    except Exception as error:
+    except BaseException as error:
         return Decision(rule, "not_sampled", "predicate_failed", error=error)
     certain = chance.probability >= 1.0 and not run.trace_state
     if not certain and not is_sampled(chance.probability, *randomness_source(run)):

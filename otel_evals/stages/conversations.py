@@ -101,7 +101,7 @@ class ConversationStage:
             if run.trace_flags & 1:
                 try:
                     lost += self._take(run, now)
-                except Exception as error:
+                except BaseException as error:
                     self._fail(run, self._rules, error)
         return self._joined(lost)
 
@@ -184,14 +184,14 @@ class ConversationStage:
         conversation, asked_with = due.conversation, due.asked_with
         try:
             run = as_conversation(conversation.runs.values())
-        except Exception as error:
+        except BaseException as error:
             rules = [rule for rule in self._rules if rule.asked_with == asked_with]
             self._fail(next(iter(conversation.runs.values())), rules, error)
             return
         revision = conversation.revisions[asked_with]
         yield JoinedConversation(run, conversation, asked_with, revision, conversation.ruled_out, due.lost)
 
-    def _fail(self, run: Run, rules: Iterable[Rule], error: Exception) -> None:
+    def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
         """A run, or the conversation it belongs to, holds what nobody foresaw: it costs nothing else."""
         _logger.error("a conversation could not be judged", exc_info=error)
         self._ledger.decided(run, [Decision(rule, "not_sampled", "unreadable") for rule in rules])

@@ -143,7 +143,7 @@ class Stages:
         trace_id = group.spans[0].trace_id
         try:
             runs = find_runs(group.spans, self._dialects, group.links)
-        except Exception:
+        except BaseException:
             _logger.exception("a run could not be read")
             self._ledger.lost(Loss("run", "unreadable", trace_id))
             return []

@@ -311,6 +311,24 @@ def test_a_condition_limits_a_rule_and_a_failing_one_is_counted() -> None:
         assert stats.check() == []
 
 
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
+def test_a_condition_that_would_end_a_thread_costs_its_own_run_only(error: type[BaseException]) -> None:
+    def ends(run: Run) -> bool:
+        if run.agent_name == "odd":
+            raise error
+        return True
+
+    with Live(Rule(always_one, when=ends), Rule(answered)) as live:
+        for agent in ("odd", "other", "odd", "other"):
+            live.run(agent=agent)
+        live.flush()
+        stats = live.pipeline.stats()
+        assert stats.rules["always_one"].not_sampled == {"predicate_failed": 2}
+        assert stats.rules["always_one"].scored == 2
+        assert stats.rules["answered"].scored == 4
+        assert stats.check() == []
+
+
 def test_one_user_turn_is_one_run_even_with_agents_inside() -> None:
     """The outermost agent is the run; a rule of scope `agent` judges the inner ones as well."""
     with Live(Rule(always_one), Rule(answered, scope="agent")) as live:
