@@ -78,7 +78,7 @@ class Attacher:
         if self._metrics is not None:
             try:
                 self._metrics.expect(rule, agent)
-            except Exception:  # somebody else's meter
+            except BaseException:  # somebody else's meter
                 _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
@@ -98,7 +98,7 @@ class Attacher:
             return None
         try:
             return self._spans.open(run, span_id, scorer_id, start_time)
-        except Exception:  # a span processor of somebody else's
+        except BaseException:  # a span processor of somebody else's
             _logger.warning("no evaluation span for %s", scorer_id, exc_info=True)
             return None
 
@@ -113,7 +113,7 @@ class Attacher:
         for way in (self._record, self._end_span, self._emit_event, self._add_attributes):
             try:
                 way(run, evaluation, opened)
-            except Exception:
+            except BaseException:
                 _logger.exception("an evaluation of %s could not be attached", evaluation.scorer_id)
 
     def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
@@ -128,7 +128,7 @@ class Attacher:
         if self._spans is not None:
             try:
                 self._spans.abandon(opened.span, outcome, reason, end_time)
-            except Exception:  # a span processor of somebody else's
+            except BaseException:  # a span processor of somebody else's
                 _logger.warning("an evaluation span could not be ended", exc_info=True)
 
     def release(self, trace_id: str, span_id: str) -> None:
