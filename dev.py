@@ -53,7 +53,7 @@ def main() -> int:
     if command == "demo":
         return run(BIN / "otel-evals", "demo", *options)
     if command == "test":
-        # Many tests wait for other processes: as many at once as there are processors, unless -n says otherwise.
+        # Many tests wait for others: as many at once as there are processors, unless -n says otherwise.
         return run(PYTHON, "-m", "pytest", "-n", "auto", *options)
     if command == "check":
         return max([run(BIN / tool, *arguments) for tool, *arguments in CHECKS])
