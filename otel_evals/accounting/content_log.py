@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 from otel_evals.dialect import content_setting
 from otel_evals.model import Availability, Run
@@ -13,6 +14,9 @@ _logger = logging.getLogger(__name__)
 _FIELDS = ("input", "output", "tool_arguments", "tool_results")
 _MOST = 100
 """Instrumentations that are told at most: scopes can be made up."""
+_FIRST_RUNS = 32
+_EVERY = 64
+"""To know what is missing, all of a run has to be read: after its first runs, one in so many is looked at."""
 
 
 class ContentLog:
@@ -20,12 +24,15 @@ class ContentLog:
 
     def __init__(self) -> None:
         self._off: dict[str, str] = {}
+        self._runs: Counter[str] = Counter()
 
     def note(self, run: Run) -> None:
-        """Note a run, and log the first one whose instrumentation left content out."""
-        off = [name for name in _FIELDS if run.availability.get(name) is Availability.CAPTURED_OFF]
+        """Note a run, and log the first one that is looked at whose instrumentation left content out."""
         who = run.scope_name or run.dialect
-        if not off or who in self._off or len(self._off) >= _MOST:
+        if who in self._off or len(self._off) >= _MOST or not self._looks_at_next(who):
+            return
+        off = [name for name in _FIELDS if run.availability.get(name) is Availability.CAPTURED_OFF]
+        if not off:
             return
         setting = content_setting(run.scope_name, run.dialect)
         self._off[who] = setting
@@ -35,6 +42,12 @@ class ContentLog:
             " and ".join(name.replace("_", " ") for name in off),
             setting,
         )
+
+    def _looks_at_next(self, who: str) -> bool:
+        count = self._runs[who]
+        if count or len(self._runs) < _MOST:
+            self._runs[who] += 1
+        return count < _FIRST_RUNS or count % _EVERY == 0
 
     def off(self) -> dict[str, str]:
         """The instrumentations that left content out, each with the setting that turns it on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from otel_evals import semconv
@@ -14,9 +13,10 @@ from otel_evals.assembly.model_calls import group_loose
 from otel_evals.assembly.question import answer_of, find_question
 from otel_evals.assembly.surroundings import with_surroundings
 from otel_evals.assembly.tree import descendants
-from otel_evals.assembly.truncation import mark_truncated
+from otel_evals.assembly.truncation import TraceContent
 from otel_evals.dialect import Dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
+from otel_evals.model.derived import with_given
 
 __all__ = ["find_runs", "subruns"]
 
@@ -103,7 +103,7 @@ def _known_to(group: Operation, run: Run) -> Run:
     """A run, with the conversation and user of the group that it is part of."""
     if group.span_id == run.root_span_id:
         return run
-    return replace(
+    return with_given(
         run,
         conversation_id=run.conversation_id or group.conversation_id,
         user_id=run.user_id or group.user_id,
@@ -153,7 +153,9 @@ def _read(
         if operation is not None:
             found.append(operation)
     found.sort(key=_order)
-    mark_truncated(found)
+    content = TraceContent()
+    for operation in found:
+        content.hold(operation)
     return {o.span.span_id: o for o in found}
 
 
@@ -266,7 +268,9 @@ def _does_something(
     if root.kind is OperationKind.AGENT:
         return True
     inside = (root, *descendants(root, operations, below))
-    return any(o.kind in _WORK or _tells_conversation(o) for o in inside) or _tells_turn(root)
+    if any(o.kind in _WORK for o in inside):  # first: it asks for nothing that was said
+        return True
+    return any(map(_tells_conversation, inside)) or _tells_turn(root)
 
 
 def _tells_turn(root: Operation) -> bool:

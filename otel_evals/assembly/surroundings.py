@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from otel_evals.model import Operation, Run, SpanRecord
+from otel_evals.model.derived import with_given
 
 __all__ = ["with_surroundings"]
 
@@ -45,7 +45,7 @@ def with_surroundings(
                     value = _agreed(field, outside)
                 if value is not None:
                     told[field] = value
-        found.append(replace(run, **told) if told else run)  # type: ignore[arg-type]  # both are texts
+        found.append(with_given(run, **told) if told else run)
     return found
 
 

@@ -21,7 +21,7 @@ from otel_evals.attachment.content import without_content
 from otel_evals.config import Config
 from otel_evals.engine.job import Job, Target
 from otel_evals.engine.scheduler import Scheduler
-from otel_evals.model import Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
+from otel_evals.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
 from otel_evals.sampling.decide import Decider, Decision, RunDecisions, chance_of
 from otel_evals.stages.conversations import JoinedConversation
 from otel_evals.store.store import Resumption, RunStore
@@ -139,6 +139,8 @@ class Evaluations:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """End a job with an outcome."""
+        if job.run.unreadable and not isinstance(outcome, Dropped):
+            outcome = NotScored(reason="unreadable")  # whatever its scorer made of what was missing
         evaluation = self._evaluation(job, outcome)
         self._ledger.ended(job.rule.name, evaluation, job.error)
         job.error = None

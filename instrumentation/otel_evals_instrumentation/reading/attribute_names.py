@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import itemgetter
+from typing import Any
 
 __all__ = ["GEN_AI", "AttributeNames", "FieldsByAttribute", "fields_by_attribute"]
 
-FieldsByAttribute = dict[str, tuple[tuple[str, int], ...]]
-"""By attribute name: the fields it may hold, each with its rank."""
+_MOST_SHAPES = 1_000
+_MOST_NAMES = 64
+"""Attributes of a span whose names are worth remembering together."""
+
+
+class FieldsByAttribute:
+    """The table turned round: which fields a span's attributes may hold.
+
+    The spans of an instrumentation have few different sets of attributes, so the answers are remembered.
+    """
+
+    __slots__ = ("_fields", "_known")
+
+    def __init__(self, fields: Mapping[str, tuple[tuple[str, int], ...]]) -> None:
+        self._fields = fields
+        self._known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
+
+    def found(self, attributes: Mapping[str, Any]) -> dict[str, tuple[tuple[int, str], ...]]:
+        """By field: the attributes that may hold it, as (rank, name), most trusted first."""
+        names = tuple(attributes)
+        known = self._known.get(names)
+        if known is None:
+            known = self._find(names)
+            if len(names) <= _MOST_NAMES:
+                if len(self._known) >= _MOST_SHAPES:
+                    self._known.clear()
+                self._known[names] = known
+        return known
+
+    def _find(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
+        found: dict[str, list[tuple[int, str]]] = {}
+        for name in names:
+            for field, rank in self._fields.get(name, ()):
+                found.setdefault(field, []).append((rank, name))
+        return {field: tuple(sorted(hits, key=itemgetter(0))) for field, hits in found.items()}
 
 
 @dataclass(frozen=True)
@@ -56,13 +92,13 @@ class AttributeNames:
 
 
 def fields_by_attribute(names: AttributeNames) -> FieldsByAttribute:
-    """The table turned round, so that one pass over a span's attributes finds everything."""
+    """The table turned round."""
     index: dict[str, list[tuple[str, int]]] = {}
     for field in fields(names):
         for rank, key in enumerate(getattr(names, field.name)):
             if not key.endswith(".*"):
                 index.setdefault(key, []).append((field.name, rank))
-    return {key: tuple(hits) for key, hits in index.items()}
+    return FieldsByAttribute({key: tuple(hits) for key, hits in index.items()})
 
 
 GEN_AI = AttributeNames(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
@@ -35,6 +35,29 @@ _SPECIAL = MASKS | frozenset('"nN')
 """What a text may begin with that is none."""
 
 
+class FoundAt:
+    """By field: the attributes that may hold it as (rank, name, value), most trusted first."""
+
+    __slots__ = ("_attributes", "_names")
+
+    def __init__(
+        self, names: Mapping[str, tuple[tuple[int, str], ...]], attributes: Mapping[str, Any]
+    ) -> None:
+        self._names = names
+        self._attributes = attributes
+
+    def __contains__(self, field: str) -> bool:
+        return field in self._names and bool(self[field])
+
+    def __getitem__(self, field: str) -> list[tuple[int, str, Any]]:
+        values = self._attributes
+        return [(rank, name, values[name]) for rank, name in self._names[field] if values[name] is not None]
+
+    def get(self, field: str, default: Sequence[tuple[int, str, Any]] = ()) -> Sequence[tuple[int, str, Any]]:
+        """The attributes that may hold a field, if there are any."""
+        return (self[field] or default) if field in self._names else default
+
+
 class SpanReader:
     """One span being read: what its attributes hold by field, and what was found so far."""
 
@@ -62,17 +85,7 @@ class SpanReader:
         self.attributes: Mapping[str, Any] = span.attributes
         if span.events or span.logs:
             self._read_events()
-        found_at: dict[str, list[tuple[int, str, Any]]] = {}
-        for key, value in self.attributes.items():
-            if key in index and value is not None:
-                for field, rank in index[key]:
-                    if field in found_at:
-                        found_at[field].append((rank, key, value))
-                        found_at[field].sort(key=_rank)
-                    else:
-                        found_at[field] = [(rank, key, value)]
-        self.found_at = found_at
-        """By field: the attributes that may hold it as (rank, name, value), most trusted first."""
+        self.found_at = FoundAt(index.found(self.attributes), self.attributes)
         self._lists: set[str] | None = None
         self.fields: dict[str, Any] = {}
         self.availability: dict[str, Availability] = {}
@@ -102,10 +115,7 @@ class SpanReader:
 
     def text(self, field: str) -> str | None:
         """The most trusted of a field's attributes that is a text with something in it."""
-        hits = self.found_at.get(field)
-        if hits is None:
-            return None
-        for _, _, value in hits:
+        for _, _, value in self.found_at.get(field):
             if type(value) is str and value:
                 if value[0] not in _SPECIAL:
                     return value
@@ -115,10 +125,7 @@ class SpanReader:
 
     def number(self, field: str) -> int | None:
         """The most trusted of a field's attributes that is a natural number."""
-        hits = self.found_at.get(field)
-        if hits is None:
-            return None
-        for _, _, value in hits:
+        for _, _, value in self.found_at.get(field):
             if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
                 value = int(value)
             if isinstance(value, (int, float)) and 0 <= value < 1e15:
@@ -127,7 +134,7 @@ class SpanReader:
 
     def with_lists(self, field: str) -> list[tuple[int, str, Any]]:
         """A field's attributes, as in `found_at`, with the lists that are spelled out in keys."""
-        hits = list(self.found_at.get(field, ()))
+        hits = list(self.found_at.get(field))
         for rank, key in enumerate(getattr(self.names, field)):
             if key.endswith(".*") and key[:-2] in self._spelled_out():
                 hits.append((rank, key, unflatten(self.attributes, key[:-2])))
