@@ -14,9 +14,8 @@ _logger = logging.getLogger(__name__)
 _FIELDS = ("input", "output", "tool_arguments", "tool_results")
 _MOST = 100
 """Instrumentations that are told at most: scopes can be made up."""
-_FIRST_RUNS = 32
-_EVERY = 64
-"""To know what is missing, all of a run has to be read: after its first runs, one in so many is looked at."""
+_EVERY = 16
+"""One in so many runs is looked at, the first included: to know what is missing, all of it has to be read."""
 
 
 class ContentLog:
@@ -47,7 +46,7 @@ class ContentLog:
         count = self._runs[who]
         if count or len(self._runs) < _MOST:
             self._runs[who] += 1
-        return count < _FIRST_RUNS or count % _EVERY == 0
+        return count % _EVERY == 0
 
     def off(self) -> dict[str, str]:
         """The instrumentations that left content out, each with the setting that turns it on."""

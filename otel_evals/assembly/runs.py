@@ -101,7 +101,7 @@ def _run(
 
 def _known_to(group: Operation, run: Run) -> Run:
     """A run, with the conversation and user of the group that it is part of."""
-    if group.span_id == run.root_span_id:
+    if group.span.span_id == run.root_span_id:
         return run
     return with_given(
         run,

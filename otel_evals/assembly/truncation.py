@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from otel_evals.model import Availability, Operation, Source, SpanRecord
-from otel_evals.model.derived import Derivation, derivation_of, derive_by
+from otel_evals.model.derived import DERIVATION, Derivation
 from otel_evals.model.operations import CONTENT
 
 __all__ = ["TraceContent"]
@@ -34,9 +34,12 @@ class TraceContent:
 
     def hold(self, operation: Operation) -> None:
         """Hold the content of an operation that a dialect has just made."""
-        content = _Content(operation)
+        values = operation.__dict__
+        content = _Content(operation, values.get(DERIVATION))
         self._contents.append(content)
-        derive_by(operation, _ContentOfTrace(content, self), *_AVAILABILITY)
+        for name in _AVAILABILITY:
+            values.pop(name, None)
+        values[DERIVATION] = _ContentOfTrace(content, self)
 
     def mark_truncated(self) -> None:
         """Mark fields as truncated whose attribute is exactly as long as one that was certainly truncated."""
@@ -48,11 +51,11 @@ class TraceContent:
 class _Content:
     """What one operation's dialect finds in its span. Not tied to the operation: neither keeps the other."""
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation, derivation: Derivation | None) -> None:
         self.span: SpanRecord = operation.span
         self.failed = False
-        self._derivation = derivation_of(operation)
-        if self._derivation is None:
+        self._derivation = derivation
+        if derivation is None:
             self._found: Mapping[str, Any] = {name: getattr(operation, name) for name in _AVAILABILITY}
 
     def found(self) -> Mapping[str, Any]:
@@ -89,18 +92,16 @@ class _Content:
 class _ContentOfTrace:
     """An operation's content, as part of its trace's."""
 
-    __slots__ = ("_content", "_trace")
+    __slots__ = ("_content", "_trace", "failed")
 
     def __init__(self, content: _Content, trace: TraceContent) -> None:
         self._content = content
         self._trace = trace
-
-    @property
-    def failed(self) -> bool:
-        return self._content.failed
+        self.failed = False
 
     def derive(self, field: str) -> Mapping[str, Any]:
         found = self._content.found()
+        self.failed = self._content.failed
         if field in _AVAILABILITY:
             self._trace.mark_truncated()
             return {name: found[name] for name in _AVAILABILITY}

@@ -77,7 +77,7 @@ class Attacher:
         """A rule, given by its name, begins to score a run of this agent. Never raises."""
         if self._metrics is not None:
             try:
-                self._metrics.expect(rule, agent)
+                self._metrics.estimates.expect(rule, agent)
             except BaseException:  # somebody else's meter
                 _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
 
@@ -88,16 +88,18 @@ class Attacher:
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
         judged = records.judged_context(run, span_id)
-        span = self._open_span(run, span_id, scorer_id, start_time) or ScorerSpan(own_context(judged))
+        span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
         own = contextvars.Context()  # nothing of the engine's, or of whoever woke it
         own.run(context_api.attach, trace.set_span_in_context(span, mark(Context())))
         return Opened(judged, span, own)
 
-    def _open_span(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> ScorerSpan | None:
+    def _open_span(
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+    ) -> ScorerSpan | None:
         if self._spans is None:
             return None
         try:
-            return self._spans.open(run, span_id, scorer_id, start_time)
+            return self._spans.open(run, span_id, scorer_id, start_time, judged)
         except BaseException:  # a span processor of somebody else's
             _logger.warning("no evaluation span for %s", scorer_id, exc_info=True)
             return None

@@ -47,7 +47,7 @@ class Metrics:
         self._failing = failing
         self._exports = exports
         self._agents = BoundedNames()
-        self._estimates = Estimates(meter, scales or {}, self._agents)
+        self.estimates = Estimates(meter, scales or {}, self._agents)
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",
@@ -112,10 +112,6 @@ class Metrics:
             description="Whether a rule fails again and again: 1 or 0.",
         )
 
-    def expect(self, rule: str, agent: str | None) -> None:
-        """A rule, given by its name, begins to score a run of this agent."""
-        self._estimates.expect(rule, agent)
-
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:
         """Record one evaluation.
 
@@ -124,7 +120,7 @@ class Metrics:
             evaluation: the outcome.
             context: has the judged span as its current one, which exemplars then tell.
         """
-        self._estimates.record(run, evaluation)
+        self.estimates.record(run, evaluation)
         attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
         if run.agent_name:
             attributes[semconv.GEN_AI_AGENT_NAME] = self._agents(run.agent_name)

@@ -66,7 +66,7 @@ class Scheduler:
         worker = self._workers[job.rule.name]
         if reason := drop or self._stopped_for:
             self._drop(job, reason)
-        elif self.room > 0 or worker.has_slot:
+        elif worker.has_slot or self.room > 0:
             worker.offer(job)
         else:
             longest = max(self._workers.values(), key=lambda each: len(each.queue)).queue

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["Derivation", "derivation_of", "derive_by", "derives", "recovered", "with_given"]
+__all__ = ["DERIVATION", "Derivation", "derives", "recovered", "with_given"]
 
 Record = TypeVar("Record")
-_DERIVATION = "_derivation"
+DERIVATION: Final = "_derivation"
+"""Under this name a record's `__dict__` has what its fields follow from, where they were not all given."""
 
 
 class Derivation(Protocol):
@@ -40,9 +41,9 @@ class _DerivedField:
         if record is None:
             return self
         values = record.__dict__
-        if _DERIVATION not in values:
+        if DERIVATION not in values:
             raise AttributeError(self._name)
-        for name, value in values[_DERIVATION].derive(self._name).items():
+        for name, value in values[DERIVATION].derive(self._name).items():
             values.setdefault(name, value)  # what was given counts, and what another thread found first
         return values[self._name]
 
@@ -73,29 +74,16 @@ def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str,
         given: values by field; the record keeps this dict.
     """
     record = object.__new__(cls)
-    given[_DERIVATION] = derivation
+    given[DERIVATION] = derivation
     object.__setattr__(record, "__dict__", given)
     return record
-
-
-def derive_by(record: Any, derivation: Derivation, *names: str) -> None:
-    """Have these fields of a record, which has just been made, follow from something."""
-    for name in names:
-        record.__dict__.pop(name, None)
-    record.__dict__[_DERIVATION] = derivation
-
-
-def derivation_of(record: Any) -> Derivation | None:
-    """What a record's fields follow from; None if they were all given."""
-    found: Derivation | None = record.__dict__.get(_DERIVATION)
-    return found
 
 
 def with_given(record: Record, **given: Any) -> Record:
     """The record with other values; unlike `dataclasses.replace`, it derives nothing for that."""
     known = record.__dict__
     kept = {name: known[name] for name in _names(type(record)) if name in known}
-    return recovered(type(record), known.get(_DERIVATION), {**kept, **given})
+    return recovered(type(record), known.get(DERIVATION), {**kept, **given})
 
 
 def _names(cls: Any) -> tuple[str, ...]:

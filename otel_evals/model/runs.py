@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from otel_evals.model.derived import derivation_of, derives
+from otel_evals.model.derived import DERIVATION, derives
 from otel_evals.model.frozen import nothing
 from otel_evals.model.operations import (
     NO_USAGE,
@@ -126,7 +126,7 @@ class Run:
     @property
     def unreadable(self) -> bool:
         """Whether something of it was asked for that could not be read."""
-        found = map(derivation_of, self.operations)
+        found = [operation.__dict__.get(DERIVATION) for operation in self.operations]
         return any(derivation is not None and derivation.failed for derivation in found)
 
     def of_kind(self, kind: OperationKind) -> Iterator[Operation]:

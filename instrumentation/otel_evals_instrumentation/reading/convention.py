@@ -229,8 +229,8 @@ def _read_usage(reader: SpanReader) -> None:
 
 
 def _read_finish(reader: SpanReader) -> None:
-    for _, _, value in reader.found_at["finish"]:
-        parsed = parse(value)
+    for _, key in reader.found_at["finish"]:
+        parsed = parse(reader.attributes[key])
         reasons = (parsed,) if isinstance(parsed, str) else parsed
         if isinstance(reasons, (list, tuple)):
             told = tuple(item for item in reasons if isinstance(item, str) and item)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
@@ -35,29 +36,6 @@ _SPECIAL = MASKS | frozenset('"nN')
 """What a text may begin with that is none."""
 
 
-class FoundAt:
-    """By field: the attributes that may hold it as (rank, name, value), most trusted first."""
-
-    __slots__ = ("_attributes", "_names")
-
-    def __init__(
-        self, names: Mapping[str, tuple[tuple[int, str], ...]], attributes: Mapping[str, Any]
-    ) -> None:
-        self._names = names
-        self._attributes = attributes
-
-    def __contains__(self, field: str) -> bool:
-        return field in self._names and bool(self[field])
-
-    def __getitem__(self, field: str) -> list[tuple[int, str, Any]]:
-        values = self._attributes
-        return [(rank, name, values[name]) for rank, name in self._names[field] if values[name] is not None]
-
-    def get(self, field: str, default: Sequence[tuple[int, str, Any]] = ()) -> Sequence[tuple[int, str, Any]]:
-        """The attributes that may hold a field, if there are any."""
-        return (self[field] or default) if field in self._names else default
-
-
 class SpanReader:
     """One span being read: what its attributes hold by field, and what was found so far."""
 
@@ -85,7 +63,11 @@ class SpanReader:
         self.attributes: Mapping[str, Any] = span.attributes
         if span.events or span.logs:
             self._read_events()
-        self.found_at = FoundAt(index.found(self.attributes), self.attributes)
+        there = self.attributes
+        if NoneType in set(map(type, there.values())):
+            there = {key: value for key, value in there.items() if value is not None}
+        self.found_at = index.found(there)
+        """By field: the attributes that may hold it as (rank, name), most trusted first."""
         self._lists: set[str] | None = None
         self.fields: dict[str, Any] = {}
         self.availability: dict[str, Availability] = {}
@@ -115,7 +97,8 @@ class SpanReader:
 
     def text(self, field: str) -> str | None:
         """The most trusted of a field's attributes that is a text with something in it."""
-        for _, _, value in self.found_at.get(field):
+        for _, key in self.found_at.get(field, ()):
+            value = self.attributes[key]
             if type(value) is str and value:
                 if value[0] not in _SPECIAL:
                     return value
@@ -125,7 +108,8 @@ class SpanReader:
 
     def number(self, field: str) -> int | None:
         """The most trusted of a field's attributes that is a natural number."""
-        for _, _, value in self.found_at.get(field):
+        for _, key in self.found_at.get(field, ()):
+            value = self.attributes[key]
             if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
                 value = int(value)
             if isinstance(value, (int, float)) and 0 <= value < 1e15:
@@ -133,8 +117,8 @@ class SpanReader:
         return None
 
     def with_lists(self, field: str) -> list[tuple[int, str, Any]]:
-        """A field's attributes, as in `found_at`, with the lists that are spelled out in keys."""
-        hits = list(self.found_at.get(field))
+        """A field's attributes as (rank, name, value), with the lists that are spelled out in keys."""
+        hits = [(rank, key, self.attributes[key]) for rank, key in self.found_at.get(field, ())]
         for rank, key in enumerate(getattr(self.names, field)):
             if key.endswith(".*") and key[:-2] in self._spelled_out():
                 hits.append((rank, key, unflatten(self.attributes, key[:-2])))

@@ -72,7 +72,8 @@ def tool_name_in(span_name: str) -> str:
 
 
 def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
-    for _, key, value in reader.found_at.get(field, ()):
+    for _, key in reader.found_at.get(field, ()):
+        value = reader.attributes[key]
         if value == "":
             continue
         if is_masked(value):
