@@ -39,6 +39,8 @@ def assemble(
         "operations": tuple(operations),
         "children": children,
         "trace_ids": (span.trace_id,),
+        "agent_name": _agent(root, operations),
+        "models": _models(root, operations),
         "start_time": operations[0].span.start_time,
         "end_time": span.end_time,
         "resource": span.resource,
@@ -107,9 +109,6 @@ class Recovery:
 
     # --- fields ---
 
-    def agent_name(self) -> Mapping[str, Any]:
-        return {"agent_name": _agent(self._root, self._operations)}
-
     def agent_version(self) -> Mapping[str, Any]:
         return {"agent_version": _first("agent_version", self._root, self._operations)}
 
@@ -142,12 +141,6 @@ class Recovery:
     def documents(self) -> Mapping[str, Any]:
         return {"documents": self._documents()}
 
-    def models(self) -> Mapping[str, Any]:
-        asked = self._inferences() or (self._root,)
-        return {
-            "models": tuple(dict.fromkeys(m for o in asked if (m := o.response_model or o.request_model)))
-        }
-
     def provider(self) -> Mapping[str, Any]:
         asked = self._inferences()
         return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
@@ -177,7 +170,6 @@ class Recovery:
 
 
 _FIELDS: Mapping[str, Callable[[Recovery], Mapping[str, Any]]] = {
-    "agent_name": Recovery.agent_name,
     "agent_version": Recovery.agent_version,
     "conversation_id": Recovery.conversation_id,
     "user_id": Recovery.user_id,
@@ -188,7 +180,6 @@ _FIELDS: Mapping[str, Callable[[Recovery], Mapping[str, Any]]] = {
     "output": Recovery.answered,
     "tool_calls": Recovery.tool_calls,
     "documents": Recovery.documents,
-    "models": Recovery.models,
     "provider": Recovery.provider,
     "usage": Recovery.usage,
     "finish_reasons": Recovery.finish_reasons,
@@ -210,6 +201,11 @@ def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
         return root.agent_name or root.name
     agents = (o.agent_name or o.name for o in operations if o.kind is OperationKind.AGENT)
     return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
+
+
+def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
+    asked = [o for o in operations if o.kind is OperationKind.INFERENCE] or [root]
+    return tuple(dict.fromkeys(m for o in asked if (m := o.response_model or o.request_model)))
 
 
 def _system(

@@ -55,13 +55,15 @@ def find_runs(
     runs = [
         _known_to(root, _run(part, (part,), operations, above, below))
         for root in roots
-        for part in invocations_in(root, operations, below)
+        for part in (invocations_in(root, operations, below) if root.groups_invocations else (root,))
     ]
     if loose:
         answered = {o.response_id for run in runs for o in run.operations if o.response_id}
         turns = group_loose(loose, answered, alone=not runs)
         runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
     runs.sort(key=lambda run: (run.start_time, run.root_span_id))
+    if sum(len(run.operations) for run in runs) == len(operations) == len(records):
+        return runs  # nothing is around them
     return with_surroundings(runs, operations, records, parents)
 
 
@@ -143,7 +145,9 @@ def _read(
 ) -> dict[str, Operation]:
     """The operations by span id, in order of start, without evaluation spans and what is inside them."""
     found: list[Operation] = []
-    for span_id, record in restore_choices(records, dialects).items():
+    if any(record.logs for record in records.values()):
+        records = restore_choices(records, dialects)
+    for span_id, record in records.items():
         if ours and _is_inside(span_id, ours, parents):
             continue
         try:

@@ -28,11 +28,8 @@ def with_surroundings(
     The nearest span above a run counts, such as a session's or a request's; else the operations outside of
     all runs, such as the user's turn to speak, if they agree.
     """
-    counted = sum(len(run.operations) for run in runs)
-    if counted == len(operations) == len(records):
-        return list(runs)  # nothing is around them
     outside: Sequence[Operation] = ()
-    if counted < len(operations):
+    if sum(len(run.operations) for run in runs) < len(operations):
         inside = {operation.span_id for run in runs for operation in run.operations}
         outside = [operation for span_id, operation in operations.items() if span_id not in inside]
     found = []

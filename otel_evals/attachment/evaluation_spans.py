@@ -35,7 +35,7 @@ from opentelemetry.util.types import Attributes
 from otel_evals import semconv
 from otel_evals.attachment import records
 from otel_evals.model import Evaluation, Run
-from otel_evals.recursion import ScorerSpan, mark, marked_state
+from otel_evals.recursion import MARKED, ScorerSpan, mark, marked_state
 
 __all__ = ["EvaluationSpan", "EvaluationSpans", "own_context"]
 
@@ -95,7 +95,7 @@ class EvaluationSpans:
 
         def start_own() -> Span:
             tracer = self._tracer if generator is None else _prepared(self._tracer, own, mark(judged))
-            return start(tracer, mark(Context()), records.judged_links(run, span_id))
+            return start(tracer, MARKED, records.judged_links(run, span_id))
 
         return EvaluationSpan(own, start_own)
 

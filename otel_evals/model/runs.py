@@ -25,7 +25,6 @@ __all__ = ["Run"]
 
 
 @derives(
-    "agent_name",
     "agent_version",
     "conversation_id",
     "user_id",
@@ -36,7 +35,6 @@ __all__ = ["Run"]
     "output",
     "tool_calls",
     "documents",
-    "models",
     "provider",
     "usage",
     "finish_reasons",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import itemgetter
-from typing import Any
 
 __all__ = ["GEN_AI", "AttributeNames", "FieldsByAttribute", "fields_by_attribute"]
 
@@ -20,25 +19,23 @@ class FieldsByAttribute:
     The spans of an instrumentation have few different sets of attributes, so the answers are remembered.
     """
 
-    __slots__ = ("_fields", "_known")
+    __slots__ = ("_fields", "known")
 
     def __init__(self, fields: Mapping[str, tuple[tuple[str, int], ...]]) -> None:
         self._fields = fields
-        self._known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
+        self.known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
+        """By the names of a span's attributes: what `find` gave for them."""
 
-    def found(self, attributes: Mapping[str, Any]) -> dict[str, tuple[tuple[int, str], ...]]:
-        """By field: the attributes that may hold it, as (rank, name), most trusted first."""
-        names = tuple(attributes)
-        known = self._known.get(names)
-        if known is None:
-            known = self._find(names)
-            if len(names) <= _MOST_NAMES:
-                if len(self._known) >= _MOST_SHAPES:
-                    self._known.clear()
-                self._known[names] = known
-        return known
+    def find(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
+        """By field: those of these attributes that may hold it, as (rank, name), most trusted first."""
+        made = self._made(names)
+        if len(names) <= _MOST_NAMES:
+            if len(self.known) >= _MOST_SHAPES:
+                self.known.clear()
+            self.known[names] = made
+        return made
 
-    def _find(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
+    def _made(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
         found: dict[str, list[tuple[int, str]]] = {}
         for name in names:
             for field, rank in self._fields.get(name, ()):

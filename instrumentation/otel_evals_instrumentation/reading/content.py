@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from otel_evals.model import Operation, OperationKind, SpanRecord
+from otel_evals.model import Operation, OperationKind
 from otel_evals.model.operations import CONTENT
 from otel_evals_instrumentation.reading.documents import read_retrieval
 from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
@@ -36,35 +36,32 @@ class SpanContent:
     """The content of one operation: `otel_evals.model.derived.Derivation`.
 
     Args:
-        open_reader: gives a reader of a span.
-        span: the span.
+        open_reader: gives a reader of the span.
         kind: the operation's.
         identity: the operation's other fields.
         refine: the convention's `refine_content`.
     """
 
-    __slots__ = ("_identity", "_kind", "_open_reader", "_refine", "_span")
+    __slots__ = ("_identity", "_kind", "_open_reader", "_refine")
 
     failed = False
     """Readers do not raise, whatever a span holds."""
 
     def __init__(
         self,
-        open_reader: Callable[[SpanRecord], SpanReader],
-        span: SpanRecord,
+        open_reader: Callable[[], SpanReader],
         kind: OperationKind,
         identity: Mapping[str, Any],
         refine: Callable[[SpanReader, OperationKind], None] | None,
     ) -> None:
         self._open_reader = open_reader
-        self._span = span
         self._kind = kind
         self._identity = identity
         self._refine = refine
 
     def derive(self, _: str) -> Mapping[str, Any]:
         """All of it, since one side tells what the other means."""
-        reader = self._open_reader(self._span)
+        reader = self._open_reader()
         reader.fields.update(self._identity)
         read_content(reader, self._kind)
         if self._refine is not None:

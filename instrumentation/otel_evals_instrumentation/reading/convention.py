@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
@@ -119,7 +120,8 @@ class Convention:
         kind = (self.kind_of(span) if self.kind_of else None) or kind_of(span)
         if kind is None:
             return None
-        reader = self._reader(span)
+        open_reader = partial(SpanReader, span, self.names, self.index, self.name)
+        reader = open_reader()
         _read_identity(reader, kind)
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
@@ -128,7 +130,8 @@ class Convention:
             reader.fields["groups_invocations"] = True
         if self.refine is None:
             given = {**reader.fields, "span": span, "kind": kind, "dialect": self.name}
-            return recovered(Operation, self._content(span, kind, reader.fields), given)
+            content = SpanContent(open_reader, kind, reader.fields, self.refine_content)
+            return recovered(Operation, content, given)
         read_content(reader, kind)
         kind = self.refine(reader, kind)
         return Operation(
@@ -139,12 +142,6 @@ class Convention:
             sources=reader.sources,
             **reader.fields,
         )
-
-    def _reader(self, span: SpanRecord) -> SpanReader:
-        return SpanReader(span, self.names, self.index, self.name)
-
-    def _content(self, span: SpanRecord, kind: OperationKind, identity: Mapping[str, Any]) -> SpanContent:
-        return SpanContent(self._reader, span, kind, identity, self.refine_content)
 
 
 def _may_group(kind: OperationKind, span: SpanRecord) -> bool:

@@ -66,7 +66,9 @@ class SpanReader:
         there = self.attributes
         if NoneType in set(map(type, there.values())):
             there = {key: value for key, value in there.items() if value is not None}
-        self.found_at = index.found(there)
+        keys = tuple(there)
+        known = index.known.get(keys)
+        self.found_at = index.find(keys) if known is None else known
         """By field: the attributes that may hold it as (rank, name), most trusted first."""
         self._lists: set[str] | None = None
         self.fields: dict[str, Any] = {}
