@@ -36,11 +36,11 @@ def otel_genai() -> Dialect:
             "gen_ai.completion.0.content",
             "tool_args",
         ),
-        refine=_refine,
+        refine_content=_refine,
     )
 
 
-def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Texts that do not say who spoke, as Spring AI lists them: only the last is known to be the user's."""
     source = reader.sources.get("input")
     if source is not None and source.key == "gen_ai.prompt":
@@ -48,7 +48,6 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(map(_is_plain, texts)):
             said = Part(kind="text", text=unmasked(texts[-1]))
             reader.fields["input_messages"] = (Message(role="user", parts=(said,)),)
-    return kind
 
 
 def _is_plain(text: object) -> bool:
