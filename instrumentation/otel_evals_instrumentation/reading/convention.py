@@ -20,6 +20,7 @@ from otel_evals_instrumentation.reading.attribute_names import (
 from otel_evals_instrumentation.reading.documents import read_retrieval
 from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
 from otel_evals_instrumentation.reading.span_reader import SpanReader
+from otel_evals_instrumentation.reading.stored_values import as_recorded
 from otel_evals_instrumentation.reading.tools import read_tool
 from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
 
@@ -65,8 +66,12 @@ _TOOL = frozenset(
 """Only calls of tools have these."""
 _MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
 _OLD_MESSAGES = frozenset(
-    f"gen_ai.{side}{item}" for side in ("prompt", "completion") for item in ("", ".0.role", ".0.content")
+    f"gen_ai.{side}{item}"
+    for side in ("prompt", "completion")
+    for item in ("", ".content", ".0.role", ".0.content")
 )
+_RETRIEVALS = frozenset(("gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"))
+_COUNTS = frozenset(f"gen_ai.usage.{side}_tokens" for side in ("input", "output", "prompt", "completion"))
 _EVENTS = frozenset(
     ("gen_ai.user.message", "gen_ai.choice", "gen_ai.content.prompt", "gen_ai.content.completion")
 )
@@ -78,6 +83,9 @@ _REQUESTS = {
     "tool": OperationKind.TOOL,
 }
 """What `llm.request.type` may say besides the ways to ask a model."""
+_MODELS = frozenset(
+    ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
+)
 _TEXTS = (
     "provider",
     "request_model",
@@ -114,10 +122,11 @@ class Convention:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
-        kind = (self.kind_of(span) if self.kind_of else None) or kind_of(span)
+        recorded = as_recorded(span)
+        kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
         if kind is None:
             return None
-        reader = SpanReader(span, self.names, self.index, self.name)
+        reader = SpanReader(recorded, self.names, self.index, self.name)
         _read_identity(reader, kind)
         if kind is OperationKind.TOOL:
             read_tool(reader)
@@ -167,7 +176,11 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     kind = _request_kind(attributes)
     if kind is not None:
         return kind
-    if _names_model(attributes):
+    if not _RETRIEVALS.isdisjoint(attributes):
+        return OperationKind.RETRIEVAL
+    if _names_model(attributes) or (
+        "gen_ai.agent.name" not in attributes and not _COUNTS.isdisjoint(attributes)
+    ):
         return OperationKind.INFERENCE
     if not _MESSAGES.isdisjoint(attributes):
         return OperationKind.AGENT if "gen_ai.agent.name" in attributes else OperationKind.INFERENCE
@@ -177,7 +190,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
 
 
 def _names_model(attributes: Mapping[str, Any]) -> bool:
-    return "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes
+    return not _MODELS.isdisjoint(attributes)
 
 
 def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
@@ -191,7 +204,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for field_name in _TEXTS:
         if field_name in found_at:
-            value = reader.text(field_name)
+            value = reader.identity(field_name)
             if value is not None:
                 fields[field_name] = value
     name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")
