@@ -169,7 +169,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             return known
         if operation.startswith("invoke_"):
             return _request_kind(attributes) or OperationKind.WORKFLOW
-        asks_model = _names_model(attributes) and not _MESSAGES.isdisjoint(attributes)
+        asks_model = _names_model(attributes) and _tells_messages(span)
         return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
     if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
         return OperationKind.TOOL
@@ -184,9 +184,16 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
         return OperationKind.INFERENCE
     if not _MESSAGES.isdisjoint(attributes):
         return OperationKind.AGENT if "gen_ai.agent.name" in attributes else OperationKind.INFERENCE
-    if not _OLD_MESSAGES.isdisjoint(attributes) or any(e.name in _EVENTS for e in (*span.events, *span.logs)):
+    if _tells_messages(span):
         return OperationKind.INFERENCE
     return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
+
+
+def _tells_messages(span: SpanRecord) -> bool:
+    attributes = span.attributes
+    if not _MESSAGES.isdisjoint(attributes) or not _OLD_MESSAGES.isdisjoint(attributes):
+        return True
+    return any(event.name in _EVENTS for event in (*span.events, *span.logs))
 
 
 def _names_model(attributes: Mapping[str, Any]) -> bool:

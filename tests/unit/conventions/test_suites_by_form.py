@@ -360,8 +360,74 @@ OTHERS = [
 ]
 
 
+def _own(result: dict[str, Any]) -> Case:
+    """A tool's own value that looks like a wrapper of some framework."""
+    told = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "lift",
+        "gen_ai.tool.call.result": result,
+    }
+    agent = span("a", {"gen_ai.operation.name": "invoke_agent"})
+    return case(
+        f"{J(result)} is what the tool gave",
+        agent,
+        span("x", told),
+        runs=1,
+        tools=[("lift", None, result, "ok")],
+    )
+
+
+def _replied(*output: dict[str, Any], given: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    messages = {"gen_ai.input.messages": [USER, *(given or [])], "gen_ai.output.messages": list(output)}
+    return span("x", {**CHAT, **messages})
+
+
+ASKS = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "lift", "arguments": TOOL}]}
+LEFT_OUT = [{"type": "text", "text": "[REDACTED]"}]
+GAVE = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": LEFT_OUT}]}
+VALUES = [
+    *map(
+        _own,
+        ({"output": "up"}, {"response": "up", "id": "7"}, {"type": "floor", "value": 2}, {"result": "up"}),
+    ),
+    case(
+        "a result whose text was left out",
+        _replied(ANSWER, given=[ASKS, GAVE]),
+        tools=[("lift", TOOL, None, "unknown")],
+        **TOLD,
+    ),
+    case(
+        "what a platform's SDK says a tool gave",
+        span("a", {OWN + "type": "agent"}),
+        span("x", {OWN + "type": "tool", OWN + "output": {"output": "up"}}),
+        scope="langfuse-sdk",
+        runs=1,
+        tools=[("x", None, {"output": "up"}, "ok")],
+    ),
+    case(
+        "a refusal beside an empty content",
+        _replied({"role": "assistant", "content": None, "refusal": "I cannot say."}),
+        runs=1,
+        output="I cannot say.",
+    ),
+    case(
+        "an unknown operation that asks a model in the old form",
+        span(
+            "x",
+            {
+                **CHAT,
+                "gen_ai.operation.name": "ponder",
+                "gen_ai.prompt.0.content": ASKED,
+                "gen_ai.completion.0.content": SAID,
+            },
+        ),
+        **TOLD,
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    "told", [*LANGFUSE, *MLFLOW, *OPENLLMETRY, *OPENINFERENCE, *OTHERS], ids=lambda told: told.name
+    "told", [*LANGFUSE, *MLFLOW, *OPENLLMETRY, *OPENINFERENCE, *OTHERS, *VALUES], ids=lambda told: told.name
 )
 def test_a_form_means_what_its_suite_says(told: Case) -> None:
     assert list(missed(told)) == []
