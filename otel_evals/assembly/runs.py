@@ -278,8 +278,9 @@ def _does_something(
 
 
 def _tells_turn(root: Operation) -> bool:
-    """Whether a root tells a whole turn, though nothing inside of it was recorded."""
-    return root.stands_alone and answer_of(root) is not None and find_question(root, (root,)) is not None
+    """Whether a root tells a whole turn, though nothing inside of it was recorded: it may end in an error."""
+    ended = root.stands_alone and (answer_of(root) is not None or root.error is not None)
+    return ended and find_question(root, (root,)) is not None
 
 
 def _tells_conversation(operation: Operation) -> bool:

@@ -11,8 +11,8 @@ from otel_evals.model.derived import with_given
 __all__ = ["with_surroundings"]
 
 _FIELDS = {
-    "conversation_id": ("gen_ai.conversation.id", "session.id"),
-    "user_id": ("user.id", "enduser.id"),
+    "conversation_id": ("langfuse.session.id", "gen_ai.conversation.id", "session.id"),
+    "user_id": ("user.id", "enduser.id", "langfuse.user.id"),
 }
 """By field of a run: OpenTelemetry's names for it, for spans that no dialect reads."""
 

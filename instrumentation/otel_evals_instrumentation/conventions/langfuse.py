@@ -84,6 +84,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.AGENT:
         fields["agent_name"] = fields.get("agent_name") or reader.span.name
     call = fields.get("tool_call")
-    if call is not None and attributes.get(_OWN + "level") == "ERROR":
-        fields["tool_call"] = replace(call, status="error", error=call.error or reader.text("error"))
+    if attributes.get(_OWN + "level") == "ERROR":
+        error = fields.setdefault("error", reader.text("error") or "error")
+        if call is not None:
+            fields["tool_call"] = replace(call, status="error", error=call.error or error)
     return kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
@@ -11,7 +12,7 @@ from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeName
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.tool_parts import tool_call
-from otel_evals_instrumentation.reading.values import parse, unquoted
+from otel_evals_instrumentation.reading.values import is_masked, parse, unquoted
 
 __all__ = ["TABLE", "openinference"]
 
@@ -39,6 +40,7 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
         _read_history(reader)
     source = reader.sources.get("input")
     if kind is OperationKind.TOOL:
+        _read_parameters(reader)
         read_event(reader)
     if kind is OperationKind.INFERENCE:
         _read_function(reader)
@@ -49,6 +51,23 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
             reader.fields["input_messages"] = ()
             reader.note("input", "input.value", Availability.TRUNCATED)
     return kind
+
+
+def _read_parameters(reader: SpanReader) -> None:
+    """A tool's parameters are those of the call in some libraries, in others the schema of all calls."""
+    call = reader.fields["tool_call"]
+    if call.arguments is not None or "input.value" in reader.attributes:
+        return
+    given = parse(reader.attributes.get("tool.parameters"))
+    if given is not None and not is_masked(given) and not _is_schema(given):
+        reader.fields["tool_call"] = replace(call, arguments=given)
+        reader.note("tool_arguments", "tool.parameters")
+
+
+def _is_schema(given: object) -> bool:
+    if not isinstance(given, dict):
+        return not isinstance(given, list)
+    return "properties" in given or any(isinstance(v, dict) and "type" in v for v in given.values())
 
 
 def _read_function(reader: SpanReader) -> None:

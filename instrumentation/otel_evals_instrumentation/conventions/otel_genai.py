@@ -5,6 +5,7 @@ from __future__ import annotations
 from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind, Part
 from otel_evals_instrumentation.reading.convention import LAST, Convention, SpanReader
+from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.values import parse, unmasked
 
 __all__ = ["otel_genai"]
@@ -28,10 +29,18 @@ def otel_genai() -> Dialect:
             "gen_ai.agent.name",
             "gen_ai.input.messages",
             "gen_ai.output.messages",
+            "gen_ai.retrieval.documents",
+            "gen_ai.retrieval.query.text",
+            "gen_ai.usage.input_tokens",
+            "gen_ai.usage.output_tokens",
+            "gen_ai.usage.prompt_tokens",
+            "gen_ai.usage.completion_tokens",
             "gen_ai.prompt",
+            "gen_ai.prompt.content",
             "gen_ai.prompt.0.role",
             "gen_ai.prompt.0.content",
             "gen_ai.completion",
+            "gen_ai.completion.content",
             "gen_ai.completion.0.role",
             "gen_ai.completion.0.content",
             "tool_args",
@@ -42,6 +51,8 @@ def otel_genai() -> Dialect:
 
 def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Texts that do not say who spoke, as Spring AI lists them: only the last is known to be the user's."""
+    if "metadata" in reader.attributes:
+        read_metadata(reader, reader.attributes["metadata"])
     source = reader.sources.get("input")
     if source is not None and source.key == "gen_ai.prompt":
         texts = parse(reader.attributes.get("gen_ai.prompt"))

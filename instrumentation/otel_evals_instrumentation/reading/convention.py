@@ -21,6 +21,7 @@ from otel_evals_instrumentation.reading.attribute_names import (
 )
 from otel_evals_instrumentation.reading.content import SpanContent, read_content
 from otel_evals_instrumentation.reading.span_reader import SpanReader
+from otel_evals_instrumentation.reading.stored_values import as_recorded
 from otel_evals_instrumentation.reading.tools import tool_name_in
 from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
 
@@ -66,8 +67,12 @@ _TOOL = frozenset(
 """Only calls of tools have these."""
 _MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
 _OLD_MESSAGES = frozenset(
-    f"gen_ai.{side}{item}" for side in ("prompt", "completion") for item in ("", ".0.role", ".0.content")
+    f"gen_ai.{side}{item}"
+    for side in ("prompt", "completion")
+    for item in ("", ".content", ".0.role", ".0.content")
 )
+_RETRIEVALS = frozenset(("gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"))
+_COUNTS = frozenset(f"gen_ai.usage.{side}_tokens" for side in ("input", "output", "prompt", "completion"))
 _EVENTS = frozenset(
     ("gen_ai.user.message", "gen_ai.choice", "gen_ai.content.prompt", "gen_ai.content.completion")
 )
@@ -79,6 +84,9 @@ _REQUESTS = {
     "tool": OperationKind.TOOL,
 }
 """What `llm.request.type` may say besides the ways to ask a model."""
+_MODELS = frozenset(
+    ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
+)
 _TEXTS = (
     "provider",
     "request_model",
@@ -117,10 +125,11 @@ class Convention:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
-        kind = (self.kind_of(span) if self.kind_of else None) or kind_of(span)
+        recorded = as_recorded(span)
+        kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
         if kind is None:
             return None
-        open_reader = partial(SpanReader, span, self.names, self.index, self.name)
+        open_reader = partial(SpanReader, recorded, self.names, self.index, self.name)
         reader = open_reader()
         _read_identity(reader, kind)
         if kind is OperationKind.WORKFLOW:
@@ -167,24 +176,35 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             return known
         if operation.startswith("invoke_"):
             return _request_kind(attributes) or OperationKind.WORKFLOW
-        asks_model = _names_model(attributes) and not _MESSAGES.isdisjoint(attributes)
+        asks_model = _names_model(attributes) and _tells_messages(span)
         return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
     if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
         return OperationKind.TOOL
     kind = _request_kind(attributes)
     if kind is not None:
         return kind
-    if _names_model(attributes):
+    if not _RETRIEVALS.isdisjoint(attributes):
+        return OperationKind.RETRIEVAL
+    if _names_model(attributes) or (
+        "gen_ai.agent.name" not in attributes and not _COUNTS.isdisjoint(attributes)
+    ):
         return OperationKind.INFERENCE
     if not _MESSAGES.isdisjoint(attributes):
         return OperationKind.AGENT if "gen_ai.agent.name" in attributes else OperationKind.INFERENCE
-    if not _OLD_MESSAGES.isdisjoint(attributes) or any(e.name in _EVENTS for e in (*span.events, *span.logs)):
+    if _tells_messages(span):
         return OperationKind.INFERENCE
     return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
 
 
+def _tells_messages(span: SpanRecord) -> bool:
+    attributes = span.attributes
+    if not _MESSAGES.isdisjoint(attributes) or not _OLD_MESSAGES.isdisjoint(attributes):
+        return True
+    return any(event.name in _EVENTS for event in (*span.events, *span.logs))
+
+
 def _names_model(attributes: Mapping[str, Any]) -> bool:
-    return "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes
+    return not _MODELS.isdisjoint(attributes)
 
 
 def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
@@ -198,7 +218,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for field_name in _TEXTS:
         if field_name in found_at:
-            value = reader.text(field_name)
+            value = reader.identity(field_name)
             if value is not None:
                 fields[field_name] = value
     name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")

@@ -67,7 +67,7 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
             if isinstance(value.get(key), (list, tuple, dict)):
                 yield from _items(value[key], depth + 1)
                 return
-        if value.keys() & {"content", "page_content", "text", "document", "id"}:
+        if value.keys() & {"content", "page_content", "text", "document", "id", "document.content"}:
             yield value
 
 
@@ -84,6 +84,8 @@ def _document(item: Any, query: str | None, span_id: str | None) -> Document:
         return Document(
             content=unmasked(item) if isinstance(item, str) else str(item), query=query, span_id=span_id
         )
+    if "document.content" in item:  # OpenInference's names inside a list
+        item = {key.removeprefix("document."): value for key, value in item.items()}
     outer = item
     for key in ("document", "node", "kwargs"):
         if isinstance(item.get(key), dict):

@@ -51,7 +51,7 @@ def take_answer(reader: SpanReader) -> None:
         end -= 1
     if end < len(given) and not reader.fields["output_messages"]:
         reader.fields["input_messages"], reader.fields["output_messages"] = given[:end], given[end:]
-        reader.note("output", "gen_ai.assistant.message")
+        reader.note("output", reader.sources["input"].key if "input" in reader.sources else "events")
 
 
 def unwrap_state(reader: SpanReader) -> None:

@@ -21,6 +21,7 @@ _DETAILS = frozenset(
 )
 _MESSAGES = frozenset(
     (
+        "gen_ai.prompt",
         "gen_ai.system.message",
         "gen_ai.user.message",
         "gen_ai.assistant.message",
@@ -107,6 +108,14 @@ class SpanReader:
                 if value not in _NOTHING and not is_masked(value):
                     return str(unquoted(value))
         return None
+
+    def identity(self, field: str) -> str | None:
+        """As `text`, for what identifies something: applications write some of these as numbers."""
+        text = self.text(field)
+        if text is not None or field not in self.found_at:
+            return text
+        value = self.found_at[field][0][2]
+        return str(value) if type(value) is int else None
 
     def number(self, field: str) -> int | None:
         """The most trusted of a field's attributes that is a natural number."""
