@@ -5,7 +5,6 @@ from __future__ import annotations
 from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind, Part
 from otel_evals_instrumentation.reading.convention import LAST, Convention, SpanReader
-from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.values import parse, unmasked
 
 __all__ = ["otel_genai"]
@@ -51,8 +50,6 @@ def otel_genai() -> Dialect:
 
 def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Texts that do not say who spoke, as Spring AI lists them: only the last is known to be the user's."""
-    if "metadata" in reader.attributes:
-        read_metadata(reader, reader.attributes["metadata"])
     source = reader.sources.get("input")
     if source is not None and source.key == "gen_ai.prompt":
         texts = parse(reader.attributes.get("gen_ai.prompt"))

@@ -20,6 +20,7 @@ from otel_evals_instrumentation.reading.attribute_names import (
     fields_by_attribute,
 )
 from otel_evals_instrumentation.reading.content import SpanContent, read_content
+from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.stored_values import as_recorded
 from otel_evals_instrumentation.reading.tools import tool_name_in
@@ -232,6 +233,8 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
         _read_error(reader)
+    if "metadata" in reader.attributes:  # LangChain's user and thread, and others'
+        read_metadata(reader, reader.attributes["metadata"])
 
 
 def _read_usage(reader: SpanReader) -> None:

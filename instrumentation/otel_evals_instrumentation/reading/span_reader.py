@@ -114,7 +114,7 @@ class SpanReader:
         text = self.text(field)
         if text is not None or field not in self.found_at:
             return text
-        value = self.found_at[field][0][2]
+        value = self.attributes[self.found_at[field][0][1]]
         return str(value) if type(value) is int else None
 
     def number(self, field: str) -> int | None:
