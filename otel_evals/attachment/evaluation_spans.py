@@ -60,6 +60,7 @@ class EvaluationSpans:
     def __init__(self, tracer: Tracer, *, same_trace: bool = False, own_service: bool = True) -> None:
         self._given = tracer
         self._same_trace = same_trace
+        self._every = same_trace
         self._own_service = own_service
         self._resolved: Any = None
 
@@ -73,9 +74,32 @@ class EvaluationSpans:
             "start_time": start_time,
         }
         links = records.judged_links(run, span_id)
-        if self._same_trace:
+        if not self._same_trace:
+            return self._in_own_trace(judged, links, opening)
+        try:
             span = self._given.start_span(context=judged, links=links[:-1], **opening)  # the last: its parent
-            return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
+        except Exception as error:
+            return self._in_own_trace_after(error, judged, links, opening)
+        return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
+
+    def _in_own_trace_after(
+        self, error: Exception, judged: Context, links: Sequence[Link], opening: dict[str, Any]
+    ) -> EvaluationSpan:
+        """In a trace of its own, where a span processor takes none below a span that has ended."""
+        own = self._in_own_trace(judged, links, opening)
+        own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
+        self._same_trace = False
+        kind = type(error).__name__
+        _logger.warning(
+            "evaluation spans have traces of their own: a span processor refused one below the judged span,"
+            " which has ended (%s)",
+            kind,
+        )
+        return own
+
+    def _in_own_trace(
+        self, judged: Context, links: Sequence[Link], opening: dict[str, Any]
+    ) -> EvaluationSpan:
         generator = getattr(self._tracer, "id_generator", None)
         own = own_context(judged, generator)
 
@@ -84,7 +108,7 @@ class EvaluationSpans:
             span: Span = tracer.start_span(context=mark(Context()), links=links, **opening)
             return span
 
-        return EvaluationSpan(own, start)
+        return EvaluationSpan(own, start, needed=self._every)
 
     def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
         """End a span with its evaluation's outcome, if it is needed."""
