@@ -10,6 +10,7 @@ from typing import Any
 from otel_evals.assembly.question import Answer, Question, find_answer, find_question
 from otel_evals.assembly.toolcalls import join_tool_calls
 from otel_evals.model import Availability, Document, Operation, OperationKind, Run, Source, ToolCall, Usage
+from otel_evals.sampling import credible_state
 
 __all__ = ["assemble"]
 
@@ -73,7 +74,7 @@ def assemble(
         scope_name=span.scope_name,
         dialect=root.dialect,
         trace_flags=span.trace_flags,
-        trace_state=span.trace_state,
+        trace_state=credible_state(int(span.trace_id, 16), span.trace_state),
         **_provenance(operations, question, answer, calls, documents, system[1]),
     )
 
