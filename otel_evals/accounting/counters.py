@@ -91,6 +91,10 @@ class Stats:
     """What the store did."""
     conversations: ConversationStats = ConversationStats()
     """Conversations that wait, for rules of scope `conversation`."""
+    remote: Mapping[str, int] = field(default_factory=dict)
+    """Requests from other services. `marked`: not scored, as this deployment's evaluations sent them.
+    `mark_not_signed`: scored, although they say that. `threshold_not_trusted`: their sampling threshold was
+    left out of account."""
 
     def check(self) -> list[str]:
         """The sums that do not balance, in words; empty when all do."""

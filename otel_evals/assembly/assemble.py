@@ -11,6 +11,7 @@ from otel_evals.assembly.question import Answer, Question, find_answer, find_que
 from otel_evals.assembly.toolcalls import join_tool_calls
 from otel_evals.model import Document, Operation, OperationKind, Run, ToolCall, Usage
 from otel_evals.model.derived import recovered
+from otel_evals.sampling import credible_state
 
 __all__ = ["assemble"]
 
@@ -47,7 +48,7 @@ def assemble(
         "scope_name": span.scope_name,
         "dialect": root.dialect,
         "trace_flags": span.trace_flags,
-        "trace_state": span.trace_state,
+        "trace_state": credible_state(int(span.trace_id, 16), span.trace_state),
     }
     return recovered(Run, Recovery(root, tuple(operations), above), given)
 

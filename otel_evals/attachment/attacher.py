@@ -19,7 +19,7 @@ from otel_evals.attachment.evaluation_spans import EvaluationSpans, own_context
 from otel_evals.attachment.metrics import Metrics
 from otel_evals.export.preset import EventPreset
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
-from otel_evals.recursion import MARKED, ScorerSpan
+from otel_evals.recursion import ScorerSpan, marked_context
 
 __all__ = ["Attacher", "Opened", "SpanScores"]
 
@@ -90,7 +90,7 @@ class Attacher:
         judged = records.judged_context(run, span_id)
         span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
         own = contextvars.Context()  # nothing of the engine's, or of whoever woke it
-        own.run(context_api.attach, trace.set_span_in_context(span, MARKED))
+        own.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
         return Opened(judged, span, own)
 
     def _open_span(

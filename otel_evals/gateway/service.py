@@ -69,7 +69,9 @@ class Gateway:
         self.scoring = Scoring(config, dialects, providers or Providers(), self._held, self._count_held)
         self.traffic.observe(self.scoring.meter)
         self._journal: Journal = open_journal(config, self.scoring)
-        selector = Selector(dialects, config.ceiling, options.max_attributes)
+        selector = Selector(
+            dialects, config.ceiling, options.max_attributes, trust_remote=config.trust_remote
+        )
         self._tap = Tap(selector, self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
         takes = self._tap if self._inline is None else self._inline
