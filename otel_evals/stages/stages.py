@@ -1,7 +1,7 @@
 """The stages, wired: captured items -> spans -> runs -> decisions -> scores -> attachments -> destinations.
 
-Each stage is called with its input and returns its output, which is handed to the next one here. Everything
-happens on the engine's thread.
+Each stage is called with its input and returns its output, which is handed to the next one here.
+All of it is on the engine's thread.
 """
 
 from __future__ import annotations
@@ -81,10 +81,8 @@ class Stages:
         self._split_runs = SplitRuns()
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
-        done = asyncio.Event()
-        self.rule_sets = RuleSets(
-            config, lambda now: Evaluations(now, ledger, attacher, self.fan_out.put, store, done)
-        )
+        fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
+        self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
         self._loss_log = LossLog(losses)
         store.open(self)
 
@@ -129,7 +127,7 @@ class Stages:
         await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run())
 
     def use_rules(self, config: Config) -> None:
-        """Judge by other rules from now on; those of conversations keep their names and idle times."""
+        """Judge by other rules; those of conversations keep their names and idle times."""
         self._ledger.counters.add_rules(rule.name for rule in config.rules)
         self._store.use_rules(config.rules)
         self.conversations.use_rules(config.rules)
