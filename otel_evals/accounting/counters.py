@@ -158,6 +158,12 @@ class Counters:
         self.pending = 0
         """Evaluations without an outcome, over all rules."""
 
+    def add_rules(self, names: Iterable[str]) -> None:
+        """Count for these rules too."""
+        with self._lock:
+            for name in names:
+                self._rules.setdefault(name, _Rule())
+
     def ignore(self, reason: str, count: int = 1) -> None:
         """Count runs for which no rule is evaluated."""
         with self._lock:

@@ -15,6 +15,7 @@ REASONS: Mapping[str, str] = {
     "root_not_ended_at_shutdown": "its root span had not ended when scoring was shut down",
     "too_many_traces": "more traces than `max_open_traces` were open, and it was the oldest",
     "too_many_bytes": "open traces held more than `max_bytes`, and it was the oldest",
+    "began_before_reload": "it began before a reload that raised sampling, and its first spans were not kept",
     # Spans and log records that did not reach a run.
     "intake_full": "the engine's intake was full, or scoring had been shut down",
     "span_late": "spans ended after their run had been closed, more than `grace` after its root",

@@ -33,6 +33,7 @@ __all__ = ["Scoring"]
 
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
+_RULES_SECONDS = 30.0
 
 
 class Scoring:
@@ -64,6 +65,7 @@ class Scoring:
         self.config = config
         self.options = config.gateway or GatewayOptions()
         self._dialects = dialects
+        self._scales = _scales(config)
         self.putting = 0
         """Requests of which the engine has not got everything: it does not know their traces as open yet."""
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
@@ -87,6 +89,17 @@ class Scoring:
             return None
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, providers.tracers)
         return EvaluationSpans(tracer, same_trace=where == "same_trace", own_service=False)
+
+    def use_rules(self, config: Config) -> None:
+        """Judge by the rules of this configuration from now on; may take a moment.
+
+        Raises:
+            ConfigError: the engine did not take them in time.
+        """
+        if not self.engine.use_rules(config, _RULES_SECONDS):
+            raise ConfigError("rules", "the engine is busy and did not take them: try again later")
+        self.config = config
+        self._scales.update(_scales(config))
 
     @property
     def room(self) -> int:
@@ -160,4 +173,10 @@ class Scoring:
             queue_size=lambda: self.engine.queue_size,
             held=held_count,
             exports=self.destination_stats,
+            scales=self._scales,
+            failing=lambda: self.engine.failing(),
         )
+
+
+def _scales(config: Config) -> dict[str, float | None]:
+    return {rule.name: getattr(rule.scorer, "scale", None) for rule in config.rules}

@@ -40,6 +40,7 @@ class Evaluations:
         attacher: puts outcomes where the traces are.
         deliver: takes scored runs that the store does not see to.
         store: keeps sampled runs until they are scored and delivered.
+        settled: set whenever no evaluation is pending; shared by those whose runs the ledger counts.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Evaluations:
         attacher: Attacher,
         deliver: Callable[[ScoredRun], object],
         store: RunStore,
+        settled: asyncio.Event | None = None,
     ) -> None:
         self._ledger = ledger
         self._attacher = attacher
@@ -60,7 +62,9 @@ class Evaluations:
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
         self._opened: dict[Job, Opened] = {}
         self._warned: set[str] = set()
-        self._settled = asyncio.Event()
+        self._settled = settled or asyncio.Event()
+        self.live: set[Job] = set()
+        """Jobs that were submitted and have not left."""
         self.scheduler = Scheduler(config.rules, config.queue_size, self._start, self._end)
 
     def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
@@ -114,6 +118,7 @@ class Evaluations:
     def submit(self, jobs: Iterable[Job], drop: str | None = None) -> None:
         """Start jobs, or drop them for a reason."""
         for job in jobs:
+            self.live.add(job)
             self.scheduler.submit(job, drop)
 
     def withdraw(self, job: Job, reason: str) -> None:
@@ -184,7 +189,7 @@ class Evaluations:
             elif each.status == "sampled":
                 following = _job(each, target, decisions)
                 self._store.add(following)
-                self.scheduler.submit(following)
+                self.submit([following])
 
     def _tell(self, run: Run, decisions: Sequence[Decision]) -> None:
         """Count decisions; log a rule's first failure, since the next thousand will be the same."""
@@ -216,6 +221,7 @@ class Evaluations:
     def _leave(self, job: Job) -> None:
         """One outcome less to come for a target; after the last, the target is complete."""
         target = job.target
+        self.live.discard(job)
         target.awaited.discard(job.rule.name)
         if not target.awaited:
             self._complete(target)

@@ -1,7 +1,7 @@
 """The stages, wired: captured items -> spans -> runs -> decisions -> scores -> attachments -> destinations.
 
-Each stage is called with its input and returns its output, which is handed to the next one here. Everything
-happens on the engine's thread.
+Each stage is called with its input and returns its output, which is handed to the next one here.
+All of it is on the engine's thread.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
+from otel_evals.stages.rule_sets import RuleSets
 from otel_evals.store.store import ConversationState, Resumption, RunStore
 
 __all__ = ["Stages", "assembly_limits"]
@@ -80,9 +81,15 @@ class Stages:
         self._split_runs = SplitRuns()
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
-        self.evaluations = Evaluations(config, ledger, attacher, self.fan_out.put, store)
+        fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
+        self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
         self._loss_log = LossLog(losses)
         store.open(self)
+
+    @property
+    def evaluations(self) -> Evaluations:
+        """Under the rules that hold now."""
+        return self.rule_sets.current
 
     # --- called by the engine's thread ---
 
@@ -108,6 +115,7 @@ class Stages:
             next_conversation = self.conversations.next_due(now)
         if self._loss_log.next_poll <= now:
             self._loss_log.poll()
+        self.rule_sets.retire()
         return min(
             self.gatherer.next_close, self._split_runs.next_due, next_conversation, now + _TICK_SECONDS
         )
@@ -117,6 +125,13 @@ class Stages:
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
         await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run())
+
+    def use_rules(self, config: Config) -> None:
+        """Judge by other rules; those of conversations keep their names and idle times."""
+        self._ledger.counters.add_rules(rule.name for rule in config.rules)
+        self._store.use_rules(config.rules)
+        self.conversations.use_rules(config.rules)
+        self.rule_sets.use(config)
 
     # --- from spans to scores ---
 
@@ -156,7 +171,9 @@ class Stages:
         """Score runs, and let go of every span that is neither judged nor part of a run that goes on."""
         if self.conversations.active:  # first, so that the store is never without them
             self._score_conversations(self.conversations.take(runs, time.monotonic()))
-        targets = self.evaluations.score(runs, group)
+        whole, lost = self.rule_sets.whole(runs)
+        self._lose(lost)
+        targets = self.evaluations.score(whole, group)
         awaited = {target.span_id for target in targets} | self._split_runs.held
         others = [span for span in group.spans if span.span_id not in awaited]
         if others:
@@ -192,11 +209,11 @@ class Stages:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """End a job with an outcome."""
-        self.evaluations.finish(job, outcome)
+        self.rule_sets.of(job).finish(job, outcome)
 
     def withdraw(self, job: Job, reason: str) -> None:
         """End a job without an outcome: the store has it."""
-        self.evaluations.withdraw(job, reason)
+        self.rule_sets.of(job).withdraw(job, reason)
 
     def take_back(self, run: Run, state: ConversationState) -> None:
         """Go on with a run whose conversation waited in a process that has ended."""
@@ -217,7 +234,7 @@ class Stages:
     @property
     def waiting(self) -> int:
         """Jobs that have no slot yet."""
-        return self.evaluations.scheduler.waiting
+        return self.rule_sets.waiting
 
     async def open_traces(self, seconds: float) -> set[str] | None:
         """Ids of the traces that are not done with: decided and in the store or, without one, delivered.
@@ -259,7 +276,7 @@ class Stages:
 
     async def finish_all(self, deadline: float) -> None:
         """Drop what has not ended, and release the destinations and the store."""
-        self.evaluations.scheduler.abort("shutdown")
+        self.rule_sets.abort("shutdown")
         self._score_conversations(self.conversations.end())
         self.conversations.clear()
         await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
@@ -269,7 +286,7 @@ class Stages:
 
     def close(self) -> None:
         """End what does not live on the engine's thread; once that thread has ended."""
-        self.evaluations.scheduler.close()
+        self.rule_sets.close()
         self._loss_log.close()
         self._ledger.failures.close()
 

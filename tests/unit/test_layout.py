@@ -50,6 +50,7 @@ ELSEWHERE = {
     "judge": "unit/judge/test_limits.py",
     "results": "unit/results/test_estimate.py",
     "sampling": "unit/sampling/test_limits.py",
+    "replay": "unit/cli/test_replay.py",
     "scorers": "unit/scorers/test_judge_scorers.py",
     "scoring": "unit/scoring/test_steps.py",
     "store": "unit/store/test_table.py",
