@@ -99,9 +99,8 @@ class TraceGatherer:
                     self._add_span(item, now, gathered)
             except Exception:
                 _logger.debug("a received item could not be decoded", exc_info=True)
-                log = isinstance(item, CapturedLog)
-                what = Loss("log", "log_unreadable", "") if log else Loss("span", "span_unreadable", "")
-                gathered.losses.append(what)
+                log, span = Loss("log", "log_unreadable", ""), Loss("span", "span_unreadable", "")
+                gathered.losses.append(log if isinstance(item, CapturedLog) else span)
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
@@ -135,6 +134,13 @@ class TraceGatherer:
             return []
         return [loss for t in list(self._traces) for loss in self._evict(t, "root_not_ended_at_shutdown")]
 
+    def let_go(self, traces: Iterable[str]) -> None:
+        """Forget open traces without a loss: they are gathered elsewhere, or here again."""
+        for trace_id in traces:
+            self._unclaimed.pop(trace_id, None)
+            if (trace := self._traces.pop(trace_id, None)) is not None:
+                self._bytes -= trace.size
+
     # --- what arrives ---
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
@@ -149,11 +155,8 @@ class TraceGatherer:
             self._remember(record.span_id, arrived=True)
             return
         trace = self._claimed(record.trace_id, now)
-        if (
-            len(trace.spans) >= self._limits.max_spans_per_trace
-            and parent
-            and record.span_id not in trace.spans
-        ):
+        full = len(trace.spans) >= self._limits.max_spans_per_trace
+        if full and parent and record.span_id not in trace.spans:
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)
@@ -188,11 +191,8 @@ class TraceGatherer:
             gathered.losses.append(Loss("log", "log_late", trace_id))
             return
         trace = self._any(trace_id, now)
-        held = trace.logs.setdefault(span_id, [])
-        if (
-            len(trace.logs) <= self._limits.max_spans_per_trace
-            and len(held) < self._limits.max_spans_per_trace
-        ):
+        held, most = trace.logs.setdefault(span_id, []), self._limits.max_spans_per_trace
+        if len(trace.logs) <= most and len(held) < most:
             held.append(item.event)
             trace.last_seen = now
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from opentelemetry import _logs, metrics, trace
 
@@ -33,6 +33,7 @@ __all__ = ["Scoring"]
 
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
+_LET_GO_SECONDS = 5.0
 
 
 class Scoring:
@@ -126,6 +127,22 @@ class Scoring:
     def health(self) -> Health:
         """Whether scoring makes progress."""
         return self.engine.health(10.0, closed=False)
+
+    @property
+    def pending(self) -> int:
+        """Evaluations without an outcome."""
+        return self.engine.ledger.pending
+
+    def let_go(self, traces: Collection[str]) -> None:
+        """Forget traces that are not complete: another process gets everything of them again."""
+        if not traces:
+            return
+
+        async def let_go() -> None:
+            self.engine.thread.drain()  # nothing that was put before comes after
+            self.gatherer.let_go(traces)
+
+        self.engine.thread.run(let_go(), _LET_GO_SECONDS)
 
     def on_engine(self, function: Callable[[], object]) -> None:
         """Have a function called on the engine's thread."""

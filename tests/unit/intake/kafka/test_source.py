@@ -11,6 +11,7 @@ import pytest
 from gateways import GatewayProcess, GatewayThread, eventually
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals import Rule
 from otel_evals.scorers import answered
@@ -98,6 +99,42 @@ def test_nothing_is_committed_before_its_run_was_judged(brokers: str) -> None:
         assert committed(brokers) == 0
     assert len(gateway.scored.evaluations) == 3, "they are judged when it ends, and then committed"
     assert committed(brokers) == 3
+
+
+def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
+    """Other encodings may be valid protobuf; what comes of them is nothing that OTLP has."""
+    no_span = ExportTraceServiceRequest()
+    no_span.resource_spans.add().scope_spans.add()
+    no_id = ExportTraceServiceRequest()
+    no_id.resource_spans.add().scope_spans.add().spans.add(name="chat m")
+    produce(brokers, [("a", no_span.SerializeToString()), *runs(1), ("b", no_id.SerializeToString())])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len(gateway.evaluations(1)) == 1
+        eventually(lambda: committed(brokers) == 3)
+        assert gateway.service._kafka.stats()["dead_letters"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) -> None:
+    """Its first spans came before the other member did, the last one after: nobody judges a part of it."""
+    made = [recorded() for _ in range(40)]
+    ids = [f"{spans[0].context.trace_id:032x}" for spans in made]
+    roots = {(f"{s[-1].context.trace_id:032x}", f"{s[-1].context.span_id:016x}") for s in made}
+    waiting = section(brokers) | {"quiet": 0.3, "idle": 4.0}
+    with GatewayThread(Rule(answered()), gateway=waiting) as first:
+        produce(brokers, [(key, body(spans[:-1])) for key, spans in zip(ids, made, strict=True)])
+        eventually(lambda: len(first.service.scoring.gatherer.open_traces) == 40)
+        with GatewayThread(Rule(answered()), gateway=waiting) as second:
+            eventually(lambda: second.service._kafka.stats()["assigned"] == 2, 60)
+            produce(brokers, [(key, body(spans[-1:])) for key, spans in zip(ids, made, strict=True)])
+            judged = (first.scored, second.scored)
+            eventually(lambda: len({e.trace_id for d in judged for e in d.evaluations}) == 40, 60)
+            eventually(lambda: committed(brokers) == 80, 60)
+    assert {(e.trace_id, e.span_id) for d in judged for e in d.evaluations} == roots
+    assert all(d.evaluations for d in judged), "both had a share"
+    losses = [g.service.scoring.engine.losses() for g in (first, second)]
+    assert not [each for each in losses if set(each) - {"span_repeated"}], losses
 
 
 @pytest.mark.slow
