@@ -33,6 +33,7 @@ _REMEMBERED = 100_000
 _UNCLAIMED = 50_000
 """Traces without a claimed span that are remembered: such a span may still come."""
 _LINKS_PER_TRACE = 10_000
+_DUE_PER_TRACE = 4  # times at which to look at one; more are those of traces that were evicted
 
 
 class TraceGatherer:
@@ -200,13 +201,10 @@ class TraceGatherer:
         """A trace, with claimed spans or without."""
         trace = self._traces.get(trace_id)
         if trace is None:
-            trace = self._unclaimed.get(trace_id)
-            if trace is None:
-                trace = self._unclaimed[trace_id] = OpenTrace(now, now)
-                if len(self._unclaimed) > _UNCLAIMED:
-                    self._unclaimed.popitem(last=False)
-            else:
-                self._unclaimed.move_to_end(trace_id)
+            trace = self._unclaimed[trace_id] = self._unclaimed.get(trace_id) or OpenTrace(now, now)
+            self._unclaimed.move_to_end(trace_id)
+            if len(self._unclaimed) > _UNCLAIMED:
+                self._unclaimed.popitem(last=False)
         return trace
 
     def _claimed(self, trace_id: str, now: float) -> OpenTrace:
@@ -232,6 +230,9 @@ class TraceGatherer:
 
     def _call_at(self, due: float, trace_id: str) -> None:
         heapq.heappush(self._due, (due, trace_id))
+        if len(self._due) > _DUE_PER_TRACE * (len(self._traces) + _UNCLAIMED):
+            self._due = [each for each in self._due if each[1] in self._traces]
+            heapq.heapify(self._due)
         self.next_close = self._due[0][0]
 
     def _close(self, trace_id: str) -> SpanGroup:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from gateways import GatewayProcess, eventually
 from stub_openai import StubOpenAI
 
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import run_agent
-from tests.support.components import Collector, Jaeger, otlp
+from tests.support.components import Collector, Jaeger, component, otlp
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import free_ports
 
@@ -84,6 +87,24 @@ def exporting(endpoint: str) -> dict[str, str]:
         "OTEL_BLRP_SCHEDULE_DELAY": "100",
         "OPENAI_API_KEY": "none",
     }
+
+
+def test_the_page_has_configurations_of_the_collector(tmp_path: Path) -> None:
+    """The Collector itself says so; parts are completed by what the page says around them."""
+    page = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    whole, kafka, split = (b for b in blocks if b.keys() & {"receivers", "exporters", "processors"})
+    pipeline = {"receivers": ["otlp"], "exporters": ["kafka"]}
+    kafka = {"receivers": whole["receivers"], **kafka, "service": {"pipelines": {"traces": pipeline}}}
+    hops = {f"otlphttp/{n}": {"endpoint": "http://gateway:4318"} for n in ("first", "second")}
+    split["processors"] |= whole["processors"]
+    for config in (whole, kafka, {"receivers": whole["receivers"], "exporters": hops, **split}):
+        path = tmp_path / "collector.yaml"
+        path.write_text(yaml.safe_dump(config))
+        done = subprocess.run(
+            [component("bin/otelcol"), "validate", "--config", path], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("where", ["same_trace", "linked"])
