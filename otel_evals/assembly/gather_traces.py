@@ -62,6 +62,7 @@ class TraceGatherer:
         self._latest = 0.0
         self.keeps_open = False
         """Whether open traces are kept elsewhere when the process ends, so that they are not lost."""
+        self.source_waits = False  # whether what traces without their root lack is held back at its source
         self.next_close = inf
         """When to call `close_due` again, on the caller's clock."""
         self.next_eviction = inf
@@ -69,8 +70,12 @@ class TraceGatherer:
 
     def waiting(self, trace_id: str) -> int:
         """How many spans of a trace wait for it to be complete. May be called from any thread."""
-        trace = self._traces.get(trace_id)
-        return 0 if trace is None else len(trace.spans)
+        return len(trace.spans) if (trace := self._traces.get(trace_id)) else 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Open traces with claimed spans, and their bytes. May be called from any thread."""
+        return len(self._traces), self._bytes
 
     @property
     def open_spans(self) -> int:
@@ -81,10 +86,8 @@ class TraceGatherer:
     def open_traces(self) -> set[str]:
         """Ids of the traces that are not complete, and of those without a claimed span that are not idle."""
         recent = self._latest - self._idle
-        idle_last = itertools.takewhile(
-            lambda pair: pair[1].last_seen >= recent, reversed(self._unclaimed.items())
-        )
-        return {*self._traces, *(trace_id for trace_id, _ in idle_last)}
+        latest = itertools.takewhile(lambda p: p[1].last_seen >= recent, reversed(self._unclaimed.items()))
+        return {*self._traces, *(trace_id for trace_id, _ in latest)}
 
     def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
         """Add received spans and log records. Never raises; an item that cannot be decoded is a loss."""
@@ -114,10 +117,10 @@ class TraceGatherer:
             trace = self._traces.get(trace_id)
             if trace is None:
                 continue
+            trace.last_seen = now if self.source_waits and not trace.rooted else trace.last_seen
             if self._complete_at(trace) <= now:
                 closed.append(self._close(trace_id))
-                continue
-            if now - trace.first_seen >= self._limits.max_age:
+            elif now - trace.first_seen >= self._limits.max_age:
                 closed += self._close_ended(trace_id, trace, now)
             if trace_id in self._traces:
                 self._call_at(min(self._complete_at(trace), now + self._idle), trace_id)
@@ -211,17 +214,15 @@ class TraceGatherer:
         """A trace that has a claimed span now."""
         trace = self._traces.get(trace_id)
         if trace is None:
-            trace = self._unclaimed.pop(trace_id, None) or OpenTrace(now, now)
+            trace = self._traces[trace_id] = self._unclaimed.pop(trace_id, OpenTrace(now, now))
             trace.last_seen = now
-            self._traces[trace_id] = trace
             self._call_at(self._complete_at(trace), trace_id)
         return trace
 
     def _root_arrived(self, trace_id: str, trace: OpenTrace) -> None:
-        if not trace.rooted:
-            trace.rooted = True
-            if trace_id in self._traces:
-                self._call_at(self._complete_at(trace), trace_id)
+        first, trace.rooted = not trace.rooted, True
+        if first and trace_id in self._traces:
+            self._call_at(self._complete_at(trace), trace_id)
 
     # --- what leaves ---
 
@@ -264,10 +265,9 @@ class TraceGatherer:
             quiet_for = now - max(trace.arrived[span_id] for span_id in inside)
             if quiet_for >= self._idle and self._opens_run(trace.spans[top]):
                 groups.append(self._group(trace, inside))
-                for span_id in inside:
-                    size = size_of(trace.spans.pop(span_id))
-                    trace.size -= size
-                    self._bytes -= size
+                size = sum(size_of(trace.spans.pop(span_id)) for span_id in inside)
+                trace.size -= size
+                self._bytes -= size
         if not trace.spans:
             self._unclaimed[trace_id] = self._traces.pop(trace_id)
         return groups

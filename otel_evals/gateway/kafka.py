@@ -20,8 +20,8 @@ __all__ = ["consume"]
 
 _ROOM = 5_000
 """Items that must have room before more messages are read."""
-_QUEUED = 0.25
-"""Of `queue_size`, from where on no message is read; traces that are open by then have the rest."""
+_BACKLOG = 0.5
+"""From where on no message is read."""
 _OPEN_SECONDS = 5.0
 _PAUSE = 0.01
 
@@ -60,6 +60,11 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
             scoring.engine.thread.put(item)
         return selection.traces
 
+    def room() -> bool:
+        pending, gathered = scoring.backlog
+        scoring.gatherer.source_waits = pending >= _BACKLOG
+        return scoring.room > _ROOM and max(pending, gathered) < _BACKLOG
+
     properties: dict[str, Any] = {
         "bootstrap.servers": ",".join(options.brokers),
         "group.id": options.group,
@@ -73,5 +78,5 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
         handle,
         lambda: scoring.engine.open_traces(_OPEN_SECONDS),
         scoring.let_go,
-        lambda: scoring.room > _ROOM and scoring.pending < scoring.config.queue_size * _QUEUED,
+        room,
     )

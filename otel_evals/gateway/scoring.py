@@ -129,9 +129,12 @@ class Scoring:
         return self.engine.health(10.0, closed=False)
 
     @property
-    def pending(self) -> int:
-        """Evaluations without an outcome."""
-        return self.engine.ledger.pending
+    def backlog(self) -> tuple[float, float]:
+        """How much of what may wait does wait, of evaluations and of open traces: from 0 to 1."""
+        traces, size = self.gatherer.size
+        config = self.config
+        gathered = max(traces / config.max_open_traces, size / config.max_bytes)
+        return self.engine.ledger.pending / config.queue_size, gathered
 
     def let_go(self, traces: Collection[str]) -> None:
         """Forget traces that are not complete: another process gets everything of them again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals import Rule
+from otel_evals.model import Run
 from otel_evals.scorers import answered
+from otel_evals.scoring.scorer import scorer
 from tests.pipeline.test_gateway import body, recorded
 
 kafka = pytest.importorskip("confluent_kafka")
@@ -112,6 +115,22 @@ def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
         assert len(gateway.evaluations(1)) == 1
         eventually(lambda: committed(brokers) == 3)
         assert gateway.service._kafka.stats()["dead_letters"] == 2
+
+
+def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
+    """Far more than the queue has room for arrives at once."""
+
+    @scorer(version="1")
+    async def slow(run: Run) -> float:
+        await asyncio.sleep(0.01)
+        return 1.0
+
+    produce(brokers, runs(120))
+    with GatewayThread(Rule(slow, concurrency=4), gateway=section(brokers), queue_size=5) as gateway:
+        assert len(gateway.evaluations(120)) == 120
+        counts = gateway.service.scoring.stats().rules["slow"]
+        assert (counts.scored, counts.dropped) == (120, {})
+        eventually(lambda: committed(brokers) == 120)
 
 
 @pytest.mark.slow
