@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from otel_evals.config.gateway import KafkaOptions
 from otel_evals.errors import ConfigError
 from otel_evals.gateway.scoring import Scoring
-from otel_evals.gateway.tap import Tap
-from otel_evals.intake.receiver.answers import JSON, PROTOBUF
+from otel_evals.gateway.tap import Tap, rejection
+from otel_evals.intake.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
 from otel_evals.intake.receiver.decoding import ExportRequest, Signal, decode
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ __all__ = ["consume"]
 
 _ROOM = 5_000
 """Items that must have room before more messages are read."""
+_BACKLOG = 0.5
+"""From where on no message is read."""
 _OPEN_SECONDS = 5.0
 _PAUSE = 0.01
 
@@ -48,12 +50,20 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         request = decode(ExportRequest(signal, value, content_type), scoring.options.max_decompressed)
         selection = tap.select(request)
+        if value and selection.rejected.total() == selection.seen:
+            reasons = rejection(selection).message or "there is nothing in it"
+            raise RefusedError(ExportAnswer(400, f"no valid {signal} of OTLP: {reasons}"))
         tap.received(signal, selection)
         for item in selection.items:
             while not scoring.room:
                 time.sleep(_PAUSE)
             scoring.engine.thread.put(item)
         return selection.traces
+
+    def room() -> bool:
+        pending, gathered = scoring.backlog
+        scoring.gatherer.source_waits = pending >= _BACKLOG
+        return scoring.room > _ROOM and max(pending, gathered) < _BACKLOG
 
     properties: dict[str, Any] = {
         "bootstrap.servers": ",".join(options.brokers),
@@ -67,5 +77,6 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
         options.dead_letters,
         handle,
         lambda: scoring.engine.open_traces(_OPEN_SECONDS),
-        lambda: scoring.room > _ROOM,
+        scoring.let_go,
+        room,
     )

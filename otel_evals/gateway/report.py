@@ -17,7 +17,7 @@ def report(traffic: Traffic, scoring: Scoring) -> dict[str, Any]:
     return {
         **traffic.snapshot(),
         "queue": scoring.engine.queue_size,
-        "open_traces": len(scoring.gatherer.open_traces),
+        "open_traces": scoring.gatherer.size[0],
         "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
         "rules": plain(stats.rules),
         "losses": plain(scoring.engine.losses()),

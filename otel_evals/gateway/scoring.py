@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from opentelemetry import _logs, metrics, trace
 
@@ -34,6 +34,7 @@ __all__ = ["Scoring"]
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
 _RULES_SECONDS = 30.0
+_LET_GO_SECONDS = 5.0
 
 
 class Scoring:
@@ -139,6 +140,25 @@ class Scoring:
     def health(self) -> Health:
         """Whether scoring makes progress."""
         return self.engine.health(10.0, closed=False)
+
+    @property
+    def backlog(self) -> tuple[float, float]:
+        """How much of what may wait does wait, of evaluations and of open traces: from 0 to 1."""
+        traces, size = self.gatherer.size
+        config = self.config
+        gathered = max(traces / config.max_open_traces, size / config.max_bytes)
+        return self.engine.ledger.pending / config.queue_size, gathered
+
+    def let_go(self, traces: Collection[str]) -> None:
+        """Forget traces that are not complete: another process gets everything of them again."""
+        if not traces:
+            return
+
+        async def let_go() -> None:
+            self.engine.thread.drain()  # nothing that was put before comes after
+            self.gatherer.let_go(traces)
+
+        self.engine.thread.run(let_go(), _LET_GO_SECONDS)
 
     def on_engine(self, function: Callable[[], object]) -> None:
         """Have a function called on the engine's thread."""
