@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, one for
-# each tracing library that otel-evals stands beside, and chromium, Prometheus and PostgreSQL where they are missing
+# each tracing library that otel-evals stands beside, and chromium, Prometheus, Alertmanager and PostgreSQL where they are missing
 # and can be installed. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks and
 # -already-LIBRARY; nothing is done again while a lock stays.
 set -eu
@@ -41,4 +41,5 @@ provide() {  # whether it is there, by a command; and the package that has it
 
 provide "command -v chromium" chromium
 provide "command -v prometheus" prometheus
+provide "command -v prometheus-alertmanager" prometheus-alertmanager
 provide "ls /usr/lib/postgresql/*/bin/initdb" postgresql
