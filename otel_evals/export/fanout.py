@@ -69,7 +69,7 @@ class FanOut:
                 destination,
                 name=name,
                 queue_size=queue_size,
-                batch_size=min(batch_size, queue_size),
+                batch_size=min(getattr(destination, "batch_size", batch_size), queue_size),
                 delay=delay,
                 retry=retry or Retry(),
                 clock=clock,

@@ -35,6 +35,8 @@ class ResultsDestination:
     """
 
     name = "results"
+    batch_size = 256
+    """Scored runs in a batch, which is one transaction."""
 
     def __init__(
         self,
