@@ -1,8 +1,8 @@
 """Ingest and query rates of the results store.
 
-    python benchmarks/results_store.py [--runs 1000000] [--batch 64] [--store results.db | postgresql://...]
+    python benchmarks/results_store.py [--runs 1000000] [--batch 256] [--store results.db | postgresql://...]
 
-Writes scored runs of two days, three scorers and two agent versions in batches of 64 (--batch), as the
+Writes scored runs of two days, three scorers and two agent versions in batches of 256 (--batch), as the
 destination gets them, then times a report, one with a window and a comparison, the check for alarms, and the
 pages. Ingest is given by wall clock and by CPU time of this process, since other programs count in the first.
 """
@@ -103,7 +103,7 @@ def ingest(store: ResultsStore, count: int, at_once: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=256)
     parser.add_argument(
         "--copies", type=int, default=1, help="every run so many times; the others copied by SQL"
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from otel_evals import config
 from otel_evals.config import gateway as options
+from otel_evals.config.alarms import AlarmOptions
 from otel_evals.config.schema import config_schema, described_fields
 from otel_evals.live import autoconfigure
 
@@ -109,9 +110,21 @@ def gateway() -> list[str]:
     ]
 
 
+def alarms() -> list[str]:
+    """The section about alarms."""
+    return [table("The section `alarms`", AlarmOptions)]
+
+
 def page() -> str:
     """The whole page."""
-    parts = [HEAD, table("A rule", config.Rule), table("The rest", config.Config), *gateway(), ENVIRONMENT]
+    parts = [
+        HEAD,
+        table("A rule", config.Rule),
+        table("The rest", config.Config),
+        *alarms(),
+        *gateway(),
+        ENVIRONMENT,
+    ]
     return "\n".join(parts)
 
 

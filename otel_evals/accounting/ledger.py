@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from otel_evals.accounting.content_log import ContentLog
 from otel_evals.accounting.counters import Counters, Stats
 from otel_evals.accounting.failures import FailureLog
+from otel_evals.accounting.picks import PickLog
 from otel_evals.accounting.trace_log import LoggedEvaluation, TraceLog
 from otel_evals.model import Evaluation, Loss, Run, ScoredRun
 from otel_evals.sampling import Chance
@@ -25,13 +26,17 @@ class Ledger:
         rules: the rules' names.
         max_traces: how many traces the trace log keeps.
         content: whether messages of errors may be logged: they may quote what was judged.
+        ceiling: the highest sampling probability of any rule, for the sampler check.
     """
 
-    def __init__(self, rules: Iterable[str], max_traces: int = 10_000, *, content: bool = True) -> None:
+    def __init__(
+        self, rules: Iterable[str], max_traces: int = 10_000, *, content: bool = True, ceiling: float = 1.0
+    ) -> None:
         self.counters = Counters(rules)
         self.trace_log = TraceLog(max_traces)
         self.failures = FailureLog(content=content)
         self.content = ContentLog()
+        self.picks = PickLog(ceiling)
 
     @property
     def pending(self) -> int:
@@ -64,6 +69,7 @@ class Ledger:
         """Rules have decided whether they sample a run."""
         for decision in decisions:
             rule = decision.rule.name
+            self.picks.note(run, decision)
             if decision.status == "sampled":
                 self.counters.sample(rule)
                 self.trace_log.decided(run, rule, "queued", None, decision.chance)

@@ -7,7 +7,7 @@ import threading
 import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from otel_evals.errors import ConfigError, OtelEvalsError
 
 if TYPE_CHECKING:
     from otel_evals.results.alarms.monitors import AlarmSettings
+    from otel_evals.results.alarms.receivers import Receiver
     from otel_evals.results.store.database import Database
 
 __all__ = ["monitor", "serve"]
@@ -29,8 +30,15 @@ def monitor(
         list[str] | None, typer.Option(help="SCORER=MEAN: alarm if the mean falls below; repeatable.")
     ] = None,
     missing: Annotated[float, typer.Option(help="Alarm if more than this share of scores is missing.")] = 0.2,
+    agreement: Annotated[
+        float,
+        typer.Option(help="Alarm if people agree with fewer of the scores drawn by chance."),
+    ] = 0.8,
     webhook: Annotated[str | None, typer.Option(help="Address that alarms are posted to, as JSON.")] = None,
     slack: Annotated[bool, typer.Option("--slack", help="Post the form that Slack understands.")] = False,
+    alertmanager: Annotated[
+        str | None, typer.Option(help="Base URL of an Alertmanager that alarms are sent to.")
+    ] = None,
     link: Annotated[
         str | None, typer.Option(help="Where traces are shown: jaeger=http://..., or with {trace_id}.")
     ] = None,
@@ -45,16 +53,22 @@ def monitor(
     """Serve a page with means, intervals, runs and alarms; or check for alarms once."""
     try:
         from otel_evals.results.alarms.monitors import AlarmSettings
-        from otel_evals.results.alarms.record import Webhook
+        from otel_evals.results.alarms.receivers import Alertmanager, Webhook
         from otel_evals.results.store.database import Database
 
-        settings = AlarmSettings(floors=_floors(floor or ()), missing=_share(missing))
-        hook = Webhook(webhook, slack) if webhook else None
+        settings = AlarmSettings(
+            floors=_floors(floor or ()),
+            missing=_share("--missing", missing),
+            agreement=_share("--agreement", agreement),
+        )
+        told: list[Receiver] = [Webhook(webhook, slack)] if webhook else []
+        # Until then a check by cron must have come again.
+        told += [Alertmanager(alertmanager, 3600.0 if check else 600.0)] if alertmanager else []
         database = Database(store, create=False)
         try:
             if check:
-                raise typer.Exit(_check(database, settings, hook, as_json))
-            serve(database, settings, hook, link=link, host=host, port=port, token=token, browser=browser)
+                raise typer.Exit(_check(database, settings, told, as_json))
+            serve(database, settings, told, link=link, host=host, port=port, token=token, browser=browser)
         finally:
             database.close()
     except OtelEvalsError as error:
@@ -72,7 +86,7 @@ def monitor(
 def serve(
     database: Database,
     settings: AlarmSettings,
-    webhook: Any = None,
+    receivers: Sequence[Receiver] = (),
     *,
     link: str | None = None,
     host: str = "127.0.0.1",
@@ -94,7 +108,11 @@ def serve(
     from otel_evals.results.report.links import TraceLink
 
     page = Page(
-        database, access=Access(token, host), settings=settings, link=TraceLink.parse(link), webhook=webhook
+        database,
+        access=Access(token, host),
+        settings=settings,
+        link=TraceLink.parse(link),
+        receivers=receivers,
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
@@ -106,6 +124,7 @@ def serve(
             raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
+        page.check()  # so that the first view has the alarms
         print(f"The page is at {address}  (Ctrl-C ends it)", flush=True)
         checking = threading.Thread(target=page.check_for_ever, name="alarms", daemon=True)
         checking.start()
@@ -118,11 +137,12 @@ def serve(
             page.stop()
 
 
-def _check(database: Database, settings: AlarmSettings, webhook: Any, as_json: bool) -> int:
+def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Receiver], as_json: bool) -> int:
     """Look once, print, and tell; returns the exit status."""
-    from otel_evals.results.alarms.record import alarms_of, check_now
+    from otel_evals.results.alarms.checking import AlarmCheck
+    from otel_evals.results.alarms.record import alarms_of
 
-    problems = check_now(database, settings, webhook)
+    problems = AlarmCheck(database, settings, receivers).run()
     lasting = [each for each in alarms_of(database) if each.ended is None]
     if as_json:
         print(
@@ -158,7 +178,7 @@ def _floors(given: Sequence[str]) -> Mapping[str, float]:
     return floors
 
 
-def _share(value: float) -> float:
+def _share(option: str, value: float) -> float:
     if not 0.0 < value < 1.0:
-        raise ConfigError("--missing", f"must be between 0 and 1, not {value:g}")
+        raise ConfigError(option, f"must be between 0 and 1, not {value:g}")
     return value

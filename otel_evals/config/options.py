@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
 from otel_evals import sampling
+from otel_evals.config.alarms import AlarmOptions
 from otel_evals.config.gateway import GatewayOptions
 from otel_evals.config.rules import Rule
 from otel_evals.config.validation import MODEL, PositiveSeconds, Seconds, raises_config_errors
@@ -108,6 +109,8 @@ class Config:
     """Seconds without a heartbeat after which another process takes over a process's runs."""
     store_attempts: PositiveInt = 3
     """How often scoring a run may fail, not counting unavailable judges, before it becomes a dead letter."""
+    alarms: AlarmOptions | None = None
+    """Checks the results store for alarms in the background, and tells whom it names; none by default."""
     gateway: GatewayOptions | None = None
     """The service that `otel-evals gateway` runs; elsewhere without effect."""
 

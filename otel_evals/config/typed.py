@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from otel_evals.config.alarms import AlarmOptions
 from otel_evals.config.gateway import GatewayOptions
 
 __all__ = ["ConfigOptions"]
@@ -42,4 +43,5 @@ class ConfigOptions(TypedDict, total=False):
     store_keep: float | str
     store_lease: float | str
     store_attempts: int
+    alarms: AlarmOptions | None
     gateway: GatewayOptions | None

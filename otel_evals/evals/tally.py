@@ -18,8 +18,8 @@ from otel_evals.results.sums import Sums, Tally
 __all__ = ["Kin", "ScorerTally", "kin_of", "tally"]
 
 Interval = tuple[float, float]
-Kin = tuple[str | None, str]
-"""Whose run it is: the user's id, and the conversation's, or else the trace's."""
+Kin = str
+"""Whose run it is: the user's id, or else the conversation's, or else the trace's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class ScorerTally:
 
 def kin_of(run: Run) -> Kin:
     """Whose run it is."""
-    return run.user_id, run.conversation_id or run.trace_id
+    return run.user_id or run.conversation_id or run.trace_id
 
 
 def tally(
@@ -149,10 +149,8 @@ def _estimated(
 
 
 def _clusters(runs: Sequence[tuple[Evaluation, float, float]], kin: Mapping[str, Kin]) -> Clusters | None:
-    """The runs by user, or by conversation where all are of one user; None where they share neither."""
-    whose = [kin.get(e.trace_id, (None, e.trace_id)) for e, _, _ in runs]
-    several = len({user for user, _ in whose}) > 1
-    keys = [user if several and user is not None else conversation for user, conversation in whose]
+    """The runs by user, or else by conversation, as the results store has them; None where all are apart."""
+    keys = [kin.get(e.trace_id, e.trace_id) for e, _, _ in runs]
     if len(set(keys)) == len(keys):
         return None
     return Clusters.of_runs((key, x, w) for key, (_, x, w) in zip(keys, runs, strict=True))

@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import anyio
@@ -83,17 +83,6 @@ class DeliveryQueue:
         self.stats = replace(self.stats, pending=self.stats.pending + 1)
         if self._parcels.queued in (1, self._batch_size):
             self._wake.set()
-
-    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
-        """Whether the destination already has all of these evaluations, as far as it can tell."""
-        ask = getattr(self._destination, "holds", None)
-        try:
-            return ask is not None and bool(await ask(evaluation_ids, revision))
-        except BaseException as error:
-            if is_cancelled(error):
-                raise
-            _log.warning("Destination %s failed to tell which evaluations it has", self.name, exc_info=True)
-            return False
 
     async def run(self) -> None:
         """Deliver until closed and empty. What is left on cancellation is counted as dropped."""

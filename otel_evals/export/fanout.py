@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 
 from otel_evals.errors import ConfigError
+from otel_evals.export.abilities import holds, keeps_picks
 from otel_evals.export.counts import DestinationStats
 from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue
 from otel_evals.export.destination import Destination
@@ -62,12 +63,13 @@ class FanOut:
                 raise ConfigError(field, "must be at least 1")
         destinations = [each for each in destinations if not isinstance(each, EventPreset)]
         self._started = False
+        self._destinations = destinations
         self._queues = [
             DeliveryQueue(
                 destination,
                 name=name,
                 queue_size=queue_size,
-                batch_size=min(batch_size, queue_size),
+                batch_size=min(getattr(destination, "batch_size", batch_size), queue_size),
                 delay=delay,
                 retry=retry or Retry(),
                 clock=clock,
@@ -96,8 +98,13 @@ class FanOut:
         Returns:
             None if there is no destination.
         """
-        queues = [queue for queue in self._queues if not await queue.holds(evaluation_ids, revision)]
-        return [queue.name for queue in queues] if self._queues else None
+        each = zip(self._queues, self._destinations, strict=True)
+        lacking = [q.name for q, d in each if not await holds(d, evaluation_ids, revision)]
+        return lacking if self._queues else None
+
+    async def keep_picks(self, rows: Sequence[Any]) -> bool:
+        """Give what rules picked to the destinations that keep it; whether none of them failed."""
+        return all([await keeps_picks(each, rows) for each in self._destinations])
 
     async def run(self) -> None:
         """Deliver until shut down; to be started as a task."""

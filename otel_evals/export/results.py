@@ -35,6 +35,8 @@ class ResultsDestination:
     """
 
     name = "results"
+    batch_size = 256
+    """Scored runs in a batch, which is one transaction."""
 
     def __init__(
         self,
@@ -67,7 +69,8 @@ class ResultsDestination:
             import sqlalchemy  # noqa: F401  # said now rather than with the first batch
         except ModuleNotFoundError:
             raise ConfigError("results", "needs sqlalchemy: pip install 'otel-evals[results]'") from None
-        self._place = Path(path).absolute() if path is not None else str(url)
+        self.place = Path(path).absolute() if path is not None else str(url)
+        """The store: a path, or a URL."""
         self._content = content
         self._limits = (max_age, max_bytes)
         self._given: dict[str, Any] = {
@@ -126,6 +129,10 @@ class ResultsDestination:
             return False
         return True
 
+    async def keep_picks(self, rows: Sequence[Any]) -> None:
+        """Keep what rules picked, for the sampler check."""
+        await anyio.to_thread.run_sync(self._keep_picks, rows, abandon_on_cancel=True)
+
     async def shutdown(self) -> None:
         """Close the store."""
         if self._late is not None:
@@ -156,6 +163,11 @@ class ResultsDestination:
             raise DestinationError(f"cannot store: {next(iter(refused))}", retryable=False)
         keep_within(store.database, *self._limits)
 
+    def _keep_picks(self, rows: Sequence[Any]) -> None:
+        from otel_evals.results.store.picking import keep_picks
+
+        keep_picks(self._opened().database, rows)
+
     def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
         from otel_evals.results.store.keeping import holds
 
@@ -166,7 +178,7 @@ class ResultsDestination:
 
         with self._opening:
             if self._store is None:
-                self._store = ResultsStore(self._place, content=self._content)
+                self._store = ResultsStore(self.place, content=self._content)
             return self._store
 
 

@@ -21,6 +21,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.export import DestinationStats
 from otel_evals.export.preset import EventPreset
 from otel_evals.intake.items import IntakeItem
+from otel_evals.live.alarm_watch import AlarmWatch
 from otel_evals.live.engine import LocalEngine
 from otel_evals.live.providers import Providers
 from otel_evals.model import OperationKind, SpanRecord
@@ -82,6 +83,7 @@ class Scoring:
         if tracked and config.store is None and any(rule.scope == "conversation" for rule in config.rules):
             raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
         store = OutcomeTracker if tracked else RunStore
+        self._alarms = AlarmWatch(config, lambda: logger)
         self.engine = LocalEngine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
@@ -170,6 +172,7 @@ class Scoring:
 
     def close(self, deadline: float) -> None:
         """Score and deliver what can be until the deadline (`time.monotonic` seconds); count the rest."""
+        self._alarms.stop()
         self.engine.shutdown(deadline)
         self.engine.close(deadline)
 

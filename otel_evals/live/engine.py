@@ -113,7 +113,10 @@ class LocalEngine:
         """Build what lives on the engine's thread; called again in a forked child."""
         config = self._config
         self.ledger = Ledger(
-            [rule.name for rule in config.rules], config.explain_traces, content=config.capture_content
+            [rule.name for rule in config.rules],
+            config.explain_traces,
+            content=config.capture_content,
+            ceiling=config.ceiling,
         )
         self._store = self._default_store() if config.store is None else _sqlite_store(config)
         self._stages = Stages(

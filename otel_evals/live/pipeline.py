@@ -30,6 +30,7 @@ from otel_evals.export.preset import EventPreset
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.live.adoption import unwrapped
+from otel_evals.live.alarm_watch import AlarmWatch
 from otel_evals.live.engine import Engine, LocalEngine
 from otel_evals.version import __version__
 
@@ -91,6 +92,7 @@ class Pipeline:
             close=self.shutdown,
         )
         self.log_records = CaptureLogRecords(self._engine.intake, self.spans.keeps)
+        self._alarms = AlarmWatch(config, lambda: logger)
         me = weakref.ref(self)
         os.register_at_fork(
             before=lambda: _on_fork(me, lambda pipeline: pipeline._engine.before_fork()),
@@ -178,6 +180,7 @@ class Pipeline:
             self._engine.shutdown(deadline)
         finally:
             self._closed = True
+            self._alarms.stop()
             self._scores.close()
             self._engine.close(deadline)
 
@@ -202,6 +205,7 @@ class Pipeline:
         """Reset in a forked child, which scores only what it captures itself."""
         self._engine.after_fork_in_child()
         self.spans.reset()
+        self._alarms.start()
         for exporter in self._exporters:
             exporter.after_fork()
 

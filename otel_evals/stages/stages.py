@@ -38,6 +38,7 @@ __all__ = ["Stages", "assembly_limits"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
+_PICKS_SECONDS = 30.0
 _LOCK_SECONDS = 0.001
 """How long runs are read and judged before the interpreter's lock is offered to other threads."""
 
@@ -124,7 +125,18 @@ class Stages:
         """Prepare the scorers and deliver to destinations, until cancelled."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
-        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run())
+        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._keep_picks())
+
+    async def _keep_picks(self) -> None:
+        while True:
+            await asyncio.sleep(_PICKS_SECONDS)
+            await self._tell_picks()
+
+    async def _tell_picks(self) -> None:
+        """Give destinations what rules picked, for the sampler check."""
+        rows = self._ledger.picks.changed()
+        if rows and await self.fan_out.keep_picks(rows):
+            self._ledger.picks.told(rows)
 
     def use_rules(self, config: Config) -> None:
         """Judge by other rules; those of conversations keep their names and idle times."""
@@ -256,6 +268,7 @@ class Stages:
         """
         self._close_due(inf)
         await self._settle(deadline, ending=ending)
+        await self._tell_picks()
         await self._store.all_sent(deadline - time.monotonic())
         delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
         written = await self._store.flush(deadline - time.monotonic())
@@ -281,6 +294,7 @@ class Stages:
         self.conversations.clear()
         await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
         self._lose(self.gatherer.evict_all())
+        await self._tell_picks()
         await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
         await self._store.close(max(0.1, deadline - time.monotonic()))
 

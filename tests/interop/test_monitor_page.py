@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from otel_evals.results.alarms.checking import AlarmCheck
 from otel_evals.results.alarms.monitors import AlarmSettings
-from otel_evals.results.alarms.record import check_now
 from otel_evals.results.store.database import Database
 from otel_evals.results.store.writing import ResultsStore
 from tests.support.browser import CHROMIUM, browser_page, picture
@@ -38,7 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     opened.write([record(8, 0.0, scorer=HOSTILE)])
     opened.close()
     database = Database(path)
-    check_now(database, AlarmSettings(floors={"grounded": 0.9}), None)
+    AlarmCheck(database, AlarmSettings(floors={"grounded": 0.9})).run()
     database.close()
     return path
 

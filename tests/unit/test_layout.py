@@ -26,6 +26,7 @@ ELSEWHERE = {
     "cli/store": "unit/store/test_table.py",
     "cli/gateway": "pipeline/test_gateway.py",
     "gateway": "pipeline/test_gateway.py",
+    "live/alarm_watch": "pipeline/test_alarm_watch.py",
     "live/adoption": "pipeline/test_adoption.py",
     "live/autoconfigure": "pipeline/test_frameworks.py",
     "live/configure": "pipeline/test_leaving.py",

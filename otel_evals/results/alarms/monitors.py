@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection
 
+from otel_evals.results.alarms.trust import agreements, disagreement, wrong_sampler
 from otel_evals.results.alarms.watch import (
     Findings,
+    LabelledScore,
     Watched,
     fall,
     floor,
@@ -25,8 +28,10 @@ from otel_evals.results.alarms.watch import (
     worse_version,
 )
 from otel_evals.results.estimate import design_effect
+from otel_evals.results.multiple import shared_threshold
 from otel_evals.results.report.runs import worst_runs
 from otel_evals.results.store.database import Database
+from otel_evals.results.store.picking import picks_of
 from otel_evals.results.store.reading import Measured, Window, measure, series, stored_slices, time_range
 from otel_evals.results.store.schema import HOUR
 
@@ -34,6 +39,7 @@ __all__ = ["Alarm", "AlarmSettings", "find_alarms"]
 
 _BY = ("scorer_id", "scorer_version", "agent_name")
 _DAY = 24 * HOUR
+_OF_SLICE = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +50,8 @@ class AlarmSettings:
     """By scorer: the mean that is not to be fallen below; for scorers whose low scores are good, exceeded."""
     missing: float = 0.2
     """Share of the runs that may be without the score they should have."""
+    agreement: float = 0.8
+    """Share of the scores of runs drawn by chance with which people's labels are to agree."""
     level: float = 0.05
     """Probability of any false alarm in a period, over all monitors."""
     step: int = 600
@@ -59,8 +67,9 @@ class Alarm:
     monitor: str
     """Its name, the same at every check."""
     kind: str
-    """`floor`, `fall`, `version`, `missing` or `silence`."""
+    """`floor`, `fall`, `version`, `missing`, `silence`, `agreement` or `sampler`."""
     scorer_id: str
+    """The rule's name, of a `sampler` alarm."""
     agent_name: str
     since: int
     """About when it began, seconds since the Unix epoch."""
@@ -91,46 +100,54 @@ def find_alarms(database: Database, settings: AlarmSettings, now: float) -> list
         end = int(now) // settings.step * settings.step
         last = min(end, -(-recorded[1] // settings.step) * settings.step)
         since = max(recorded[0], last - settings.period * settings.step) // settings.step * settings.step
+        labels = agreements(connection)
         watched = [
-            _watched(connection, slices, key, steps, settings)
+            _watched(connection, slices, key, steps, settings, labels)
             for key, steps in series(connection, slices, Window(since, last), settings.step, _BY).items()
         ]
-        found = [alarm for each in watched for alarm in _alarms_of(each, len(watched), settings, end)]
-        return [_with_traces(connection, slices, alarm) for alarm in found]
+        picked = picks_of(connection, Window(since, last), settings.step)
+        # As many for each slice whether or not all of them apply: the budget must not depend on what is seen.
+        needed = shared_threshold(settings.level, _OF_SLICE * len(watched) + len(picked))
+        found = [alarm for each in watched for alarm in _alarms_of(each, needed, settings, end)]
+        found = [_with_traces(connection, slices, alarm) for alarm in found]
+        for rule, steps in picked.items():
+            if (wrong := wrong_sampler(steps, needed, settings.period)).since is not None:
+                found.append(_alarm(wrong, needed, rule))
+        return found
 
 
 _Monitor = Callable[[Watched, float, float], Findings]
 
 
-def _monitors(watched: Watched, settings: AlarmSettings, end: int) -> Iterator[_Monitor]:
+def _monitors(watched: Watched, settings: AlarmSettings) -> Iterator[_Monitor]:
     limit = settings.floors.get(watched.scorer_id)
     if watched.scaled:
         if limit is not None:
             yield lambda w, needed, period: floor(w, limit / w.scale, needed, period)
         yield fall
         yield worse_version
+        yield lambda w, needed, period: disagreement(w.labels, settings.agreement, needed, period)
     yield lambda w, needed, period: missing_share(w, settings.missing, needed, period)
 
 
-def _alarms_of(watched: Watched, groups: int, settings: AlarmSettings, end: int) -> Iterator[Alarm]:
-    monitors = list(_monitors(watched, settings, end))
-    # Four for each slice, whether or not all of them apply: the budget must not depend on what is seen.
-    needed = 4 * groups / settings.level
-    for monitor in monitors:
+def _alarms_of(watched: Watched, needed: float, settings: AlarmSettings, end: int) -> Iterator[Alarm]:
+    which = watched.scorer_id, watched.scorer_version, watched.agent_name
+    for monitor in _monitors(watched, settings):
         found = monitor(watched, needed, settings.period)
         if found.since is not None:
-            yield _alarm(watched, found, needed)
+            yield _alarm(found, needed, *which)
     if (quiet := silence(watched, settings.step, end)).since is not None:
-        yield _alarm(watched, quiet, None)
+        yield _alarm(quiet, None, *which)
 
 
-def _alarm(watched: Watched, found: Findings, needed: float | None) -> Alarm:
-    name = " ".join(filter(None, (found.kind, watched.scorer_id, watched.scorer_version, watched.agent_name)))
+def _alarm(
+    found: Findings, needed: float | None, scorer_id: str, scorer_version: str = "", agent_name: str = ""
+) -> Alarm:
     return Alarm(
-        monitor=name,
+        monitor=" ".join(filter(None, (found.kind, scorer_id, scorer_version, agent_name))),
         kind=found.kind,
-        scorer_id=watched.scorer_id,
-        agent_name=watched.agent_name,
+        scorer_id=scorer_id,
+        agent_name=agent_name,
         since=found.since or 0,
         raised=found.raised or 0,
         evidence=found.evidence,
@@ -145,6 +162,7 @@ def _watched(
     key: tuple[Any, ...],
     steps: Mapping[int, Measured],
     settings: AlarmSettings,
+    labels: Mapping[int, Sequence[LabelledScore]],
 ) -> Watched:
     columns = dict(zip(_BY, key, strict=True))
     inside = {i: each for i, each in slices.items() if all(each[n] == v for n, v in columns.items())}
@@ -166,6 +184,7 @@ def _watched(
         reference_until=until,
         largest=largest,
         inflation=_inflation(around),
+        labels=sorted((label for id in inside for label in labels.get(id, ())), key=attrgetter("time")),
         versions={version: found for (version,), found in by_version.items()},
     )
 

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Protocol, Self, TypeVar
 
 from otel_evals.results.compare import log_e_value_worse
 from otel_evals.results.detectors import Detector, ReferenceDetector, missing_indicator
 from otel_evals.results.store.reading import Measured
 from otel_evals.results.sums import Sums, total
 
-__all__ = ["Findings", "Watched", "fall", "floor", "missing_share", "silence", "worse_version"]
+__all__ = [
+    "Findings",
+    "LabelledScore",
+    "Watched",
+    "clock",
+    "fall",
+    "floor",
+    "followed",
+    "missing_share",
+    "silence",
+    "worse_version",
+]
+
+_Bucket = TypeVar("_Bucket", contravariant=True)
+
+
+class _Detects(Protocol[_Bucket]):
+    @property
+    def e_value(self) -> float: ...
+
+    def updated(self, bucket: _Bucket) -> Self: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledScore:
+    """One label of a run that was drawn by chance."""
+
+    time: int
+    """When it was given, seconds since the Unix epoch."""
+    agrees: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +66,8 @@ class Watched:
     """Its design effect."""
     versions: Mapping[str, Mapping[int, Measured]]
     """Steps by agent version."""
+    labels: Sequence[LabelledScore] = ()
+    """Of runs that were drawn by chance, in the order in which they were given."""
 
     def good(self, sums: Sums) -> Sums:
         """Sums in which high is good, with no weight above the largest."""
@@ -60,7 +92,7 @@ def floor(watched: Watched, limit: float, needed: float, period: float) -> Findi
     mean = 1.0 - limit if watched.lower_is_better else limit
     detector = Detector(mean, int(period), watched.largest, inflation=watched.inflation)
     buckets = ((start, watched.good(step.scored)) for start, step in watched.steps)
-    found = _followed("floor", detector, buckets, needed)
+    found = followed("floor", detector, buckets, needed)
     side = "above the limit" if watched.lower_is_better else "below the floor"
     return _told(found, lambda since: f"{_mean_since(watched, since)}, {side} of {limit * watched.scale:g}")
 
@@ -75,7 +107,7 @@ def fall(watched: Watched, needed: float, period: float) -> Findings:
     detector = ReferenceDetector.start(
         reference, period=int(period), largest=watched.largest, inflation=watched.inflation
     )
-    found = _followed("fall", detector, ((s, watched.good(step.scored)) for s, step in later), needed)
+    found = followed("fall", detector, ((s, watched.good(step.scored)) for s, step in later), needed)
     mean = (1.0 - reference.mean if watched.lower_is_better else reference.mean) * watched.scale
     return _told(found, lambda since: f"{_mean_since(watched, since)}, {mean:.3f} in the period before")
 
@@ -87,13 +119,13 @@ def missing_share(watched: Watched, limit: float, needed: float, period: float) 
         (start, limited(missing_indicator(step.scored, step.lost), watched.largest))
         for start, step in watched.steps
     )
-    found = _followed("missing", detector, buckets, needed)
+    found = followed("missing", detector, buckets, needed)
 
     def told(since: int) -> str:
         steps = [step for start, step in watched.steps if start >= since]
         lost, scored = sum(s.lost.w for s in steps), sum(s.scored.w for s in steps)
         share = lost / (lost + scored) if lost + scored else 0.0
-        return f"{share:.0%} of the scores are missing since {_clock(since)}, more than {limit:.0%}"
+        return f"{share:.0%} of the scores are missing since {clock(since)}, more than {limit:.0%}"
 
     return _told(found, told)
 
@@ -131,7 +163,7 @@ def silence(watched: Watched, step: int, end: int) -> Findings:
     last = starts[-1] + step
     if end - last < 3 * usual:
         return Findings("silence")
-    text = f"no run has been sampled since {_clock(last)}; usual gaps are {usual // 60} minutes at most"
+    text = f"no run has been sampled since {clock(last)}; usual gaps are {usual // 60} minutes at most"
     return Findings("silence", last, end, None, text)
 
 
@@ -165,10 +197,10 @@ def flipped(sums: Sums) -> Sums:
     )
 
 
-def _followed(
+def followed(
     kind: str,
-    detector: Detector | ReferenceDetector,
-    buckets: Iterator[tuple[int, Sums]],
+    detector: _Detects[_Bucket],
+    buckets: Iterable[tuple[int, _Bucket]],
     needed: float,
 ) -> Findings:
     """Run a detector over time: an alarm begins with enough evidence, and ends when none is left."""
@@ -193,7 +225,7 @@ def _told(found: Findings, text: Callable[[int], str]) -> Findings:
 def _mean_since(watched: Watched, since: int) -> str:
     sums = total(step.scored for start, step in watched.steps if start >= since)
     mean = (sums.mean or 0.0) * watched.scale
-    return f"the mean is {mean:.3f} since {_clock(since)}"
+    return f"the mean is {mean:.3f} since {clock(since)}"
 
 
 def _in_units(watched: Watched, good: Sums) -> float:
@@ -201,5 +233,6 @@ def _in_units(watched: Watched, good: Sums) -> float:
     return (1.0 - mean if watched.lower_is_better else mean) * watched.scale
 
 
-def _clock(seconds: int) -> str:
+def clock(seconds: int) -> str:
+    """A time as alarms tell it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

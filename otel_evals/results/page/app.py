@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,18 +16,22 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from otel_evals.errors import ConfigError, OtelEvalsError
+from otel_evals.results.alarms.checking import AlarmCheck
 from otel_evals.results.alarms.monitors import AlarmSettings
-from otel_evals.results.alarms.record import Webhook, alarms_of, check_now
+from otel_evals.results.alarms.receivers import Receiver
+from otel_evals.results.alarms.record import alarms_of
 from otel_evals.results.page.access import Access
 from otel_evals.results.page.detail import detail_of, summary_of
-from otel_evals.results.page.forms import Forms, message, number_of
+from otel_evals.results.page.forms import DRAWN, Forms, message, number_of
 from otel_evals.results.page.rendering import STYLE, render
 from otel_evals.results.report.links import TraceLink
-from otel_evals.results.report.queue import RANDOM_SHARE, agreement_of, label_queue
+from otel_evals.results.report.queue import agreement_of, label_queue
 from otel_evals.results.report.report import GROUPS, ReportOptions, make_report
 from otel_evals.results.report.runs import find_runs, runs_of_slices, worst_runs
+from otel_evals.results.report.sampling import sampler_checks
 from otel_evals.results.report.times import window_of
 from otel_evals.results.store.database import Database
+from otel_evals.results.store.drawing import waiting_for_draw
 from otel_evals.results.store.labelling import feedback_on, labels_on, number_of_labels
 from otel_evals.results.store.reading import Window, measure, series, stored_slices, time_range
 
@@ -56,16 +58,14 @@ class Page:
         access: Access,
         settings: AlarmSettings | None = None,
         link: TraceLink | None = None,
-        webhook: Webhook | None = None,
+        receivers: Sequence[Receiver] = (),
     ) -> None:
         self._database = database
         self._access = access
         self._settings = settings or AlarmSettings()
         self._link = link or TraceLink()
-        self._webhook = webhook
-        self._checked: int | None = None
+        self._alarm_check = AlarmCheck(database, self._settings, receivers)
         self._problem = ""
-        self._stopped = threading.Event()
         forms = Forms(database, access)
         routes = [
             Route("/", self._page(self._overview)),
@@ -75,24 +75,29 @@ class Page:
             Route("/alarms", self._page(self._alarms)),
             Route("/labels", self._page(self._labels)),
             Route("/labels", forms.label, methods=["POST"]),
+            Route("/labels/draw", forms.draw, methods=["POST"]),
             Route("/feedback", forms.feedback, methods=["POST"]),
             Route("/style.css", lambda request: Response(STYLE, media_type="text/css")),
         ]
         self.app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=access)])
 
+    def check(self) -> None:
+        """Look for alarms now; what fails is told on the page."""
+        try:
+            self._problem = "; ".join(self._alarm_check.run())
+        except Exception as error:  # the page must go on, and say so
+            self._problem = f"the check for alarms failed: {error}"
+
     def check_for_ever(self, every: float = 60.0) -> None:
-        """Look for alarms now and every so many seconds, until `stop`; what fails is told on the page."""
-        while not self._stopped.is_set():
-            try:
-                self._problem = "; ".join(check_now(self._database, self._settings, self._webhook))
-                self._checked = int(time.time())
-            except Exception as error:  # the page must go on, and say so
-                self._problem = f"the check for alarms failed: {error}"
-            self._stopped.wait(every)
+        """Look for alarms every so many seconds, until `stop`."""
+        self._alarm_check.run_for_ever(every, self._note)
 
     def stop(self) -> None:
         """End `check_for_ever`."""
-        self._stopped.set()
+        self._alarm_check.stop()
+
+    def _note(self, problem: str) -> None:
+        self._problem = problem
 
     def _page(self, view: Callable[[Request], str]) -> Callable[[Request], Any]:
         """A view as an endpoint: in a thread, with errors as pages."""
@@ -155,6 +160,7 @@ class Page:
                 values = {
                     **{name: getattr(found, name) for name in ("row", "sentence", "points", "step", "plot")},
                     "worst": worst_runs(connection, inside, window, 10, highest=highest),
+                    "sampler": sampler_checks(connection, inside, window),
                     "agreement": agreement_of(connection, inside, window, whole, found.row),
                     "more": "/runs?" + urlencode(ids),
                 }
@@ -217,7 +223,6 @@ class Page:
             runs = find_runs(connection, trace_id)
         if not runs:
             raise ConfigError("trace", f"{trace_id!r} is not on record; it may have been deleted")
-        by_chance = request.query_params.get("chance") == "1"
         return self._render(
             "run.html",
             trace_id=trace_id,
@@ -226,7 +231,6 @@ class Page:
             labels=labels_on(self._database, trace_id),
             feedback=feedback_on(self._database, trace_id),
             csrf=self._access.csrf,
-            chosen_with=RANDOM_SHARE if by_chance else "",
             saved="The label is saved." if request.query_params.get("saved") else "",
             command=f"otel-evals export {shlex.quote(self._database.name)} --trace {shlex.quote(trace_id)}"
             " --pytest test_run.py",
@@ -234,13 +238,16 @@ class Page:
 
     def _alarms(self, request: Request) -> str:
         kept = alarms_of(self._database)
-        shown = {"checked": self._checked, "problem": self._problem, "settings": self._settings}
+        shown = {"checked": self._alarm_check.checked, "problem": self._problem, "settings": self._settings}
         return self._render("alarms.html", alarms=kept, **shown)
 
     def _labels(self, request: Request) -> str:
         with self._database.reading() as connection:
             queues = label_queue(connection, stored_slices(connection))
-        return self._render("labels.html", queues=queues, labelled=number_of_labels(self._database))
+            new = waiting_for_draw(connection)
+        labelled = number_of_labels(self._database)
+        csrf = self._access.csrf
+        return self._render("labels.html", queues=queues, labelled=labelled, new=new, csrf=csrf, draws=DRAWN)
 
 
 class _Linked:

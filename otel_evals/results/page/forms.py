@@ -13,10 +13,13 @@ from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.results.page.access import Access
 from otel_evals.results.page.rendering import render
 from otel_evals.results.store.database import Database
+from otel_evals.results.store.drawing import draw
 from otel_evals.results.store.labelling import add_feedback, add_label
 
-__all__ = ["Forms", "message", "number_of"]
+__all__ = ["DRAWN", "Forms", "message", "number_of"]
 
+DRAWN = 8
+"""How many runs a draw takes."""
 _LARGEST = 64 * 1024
 
 
@@ -36,19 +39,29 @@ class Forms:
             )
         try:
             label = number_of(form.get("label", ""), "label")
-            chance = form.get("probability")
-            probability = number_of(chance, "probability") if chance else None
             await run_in_threadpool(
                 add_label,
                 self._database,
                 form.get("evaluation_id", ""),
                 label,
-                probability=probability,
                 expected=form.get("expected"),
             )
         except OtelEvalsError as error:
             return self._message("Not saved", str(error), 400)
         return RedirectResponse(f"/runs/{quote(form.get('trace_id', ''), safe='')}?saved=1", 303)
+
+    async def draw(self, request: Request) -> Response:
+        """A draw of runs to label, from the form on the label queue."""
+        form = await _form(request)
+        if self._access.forged(request, form.get("csrf", "")):
+            return self._message(
+                "Refused", "The form is out of date: go back, reload and send it again.", 403
+            )
+        try:
+            await run_in_threadpool(draw, self._database, DRAWN)
+        except OtelEvalsError as error:
+            return self._message("Not drawn", str(error), 503)
+        return RedirectResponse("/labels", 303)
 
     async def feedback(self, request: Request) -> Response:
         """Feedback of an application: JSON with `trace_id` and `value`. A browser's form cannot send JSON."""

@@ -78,6 +78,9 @@ class SliceReport:
     cost: float
     input_tokens: int
     output_tokens: int
+    one_cluster: bool = False
+    """Whether all scored runs are of one group of users or conversations, so that how much they resemble each
+    other cannot be told."""
     change: Change | None = None
     worst: Sequence[RunOfSlice] = ()
 
@@ -92,7 +95,9 @@ class SliceReport:
         if known.dominated and not known.too_few:
             yield "one run holds more than 5% of all weight"
         if known.few_clusters and known.n and not known.too_few:
-            yield "few conversations: the interval holds in 90 to 93 of 100 cases"
+            yield "few users or conversations: the interval holds in 90 to 93 of 100 cases"
+        if self.one_cluster and not known.too_few:
+            yield "all runs are of one user, or of one conversation: what holds for others cannot be told"
         if known.approximate:
             yield "no scale: the interval is approximate"
 
@@ -176,6 +181,7 @@ def of_measured(
         cost=measured.cost,
         input_tokens=measured.input_tokens,
         output_tokens=measured.output_tokens,
+        one_cluster=clusters is not None and clusters.groups == 1,
     )
 
 
@@ -187,8 +193,8 @@ def _around(bounds: Interval | None, interval: Interval | None) -> Interval | No
 
 
 def _clustered(measured: Measured) -> bool:
-    """Whether clusters are known and any of them has more than one group; few runs cannot tell."""
-    return measured.clusters is not None and measured.clusters.groups > 1
+    """Whether clusters are known, and some run may share its own with another."""
+    return measured.clusters is not None and measured.clusters.groups > 0 and measured.scored.n > 1
 
 
 def _columns(options: ReportOptions) -> list[str]:

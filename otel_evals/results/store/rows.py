@@ -23,6 +23,7 @@ _MISSING_SUFFIXES = ("_not_recorded", "_captured_off", "_truncated")
 _LONGEST_TEXT = 8_000
 LARGEST_CONTENT = 256 * 1024
 _LARGEST = 2**63 - 1
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "error", "turns", "models")
 
 
@@ -66,7 +67,6 @@ def rows_of(record: Any, *, content: bool = True) -> RecordRows:
     return RecordRows(run, slices, found)
 
 
-@lru_cache(maxsize=20_000)
 def hash_of(*parts: Any) -> int:
     """A number of 63 bits that stands for these values, the same in every process."""
     text = "\x1f".join(map(str, parts)).encode("utf-8", "replace")
@@ -110,20 +110,40 @@ def _slice(record: Mapping[str, Any], evaluation: Mapping[str, Any]) -> tuple[in
     scorer, sampling = _text(evaluation, "scorer"), evaluation.get("sampling")
     if not scorer:
         raise ValueError("scorer: is needed")
-    columns = {
-        "scorer_id": scorer,
-        "scorer_version": _text(evaluation, "version"),
-        "direction": _text(evaluation, "direction") or "higher_is_better",
-        "scale": _scale(evaluation),
-        "rule": _text(evaluation, "rule") or scorer,
-        "sampler": _text(sampling, "rule") if isinstance(sampling, Mapping) else "",
-        "agent_name": _text(record, "agent"),
-        "agent_version": _text(record, "agent_version"),
-        "service": _text(record, "service"),
-        "tenant": _text(record, "tenant"),
-        "judge_model": next(_models(evaluation), ""),
-    }
-    return hash_of(*columns.values()), columns
+    return _known_slice(
+        scorer,
+        _text(evaluation, "version"),
+        _text(evaluation, "direction") or "higher_is_better",
+        _scale(evaluation),
+        _text(evaluation, "rule") or scorer,
+        _text(sampling, "rule") if isinstance(sampling, Mapping) else "",
+        _text(record, "agent"),
+        _text(record, "agent_version"),
+        _text(record, "service"),
+        _text(record, "tenant"),
+        next(_models(evaluation), ""),
+    )
+
+
+_SLICE = (
+    "scorer_id",
+    "scorer_version",
+    "direction",
+    "scale",
+    "rule",
+    "sampler",
+    "agent_name",
+    "agent_version",
+    "service",
+    "tenant",
+    "judge_model",
+)
+
+
+@lru_cache(maxsize=2_000)
+def _known_slice(*values: Any) -> tuple[int, dict[str, Any]]:
+    """The id and the columns of a slice. Most runs are of one that was seen."""
+    return hash_of(*values), dict(zip(_SLICE, values, strict=True))
 
 
 def _models(evaluation: Mapping[str, Any]) -> Iterator[str]:
@@ -177,9 +197,15 @@ def _evaluation(
         "cost": _number(evaluation.get("cost")),
         **_tokens(evaluation.get("usage")),
         "duration": _number(evaluation.get("duration")),
-        "cluster": hash_of(run["conversation_id"] or run["user_id"] or run["trace_id"]) % CLUSTER_GROUPS,
+        "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
         "details": _json(steps)[:LARGEST_CONTENT] if content and steps else None,
     }
+
+
+@lru_cache(maxsize=20_000)
+def _cluster(kin: str) -> int:
+    """The group of a user, or else of a conversation, or of a run by itself."""
+    return hash_of(kin) % CLUSTER_GROUPS
 
 
 def _weight(sampling: Any) -> float | None:
@@ -215,8 +241,7 @@ def _storable(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    return _storable(text.replace("\\u0000", ""))
+    return _storable(_encode(value).replace("\\u0000", ""))
 
 
 def _number(value: Any) -> float | None:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    inspect,
     text,
 )
 
@@ -26,10 +27,14 @@ __all__ = [
     "MINUTE",
     "alarms",
     "clusters",
+    "drawn",
+    "draws",
     "evaluations",
     "feedback",
     "labels",
     "metadata",
+    "notices",
+    "picks",
     "rollups",
     "runs",
     "settings",
@@ -176,10 +181,58 @@ alarms = Table(
     Column("since", BigInteger, nullable=False),  # seconds since the Unix epoch
     Column("raised", BigInteger, nullable=False),
     Column("ended", BigInteger),
-    Column("told", BigInteger, nullable=False),  # 0 not yet, 1 its start, 2 its end
     Column("details", Text, nullable=False),
     Index("alarms_by_monitor", "monitor", "ended"),
 )
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all,)
+notices = Table(
+    "notices",
+    metadata,
+    Column("alarm_id", BigInteger, primary_key=True),
+    Column("receiver", Text, primary_key=True),
+    Column("told", Integer, nullable=False),  # 0 not yet, 1 its start, 2 its end
+    Column("claimed", BigInteger, nullable=False),  # seconds since the Unix epoch, of whoever is telling it
+)
+
+picks = Table(
+    "picks",
+    metadata,
+    Column("bucket", BigInteger, primary_key=True),  # start of the minute, seconds since the Unix epoch
+    Column("rule", Text, primary_key=True),
+    Column("process", Text, primary_key=True),
+    Column("runs", BigInteger, nullable=False),
+    Column("picked", BigInteger, nullable=False),
+    Column("expected", Float, nullable=False),
+    Column("variance", Float, nullable=False),
+)
+
+draws = Table(
+    "draws",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("after", BigInteger, nullable=False),  # the pool: scored runs whose number is above this one,
+    Column("last", BigInteger, nullable=False),  # up to this one
+    Column("pool", BigInteger, nullable=False),  # how many there were
+    Column("drawn", Integer, nullable=False),  # how many of them were drawn
+    Column("time", BigInteger, nullable=False),
+)
+
+drawn = Table(
+    "drawn",
+    metadata,
+    Column("evaluation_id", Text, primary_key=True),
+    Column("draw_id", BigInteger, nullable=False),
+    Column("position", Integer, nullable=False),
+    Index("drawn_by_draw", "draw_id"),
+)
+
+
+def _second(connection: Connection) -> None:
+    """Notices by receiver instead of one for each alarm; picks; draws for the label queue."""
+    metadata.create_all(connection)
+    if "told" in {column["name"] for column in inspect(connection).get_columns("alarms")}:
+        connection.execute(text("ALTER TABLE alarms DROP COLUMN told"))
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second)
 """What makes each version of the schema from the one before; `settings.schema` counts them."""

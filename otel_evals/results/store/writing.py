@@ -110,9 +110,9 @@ def change_rollups(
     groups: _Rows = {}
     for rows, sign in ((added, 1), (removed, -1)):
         for row in rows:
-            for width in (MINUTE, HOUR):
-                _count(sums, row, width, sign)
+            _count(sums, row, sign)
             _count_cluster(groups, row, sign)
+    sums |= _by_hour(sums.values())
     keys = ["width", "bucket", "slice_id", "status", "reason"]
     ordered = [sums[key] for key in sorted(sums)]
     _upsert(connection, schema.rollups, ordered, keys, _added)
@@ -123,16 +123,37 @@ def change_rollups(
 _COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
 
 
-def _count(
-    sums: dict[tuple[Any, ...], dict[str, Any]], row: Mapping[str, Any], width: int, sign: int
-) -> None:
-    bucket = row["time"] // _NANO // width * width
-    key = (width, bucket, row["slice_id"], row["status"], row["reason"])
+def _new(key: tuple[Any, ...], missing: bool) -> dict[str, Any]:
+    """A row of a rollup in which nothing is counted yet."""
+    names = ("width", "bucket", "slice_id", "status", "reason")
+    row: dict[str, Any] = dict(zip(names, key, strict=True)) | dict.fromkeys(_COUNTED, 0)
+    return row | {"missing": missing, "w_max": 0.0, "x_min": None, "x_max": None}
+
+
+def _by_hour(minutes: Iterable[Mapping[str, Any]]) -> _Rows:
+    """The rows of hours from those of their minutes."""
+    hours: _Rows = {}
+    for row in minutes:
+        key = (HOUR, row["bucket"] // HOUR * HOUR, row["slice_id"], row["status"], row["reason"])
+        into = hours.get(key)
+        if into is None:
+            into = hours[key] = _new(key, row["missing"])
+        for name in _COUNTED:
+            into[name] += row[name]
+        into["w_max"] = max(into["w_max"], row["w_max"])
+        for name, pick in (("x_min", min), ("x_max", max)):
+            known = [each for each in (into[name], row[name]) if each is not None]
+            into[name] = pick(known, default=None)
+    return hours
+
+
+def _count(sums: _Rows, row: Mapping[str, Any], sign: int) -> None:
+    """Add a row to its minute, or take it out."""
+    bucket = row["time"] // _NANO // MINUTE * MINUTE
+    key = (MINUTE, bucket, row["slice_id"], row["status"], row["reason"])
     into = sums.get(key)
     if into is None:
-        names = ("width", "bucket", "slice_id", "status", "reason")
-        into = sums[key] = dict(zip(names, key, strict=True)) | dict.fromkeys(_COUNTED, 0)
-        into |= {"missing": row["missing"], "w_max": 0.0, "x_min": None, "x_max": None}
+        into = sums[key] = _new(key, row["missing"])
     into["cost"] += sign * (row["cost"] or 0.0)
     into["input_tokens"] += sign * row["input_tokens"]
     into["output_tokens"] += sign * row["output_tokens"]
@@ -157,9 +178,15 @@ def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
     if row["x"] is None or row["weight"] is None:
         return
     key = (row["time"] // _NANO // HOUR * HOUR, row["slice_id"], row["cluster"])
-    into = groups.setdefault(
-        key, dict(zip(("bucket", "slice_id", "cluster"), key, strict=True), w=0.0, wx=0.0)
-    )
+    into = groups.get(key)
+    if into is None:
+        into = groups[key] = {
+            "bucket": key[0],
+            "slice_id": key[1],
+            "cluster": key[2],
+            "w": 0.0,
+            "wx": 0.0,
+        }
     into["w"] += sign * row["weight"]
     into["wx"] += sign * row["weight"] * row["x"]
 
@@ -188,8 +215,14 @@ def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[s
     """The evaluations of these ids that are there already."""
     table, found = schema.evaluations, dict[str, Mapping[str, Any]]()
     for start in range(0, len(ids), _AT_ONCE):
-        query = select(table).where(table.c.evaluation_id.in_(ids[start : start + _AT_ONCE]))
-        found.update({row["evaluation_id"]: dict(row) for row in connection.execute(query).mappings()})
+        some = ids[start : start + _AT_ONCE]
+        if connection.dialect.name == "sqlite":  # without SQLAlchemy's work on each of them
+            places = ",".join("?" * len(some))
+            query = f"SELECT * FROM evaluations WHERE evaluation_id IN ({places})"
+            rows = connection.exec_driver_sql(query, tuple(some))
+        else:
+            rows = connection.execute(select(table).where(table.c.evaluation_id.in_(some)))
+        found.update({row["evaluation_id"]: dict(row) for row in rows.mappings()})
     return found
 
 

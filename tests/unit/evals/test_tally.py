@@ -120,8 +120,8 @@ def test_runs_of_one_user_count_for_less_than_runs_of_many() -> None:
     """The users of half of all runs have nothing but bad ones: the interval of the mean is wider for it."""
     scores: list[Outcome | float] = [float(i % 40 < 20) for i in range(400)]
     alone = tallied(scores)
-    users: dict[str, Kin] = {f"{i + 1:032x}": (f"u{i % 40}", f"c{i}") for i in range(400)}
-    conversations: dict[str, Kin] = {f"{i + 1:032x}": ("the only user", f"c{i % 40}") for i in range(400)}
+    users: dict[str, Kin] = {f"{i + 1:032x}": f"u{i % 40}" for i in range(400)}
+    conversations: dict[str, Kin] = {f"{i + 1:032x}": f"c{i % 40}" for i in range(400)}
     for kin in (users, conversations):
         found = tallied(scores, kin=kin)
         assert found.mean == alone.mean
@@ -132,12 +132,12 @@ def test_runs_of_one_user_count_for_less_than_runs_of_many() -> None:
 
 def test_runs_that_share_nothing_are_as_good_as_without_ids() -> None:
     scores: list[Outcome | float] = [float(i % 3 > 0) for i in range(60)]
-    apart: dict[str, Kin] = {f"{i + 1:032x}": (f"u{i}", f"c{i}") for i in range(60)}
+    apart: dict[str, Kin] = {f"{i + 1:032x}": f"u{i}" for i in range(60)}
     assert tallied(scores, kin=apart) == tallied(scores)
 
 
 def test_one_conversation_says_nothing_about_others() -> None:
-    kin: dict[str, Kin] = {f"{i + 1:032x}": (None, "c") for i in range(60)}
+    kin: dict[str, Kin] = {f"{i + 1:032x}": "c" for i in range(60)}
     assert tallied([1.0] * 60, kin=kin).interval == (0.0, 1.0)
 
 
@@ -183,8 +183,9 @@ def test_a_user_or_a_conversation_tells_whose_run_it_is() -> None:
     def run(**fields: Any) -> Run:
         return Run(trace_id="1" * 32, root_span_id="2" * 16, root_kind=OperationKind.AGENT, **fields)
 
-    assert kin_of(run()) == (None, "1" * 32)
-    assert kin_of(run(user_id="u", conversation_id="c")) == ("u", "c")
+    assert kin_of(run()) == "1" * 32
+    assert kin_of(run(conversation_id="c")) == "c"
+    assert kin_of(run(user_id="u", conversation_id="c")) == "u"
 
 
 def test_the_rules_claim_of_the_front_page_holds_in_the_table() -> None:

@@ -124,8 +124,10 @@ def test_a_gzip_file_that_a_crash_cut_off_is_read_as_far_as_it_goes(tmp_path: Pa
 
 
 def test_conversations_whose_runs_resemble_each_other_widen_the_interval(tmp_path: Path) -> None:
-    alike = [record(i, float(i // 20 % 3 > 0), conversation=f"c{i // 20}") for i in range(2_000)]
-    apart = [record(i, float(i // 20 % 3 > 0), conversation=f"c{i}") for i in range(2_000)]
+    alike = [
+        record(i, float(i // 20 % 3 > 0), conversation=f"c{i // 20}", user_id=None) for i in range(2_000)
+    ]
+    apart = [record(i, float(i // 20 % 3 > 0), conversation=f"c{i}", user_id=None) for i in range(2_000)]
     (wide,), (narrow,) = (estimates(written(tmp_path / "scores.jsonl", each)) for each in (alike, apart))
     assert wide["mean"] == narrow["mean"]
     assert wide["high"] - wide["low"] > 2 * (narrow["high"] - narrow["low"])
@@ -230,9 +232,17 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert json.loads(report(empty, "--json").stdout)["estimates"] == []
 
 
+def test_of_runs_of_one_user_nothing_is_said_about_others(tmp_path: Path) -> None:
+    given = [record(i, float(i % 3 > 0), conversation=f"c{i}", user_id="one") for i in range(60)]
+    (row,) = estimates(written(tmp_path / "scores.jsonl", given))
+    assert (row["low"], row["high"]) == (0.0, 1.0)
+    assert any("of one user" in warning for warning in row["warnings"])
+
+
 def test_a_window_that_is_not_of_whole_hours_is_wider_for_conversations_too(tmp_path: Path) -> None:
     given = [
-        record(i, float(i // 20 % 3 > 0), conversation=f"c{i // 20}", time=START + i) for i in range(2_000)
+        record(i, float(i // 20 % 3 > 0), conversation=f"c{i // 20}", user_id=None, time=START + i)
+        for i in range(2_000)
     ]
     path = written(tmp_path / "scores.jsonl", given)
     since = "2026-09-21T14:25"

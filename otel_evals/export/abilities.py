@@ -1,0 +1,51 @@
+"""What some destinations can do besides taking scored runs; those that cannot are not asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Collection, Sequence
+from typing import Any
+
+import anyio
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
+
+from otel_evals.export.destination import Destination
+from otel_evals.scoring.cancellation import is_cancelled
+
+__all__ = ["holds", "keeps_picks"]
+
+_log = logging.getLogger(__name__)
+_SECONDS = 10.0
+_FAILED: Any = object()
+
+
+async def holds(destination: Destination, evaluation_ids: Collection[str], revision: int) -> bool:
+    """Whether the destination already has all of these evaluations, as far as it can tell."""
+    ask = getattr(destination, "holds", None)
+    if ask is None:
+        return False
+    return await _asked(destination, ask(evaluation_ids, revision), "tell which evaluations it has") is True
+
+
+async def keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
+    """Whether the destination keeps what rules picked, or has no use for it; within ten seconds."""
+    keep = getattr(destination, "keep_picks", None)
+    if keep is None:
+        return True
+    with anyio.move_on_after(_SECONDS):
+        return await _asked(destination, keep(rows), "keep what rules picked") is not _FAILED
+    return False
+
+
+async def _asked(destination: Destination, answer: Awaitable[Any], what: str) -> Any:
+    """The answer, without spans of the destination's own client; `_FAILED` where there is none."""
+    token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    try:
+        return await answer
+    except BaseException as error:
+        if is_cancelled(error):
+            raise
+        _log.warning("Destination %s failed to %s", destination.name, what, exc_info=True)
+        return _FAILED
+    finally:
+        detach(token)

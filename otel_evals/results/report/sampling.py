@@ -1,0 +1,31 @@
+"""What the sampler check says of the rules of some slices, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from otel_evals.results.sampler_check import Picks
+from otel_evals.results.store.picking import picks_of
+from otel_evals.results.store.reading import Window
+
+__all__ = ["sampler_checks"]
+
+_SURPRISING = 4.0
+
+
+def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Window) -> list[str]:
+    """A sentence for each rule of these slices; none where processes do not tell what their rules picked."""
+    rules = sorted({each["rule"] for each in slices.values()})
+    found = picks_of(connection, window, rules=rules)
+    return [_sentence(rule, picks) for rule in rules for picks in found.get(rule, {}).values()]
+
+
+def _sentence(rule: str, picks: Picks) -> str:
+    told = f"Sampler check of {rule}: {picks.picked} of {picks.runs} runs were sampled"
+    if picks.z is None:
+        return f"{told}; nothing was left to chance."
+    verdict = "means are not to be relied on" if abs(picks.z) > _SURPRISING else "as it should be"
+    return f"{told}, {picks.expected:.0f} to be expected (z = {picks.z:+.1f}): {verdict}."
