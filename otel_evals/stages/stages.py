@@ -16,7 +16,7 @@ from anyio.to_thread import current_default_thread_limiter
 
 from otel_evals.accounting.ledger import Ledger
 from otel_evals.accounting.loss_log import LossLog
-from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer, SpanGroup
+from otel_evals.assembly.gather import SpanGatherer, SpanGroup
 from otel_evals.assembly.gatherer import Gatherer
 from otel_evals.assembly.rejoin import group_of, read_again
 from otel_evals.assembly.runs import find_runs
@@ -29,16 +29,17 @@ from otel_evals.export.fanout import FanOut
 from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
+from otel_evals.stages.assembly_limits import assembly_limits
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
+from otel_evals.stages.pick_reports import PickReports
 from otel_evals.stages.rule_sets import RuleSets
 from otel_evals.store.store import ConversationState, Resumption, RunStore
 
-__all__ = ["Stages", "assembly_limits"]
+__all__ = ["Stages"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
-_PICKS_SECONDS = 30.0
 _LOCK_SECONDS = 0.001
 """How long runs are read and judged before the interpreter's lock is offered to other threads."""
 
@@ -82,6 +83,7 @@ class Stages:
         self._split_runs = SplitRuns()
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
+        self._picks = PickReports(ledger.picks, self.fan_out)
         fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
         self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
         self._loss_log = LossLog(losses)
@@ -125,18 +127,7 @@ class Stages:
         """Prepare the scorers and deliver to destinations, until cancelled."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
-        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._keep_picks())
-
-    async def _keep_picks(self) -> None:
-        while True:
-            await asyncio.sleep(_PICKS_SECONDS)
-            await self._tell_picks()
-
-    async def _tell_picks(self) -> None:
-        """Give destinations what rules picked, for the sampler check."""
-        rows = self._ledger.picks.changed()
-        if rows and await self.fan_out.keep_picks(rows):
-            self._ledger.picks.told(rows)
+        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._picks.run())
 
     def use_rules(self, config: Config) -> None:
         """Judge by other rules; those of conversations keep their names and idle times."""
@@ -268,7 +259,7 @@ class Stages:
         """
         self._close_due(inf)
         await self._settle(deadline, ending=ending)
-        await self._tell_picks()
+        await self._picks.tell()
         await self._store.all_sent(deadline - time.monotonic())
         delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
         written = await self._store.flush(deadline - time.monotonic())
@@ -294,7 +285,7 @@ class Stages:
         self.conversations.clear()
         await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
         self._lose(self.gatherer.evict_all())
-        await self._tell_picks()
+        await self._picks.tell()
         await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
         await self._store.close(max(0.1, deadline - time.monotonic()))
 
@@ -303,14 +294,3 @@ class Stages:
         self.rule_sets.close()
         self._loss_log.close()
         self._ledger.failures.close()
-
-
-def assembly_limits(config: Config) -> AssemblyLimits:
-    """The bounds of assembly that a Config sets."""
-    return AssemblyLimits(
-        grace=config.grace,
-        max_age=config.max_age,
-        max_traces=config.max_open_traces,
-        max_spans_per_trace=config.max_spans_per_trace,
-        max_bytes=config.max_bytes,
-    )
