@@ -34,7 +34,7 @@ def openinference() -> Dialect:
 
 def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Reads the metadata; where chains spell out only one message of many, `input.value` is the truth."""
-    if "user_id" not in reader.fields and "metadata" in reader.attributes:
+    if "metadata" in reader.attributes and not {"user_id", "conversation_id"} <= reader.fields.keys():
         read_metadata(reader, reader.attributes["metadata"])  # LangChain's user and thread
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
