@@ -6,6 +6,8 @@ since either may be stripped on the way.
 
 from __future__ import annotations
 
+from typing import Final
+
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
@@ -13,7 +15,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 
-__all__ = ["ScorerSpan", "is_marked", "mark", "marked_state", "need_span"]
+__all__ = ["MARKED", "ScorerSpan", "is_marked", "mark", "marked_state", "need_span"]
 
 _KEY = context_api.create_key(semconv.MARK)
 _MARKED = TraceState([(semconv.MARK_IN_TRACE_STATE, "1")])
@@ -81,3 +83,7 @@ def _with_marked_state(context: Context) -> Context:
         own.trace_id, own.span_id, own.is_remote, own.trace_flags, marked_state(own.trace_state)
     )
     return trace.set_span_in_context(NonRecordingSpan(marked), context)
+
+
+MARKED: Final = mark(Context())
+"""A context with nothing but the mark."""

@@ -10,7 +10,7 @@ REASONS: Mapping[str, str] = {
     # Runs for which no rule was evaluated.
     "trace_not_sampled": "the application's own sampler did not sample the trace",
     "nothing_to_judge": "its spans contain no agent, workflow or inference operation",
-    "unreadable": "its spans could not be assembled into a run; the log has the error",
+    "unreadable": "its spans, or what was said in them, could not be read; the log has the error",
     "root_never_ended": "its root span did not end within `max_age`",
     "root_not_ended_at_shutdown": "its root span had not ended when scoring was shut down",
     "too_many_traces": "more traces than `max_open_traces` were open, and it was the oldest",

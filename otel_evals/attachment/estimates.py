@@ -81,18 +81,20 @@ class Estimates:
             self._begun.add(key)
             self._add(attributes, rule, 0.0, 0.0)
 
-    def record(self, run: Run, evaluation: Evaluation) -> None:
-        """Count one evaluation."""
-        weight, rule = evaluation.sampled.weight, evaluation.rule or evaluation.scorer_id
+    def record(self, run: Run, evaluation: Evaluation) -> dict[str, str]:
+        """Count one evaluation; returns the attributes that it was counted with: rule and agent."""
+        rule, outcome = evaluation.rule or evaluation.scorer_id, evaluation.outcome
+        attributes = self._attributes(rule, run.agent_name)
+        weight = evaluation.sampled.weight
         if weight is None or evaluation.revision > 1:
-            return
-        attributes, outcome = self._attributes(rule, run.agent_name), evaluation.outcome
+            return attributes
         if isinstance(outcome, Score):
             self._add(attributes, rule, weight, outcome.value)
-            return
+            return attributes
         why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
         reason = self._reasons(evaluation.reason or "unknown")
         self._runs.add(weight, {**attributes, semconv.OUTCOME: evaluation.status, why: reason})
+        return attributes
 
     def _attributes(self, rule: str, agent: str | None) -> dict[str, str]:
         name = {semconv.GEN_AI_EVALUATION_NAME: rule}

@@ -35,7 +35,7 @@ from opentelemetry.util.types import Attributes
 from otel_evals import semconv
 from otel_evals.attachment import records
 from otel_evals.model import Evaluation, Run
-from otel_evals.recursion import ScorerSpan, mark, marked_state
+from otel_evals.recursion import MARKED, ScorerSpan, mark, marked_state
 
 __all__ = ["EvaluationSpan", "EvaluationSpans", "own_context"]
 
@@ -63,28 +63,41 @@ class EvaluationSpans:
         self._own_service = own_service
         self._resolved: Any = None
 
-    def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> EvaluationSpan:
-        """The span of an evaluation that begins at `start_time` (nanoseconds since the Unix epoch)."""
-        judged = mark(records.judged_context(run, span_id))
-        opening: dict[str, Any] = {
-            "name": f"evaluate {scorer_id}",
-            "kind": SpanKind.INTERNAL,
-            "attributes": records.opening_attributes(run, scorer_id),
-            "start_time": start_time,
-        }
-        links = records.judged_links(run, span_id)
+    def open(
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+    ) -> EvaluationSpan:
+        """The span of an evaluation that begins.
+
+        Args:
+            run: what is judged.
+            span_id: the judged span.
+            scorer_id: who judges.
+            start_time: in nanoseconds since the Unix epoch.
+            judged: the judged span is current in it.
+        """
+
+        def start(tracer: Any, context: Context, links: list[Link]) -> Span:
+            span: Span = tracer.start_span(
+                f"evaluate {scorer_id}",
+                context=context,
+                links=links,
+                attributes=records.opening_attributes(run, scorer_id),
+                start_time=start_time,
+            )
+            return span
+
         if self._same_trace:
-            span = self._given.start_span(context=judged, links=links[:-1], **opening)  # the last: its parent
+            links = records.judged_links(run, span_id)[:-1]  # the last is its parent
+            span = start(self._given, mark(judged), links)
             return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
         generator = getattr(self._tracer, "id_generator", None)
         own = own_context(judged, generator)
 
-        def start() -> Span:
-            tracer = self._tracer if generator is None else _prepared(self._tracer, own, judged)
-            span: Span = tracer.start_span(context=mark(Context()), links=links, **opening)
-            return span
+        def start_own() -> Span:
+            tracer = self._tracer if generator is None else _prepared(self._tracer, own, mark(judged))
+            return start(tracer, MARKED, records.judged_links(run, span_id))
 
-        return EvaluationSpan(own, start)
+        return EvaluationSpan(own, start_own)
 
     def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
         """End a span with its evaluation's outcome, if it is needed."""

@@ -21,7 +21,7 @@ from otel_evals.attachment.content import without_content
 from otel_evals.config import Config
 from otel_evals.engine.job import Job, Target
 from otel_evals.engine.scheduler import Scheduler
-from otel_evals.model import Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
+from otel_evals.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
 from otel_evals.sampling.decide import Decider, Decision, RunDecisions, chance_of
 from otel_evals.stages.conversations import JoinedConversation
 from otel_evals.store.store import Resumption, RunStore
@@ -139,6 +139,8 @@ class Evaluations:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """End a job with an outcome."""
+        if job.run.unreadable and not isinstance(outcome, Dropped):
+            outcome = NotScored(reason="unreadable")  # whatever its scorer made of what was missing
         evaluation = self._evaluation(job, outcome)
         self._ledger.ended(job.rule.name, evaluation, job.error)
         job.error = None
@@ -166,7 +168,7 @@ class Evaluations:
         self._tell(run, decided)
         target.decisions[asked_with] = decisions
         target.awaited.update(each.rule.name for each in decided if each.status != "not_sampled")
-        return [self._job(each, target, run) for each in decided if each.status == "sampled"]
+        return [_job(each, target, decisions) for each in decided if each.status == "sampled"]
 
     def _follow(self, job: Job, outcome: Outcome) -> None:
         """Have the rules decide that waited for this outcome."""
@@ -180,12 +182,9 @@ class Evaluations:
             if each.status == "not_sampled":
                 target.awaited.discard(each.rule.name)
             elif each.status == "sampled":
-                following = self._job(each, target, job.run)
+                following = _job(each, target, decisions)
                 self._store.add(following)
                 self.scheduler.submit(following)
-
-    def _job(self, decision: Decision, target: Target, run: Run) -> Job:
-        return Job(decision.rule, run, self._decider.sampled(decision, run), target)
 
     def _tell(self, run: Run, decisions: Sequence[Decision]) -> None:
         """Count decisions; log a rule's first failure, since the next thousand will be the same."""
@@ -227,7 +226,8 @@ class Evaluations:
         """All that was to come for a target is there: deliver it."""
         if not target.run.turns:  # a conversation's spans are not held for it
             self._attacher.release(target.run.trace_id, target.span_id)
-        if not self._store.deliver(target) and target.evaluations:
+        stored = self._store.keeps and self._store.deliver(target)
+        if not stored and target.evaluations:
             self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
 
     def _evaluation(self, job: Job, outcome: Outcome) -> Evaluation:
@@ -249,3 +249,8 @@ class Evaluations:
             rule=job.rule.name,
             conversation_id=run.conversation_id if run.turns else None,
         )
+
+
+def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:
+    rule = decision.rule
+    return Job(rule, decisions.run, decisions.on_record[rule.scorer_id], target)

@@ -157,7 +157,10 @@ class Stages:
         if self.conversations.active:  # first, so that the store is never without them
             self._score_conversations(self.conversations.take(runs, time.monotonic()))
         targets = self.evaluations.score(runs, group)
-        self._attacher.release_others(group.spans, {t.span_id for t in targets} | self._split_runs.held)
+        awaited = {target.span_id for target in targets} | self._split_runs.held
+        others = [span for span in group.spans if span.span_id not in awaited]
+        if others:
+            self._attacher.release_all(others)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:

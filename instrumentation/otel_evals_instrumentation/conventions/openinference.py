@@ -10,7 +10,6 @@ from otel_evals.model import Availability, Message, OperationKind, Part, SpanRec
 from otel_evals_instrumentation.conventions.openinference_beeai import kind_of_event, read_event
 from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.messages import read_messages
-from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.tool_parts import tool_call
 from otel_evals_instrumentation.reading.values import is_masked, parse, unquoted
 
@@ -33,9 +32,7 @@ def openinference() -> Dialect:
 
 
 def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Reads the metadata; where chains spell out only one message of many, `input.value` is the truth."""
-    if "metadata" in reader.attributes and not {"user_id", "conversation_id"} <= reader.fields.keys():
-        read_metadata(reader, reader.attributes["metadata"])  # LangChain's user and thread
+    """Where chains spell out only one message of many, `input.value` is the truth."""
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
     source = reader.sources.get("input")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind, Part
 from otel_evals_instrumentation.reading.convention import LAST, Convention, SpanReader
-from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.values import parse, unmasked
 
 __all__ = ["otel_genai"]
@@ -48,21 +47,18 @@ def otel_genai() -> Dialect:
             "gen_ai.completion.0.content",
             "tool_args",
         ),
-        refine=_refine,
+        refine_content=_refine,
     )
 
 
-def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Texts that do not say who spoke, as Spring AI lists them: only the last is known to be the user's."""
-    if "metadata" in reader.attributes:
-        read_metadata(reader, reader.attributes["metadata"])
     source = reader.sources.get("input")
     if source is not None and source.key == "gen_ai.prompt":
         texts = parse(reader.attributes.get("gen_ai.prompt"))
         if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(map(_is_plain, texts)):
             said = Part(kind="text", text=unmasked(texts[-1]))
             reader.fields["input_messages"] = (Message(role="user", parts=(said,)),)
-    return kind
 
 
 def _is_plain(text: object) -> bool:

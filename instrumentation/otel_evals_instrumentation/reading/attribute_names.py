@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import itemgetter
 
 __all__ = ["GEN_AI", "AttributeNames", "FieldsByAttribute", "fields_by_attribute"]
 
-FieldsByAttribute = dict[str, tuple[tuple[str, int], ...]]
-"""By attribute name: the fields it may hold, each with its rank."""
+_MOST_SHAPES = 1_000
+_MOST_NAMES = 64
+"""Attributes of a span whose names are worth remembering together."""
+
+
+class FieldsByAttribute:
+    """The table turned round: which fields a span's attributes may hold.
+
+    The spans of an instrumentation have few different sets of attributes, so the answers are remembered.
+    """
+
+    __slots__ = ("_fields", "known")
+
+    def __init__(self, fields: Mapping[str, tuple[tuple[str, int], ...]]) -> None:
+        self._fields = fields
+        self.known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
+        """By the names of a span's attributes: what `find` gave for them."""
+
+    def find(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
+        """By field: those of these attributes that may hold it, as (rank, name), most trusted first."""
+        made = self._made(names)
+        if len(names) <= _MOST_NAMES:
+            if len(self.known) >= _MOST_SHAPES:
+                self.known.clear()
+            self.known[names] = made
+        return made
+
+    def _made(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
+        found: dict[str, list[tuple[int, str]]] = {}
+        for name in names:
+            for field, rank in self._fields.get(name, ()):
+                found.setdefault(field, []).append((rank, name))
+        return {field: tuple(sorted(hits, key=itemgetter(0))) for field, hits in found.items()}
 
 
 @dataclass(frozen=True)
@@ -56,13 +89,13 @@ class AttributeNames:
 
 
 def fields_by_attribute(names: AttributeNames) -> FieldsByAttribute:
-    """The table turned round, so that one pass over a span's attributes finds everything."""
+    """The table turned round."""
     index: dict[str, list[tuple[str, int]]] = {}
     for field in fields(names):
         for rank, key in enumerate(getattr(names, field.name)):
             if not key.endswith(".*"):
                 index.setdefault(key, []).append((field.name, rank))
-    return {key: tuple(hits) for key, hits in index.items()}
+    return FieldsByAttribute({key: tuple(hits) for key, hits in index.items()})
 
 
 def _in_metadata(*words: str) -> tuple[str, ...]:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
+from otel_evals.model.derived import recovered
 from otel_evals_instrumentation.reading.attribute_names import (
     GEN_AI,
     AttributeNames,
     FieldsByAttribute,
     fields_by_attribute,
 )
-from otel_evals_instrumentation.reading.documents import read_retrieval
-from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
+from otel_evals_instrumentation.reading.content import SpanContent, read_content
+from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.stored_values import as_recorded
-from otel_evals_instrumentation.reading.tools import read_tool
+from otel_evals_instrumentation.reading.tools import tool_name_in
 from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
@@ -111,7 +113,9 @@ class Convention:
     kind_of: Callable[[SpanRecord], OperationKind | None] | None = None
     """Tells a span's kind from the convention's own attributes; None leaves it to OpenTelemetry's names."""
     refine: Callable[[SpanReader, OperationKind], OperationKind] | None = None
-    """Reads what a table cannot say; may change the kind."""
+    """Reads what a table cannot say; may change the kind. Spans of such a convention are read at once."""
+    refine_content: Callable[[SpanReader, OperationKind], None] | None = None
+    """Reads what a table cannot say of what went in and came out, and nothing else."""
     records_turns: bool = False
     """Whether its workflows are an application's own: one that tells a question and an answer is a turn."""
     index: FieldsByAttribute = field(init=False)
@@ -126,24 +130,20 @@ class Convention:
         kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
         if kind is None:
             return None
-        reader = SpanReader(recorded, self.names, self.index, self.name)
+        open_reader = partial(SpanReader, recorded, self.names, self.index, self.name)
+        reader = open_reader()
         _read_identity(reader, kind)
-        if kind is OperationKind.TOOL:
-            read_tool(reader)
-        elif kind is OperationKind.RETRIEVAL:
-            read_retrieval(reader)
-        elif kind is not OperationKind.OTHER:
-            read_inputs_outputs(reader)
-            if kind is OperationKind.AGENT and reader.events:
-                take_answer(reader)
-            if kind is OperationKind.WORKFLOW:
-                unwrap_state(reader)
-                reader.fields["stands_alone"] = self.records_turns
-            if span.parent_span_id is None and "openai_agents" in span.scope_name.replace("-", "_"):
-                # The SDK's `trace()` may hold several calls of `Runner.run`.
-                reader.fields["groups_invocations"] = True
-        if self.refine is not None:
-            kind = self.refine(reader, kind)
+        if kind is OperationKind.WORKFLOW:
+            reader.fields["stands_alone"] = self.records_turns
+        if _may_group(kind, span):
+            # The SDK's `trace()` may hold several calls of `Runner.run`.
+            reader.fields["groups_invocations"] = True
+        if self.refine is None:
+            given = {**reader.fields, "span": span, "kind": kind, "dialect": self.name}
+            content = SpanContent(open_reader, kind, reader.fields, self.refine_content)
+            return recovered(Operation, content, given)
+        read_content(reader, kind)
+        kind = self.refine(reader, kind)
         return Operation(
             span=span,
             kind=kind,
@@ -152,6 +152,14 @@ class Convention:
             sources=reader.sources,
             **reader.fields,
         )
+
+
+def _may_group(kind: OperationKind, span: SpanRecord) -> bool:
+    return (
+        span.parent_span_id is None
+        and kind not in (OperationKind.TOOL, OperationKind.RETRIEVAL, OperationKind.OTHER)
+        and "openai_agents" in span.scope_name.replace("-", "_")
+    )
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:
@@ -217,12 +225,16 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")
     if name is not None:
         fields["name"] = name
+    if kind is OperationKind.TOOL:
+        fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
     if "input_tokens" in found_at or "output_tokens" in found_at:
         _read_usage(reader)
     if "finish" in found_at:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
         _read_error(reader)
+    if "metadata" in reader.attributes:  # LangChain's user and thread, and others'
+        read_metadata(reader, reader.attributes["metadata"])
 
 
 def _read_usage(reader: SpanReader) -> None:
@@ -237,8 +249,8 @@ def _read_usage(reader: SpanReader) -> None:
 
 
 def _read_finish(reader: SpanReader) -> None:
-    for _, _, value in reader.found_at["finish"]:
-        parsed = parse(value)
+    for _, key in reader.found_at["finish"]:
+        parsed = parse(reader.attributes[key])
         reasons = (parsed,) if isinstance(parsed, str) else parsed
         if isinstance(reasons, (list, tuple)):
             told = tuple(item for item in reasons if isinstance(item, str) and item)

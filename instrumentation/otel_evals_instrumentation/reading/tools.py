@@ -11,14 +11,14 @@ from otel_evals_instrumentation.reading.tool_parts import result_value
 from otel_evals_instrumentation.reading.tool_values import arguments_of, result_of
 from otel_evals_instrumentation.reading.values import is_masked, parse, parse_or_mend
 
-__all__ = ["read_tool"]
+__all__ = ["read_tool", "tool_name_in"]
 
 _METHODS = (".__call__", ".__acall__", ".run", ".arun", ".call", ".acall", ".invoke", ".ainvoke", ".tool")
 """What stands after a tool's name where the span is named after the method that ran it."""
 
 
 def read_tool(reader: SpanReader) -> None:
-    """Read a tool's span: name, id, arguments, result, status."""
+    """Read a tool's span: id, arguments, result, status; its name is known."""
     span, fields = reader.span, reader.fields
     arguments = _value(reader, "arguments", "tool_arguments")
     result = _value(reader, "result", "tool_results")
@@ -38,10 +38,8 @@ def read_tool(reader: SpanReader) -> None:
     if failed and error in (None, fields.get("error_type")):
         told = value.get("error") if isinstance(value, dict) else value
         error = told if isinstance(told, str) else error
-    name = reader.text("tool_name") or _name_in(span.name)
-    fields["name"] = name
     fields["tool_call"] = ToolCall(
-        name=name,
+        name=fields["name"],
         id=reader.text("tool_id"),
         arguments=None if arguments is None else _arguments(reader, arguments),
         result=value,
@@ -101,7 +99,7 @@ def _parameters(reader: SpanReader) -> dict[str, Any] | None:
     return found or None
 
 
-def _name_in(span_name: str) -> str:
+def tool_name_in(span_name: str) -> str:
     """The tool's name in span names such as `execute_tool lookup`, `tool_call [lookup]` and `lookup.run`."""
     name = span_name.rpartition(" ")[2].strip("[]")
     while name.endswith(_METHODS):
@@ -110,7 +108,8 @@ def _name_in(span_name: str) -> str:
 
 
 def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
-    for _, key, value in reader.found_at.get(field, ()):
+    for _, key in reader.found_at.get(field, ()):
+        value = reader.attributes[key]
         if value == "":
             continue
         if is_masked(value):
