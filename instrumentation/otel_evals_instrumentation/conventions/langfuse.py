@@ -13,6 +13,7 @@ from otel_evals_instrumentation.reading.convention import (
     SpanReader,
     kind_of,
 )
+from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.usage import usage_in
 from otel_evals_instrumentation.reading.values import unquoted
 
@@ -78,6 +79,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """AttributeNames stand in the span's name, tokens in one JSON object, errors in a level."""
     fields, attributes = reader.fields, reader.attributes
+    read_metadata(reader, attributes.get("langfuse.trace.metadata"))
     usage = usage_in(attributes.get(_OWN + "usage_details"))
     if usage is not None:
         fields["usage"] = usage

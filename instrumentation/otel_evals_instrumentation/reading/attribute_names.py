@@ -98,6 +98,19 @@ def fields_by_attribute(names: AttributeNames) -> FieldsByAttribute:
     return FieldsByAttribute({key: tuple(hits) for key, hits in index.items()})
 
 
+def _in_metadata(*words: str) -> tuple[str, ...]:
+    """Attributes in which applications say who asked, in the namespaces that libraries leave to them."""
+    namespaces = (
+        "ai.telemetry.metadata.",
+        "traceloop.association.properties.",
+        "lmnr.association.properties.",
+        "langsmith.metadata.",
+        "mastra.metadata.",
+        "metadata.",
+    )
+    return tuple(namespace + word for namespace in namespaces for word in words)
+
+
 GEN_AI = AttributeNames(
     # Last the bare words, which Pipecat, Logfire and others write beside OpenTelemetry's names.
     # After these, what OpenInference and platforms add to the spans of others.
@@ -196,26 +209,24 @@ GEN_AI = AttributeNames(
         "session.id",
         "gen_ai.thread.id",
         "langwatch.thread.id",
-        "lmnr.association.properties.session_id",
-        "traceloop.association.properties.session_id",
         "langfuse.trace.metadata.langfuse_session_id",
         "langfuse.observation.metadata.langfuse_session_id",
-        "ai.telemetry.metadata.sessionId",
+        *_in_metadata("session_id", "sessionId", "session.id", "thread_id", "threadId"),
+        *_in_metadata("conversation_id", "conversationId", "chat_id", "chatId"),
         "gen_ai.session.id",
         "conversation.id",
         "session_id",
         "thread_id",
+        "conversation_id",
     ),
     user_id=(
         "user.id",
         "enduser.id",
         "langfuse.user.id",
         "langwatch.user.id",
-        "lmnr.association.properties.user_id",
-        "traceloop.association.properties.user_id",
         "langfuse.trace.metadata.langfuse_user_id",
         "langfuse.observation.metadata.langfuse_user_id",
-        "ai.telemetry.metadata.userId",
+        *_in_metadata("user_id", "userId", "user.id"),
         "gen_ai.user.id",
         "user_id",
         "enduser.pseudo.id",

@@ -32,6 +32,8 @@ _OUTPUT = (
 )
 _CACHE = (
     "cache_read_input_tokens",
+    "cached_input",
+    "input_cache_read",
     "input_cached_tokens",
     "cached_input_tokens",
     "cachedInputTokens",

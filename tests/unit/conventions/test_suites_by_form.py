@@ -385,6 +385,66 @@ def _replied(*output: dict[str, Any], given: list[dict[str, Any]] | None = None)
 ASKS = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "lift", "arguments": TOOL}]}
 LEFT_OUT = [{"type": "text", "text": "[REDACTED]"}]
 GAVE = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": LEFT_OUT}]}
+ASSOCIATED = "traceloop.association.properties."
+IDS = (
+    ("ai.telemetry.metadata.user_id", "ai.telemetry.metadata.session_id"),
+    ("ai.telemetry.metadata.userId", "ai.telemetry.metadata.chat_id"),
+    (ASSOCIATED + "userId", ASSOCIATED + "thread_id"),
+    ("lmnr.association.properties.user_id", "lmnr.association.properties.session_id"),
+    ("langsmith.metadata.userId", "langsmith.metadata.conversation_id"),
+    ("mastra.metadata.userId", "mastra.metadata.threadId"),
+    ("metadata.user_id", "metadata.thread_id"),
+    ("user_id", "conversation_id"),
+)
+WHO = [
+    *(
+        case(f"{u} and {c}", span("x", {**CHAT, u: "u7", c: "s3"}), runs=1, user="u7", conversation="s3")
+        for u, c in IDS
+    ),
+    case("numbers", span("x", {**CHAT, "user.id": 7, "session.id": 3}), runs=1, user="7", conversation="3"),
+    case(
+        "the platform's ids on a span around the run",
+        span("POST /chat", {"langfuse.user.id": "u7", "langfuse.session.id": "s3"}),
+        span("x", CHAT),
+        runs=1,
+        user="u7",
+        conversation="s3",
+    ),
+    case(
+        "a trace's metadata as one object",
+        span(
+            "x",
+            {
+                OWN + "type": "generation",
+                "langfuse.trace.metadata": {"langfuse_user_id": "u7", "langfuse_session_id": "s3"},
+            },
+        ),
+        scope="langfuse-sdk",
+        runs=1,
+        user="u7",
+        conversation="s3",
+    ),
+]
+RETRIEVED = (
+    ("documents without an envelope", [{"page_content": "Closed."}, {"pageContent": "Open."}]),
+    ("contexts", {"contexts": ["Closed.", "Open."]}),
+    ("chunks", {"chunks": [{"text": "Closed."}, {"text": "Open."}]}),
+    (
+        "texts among the metadata",
+        [{"id": "1", "metadata": {"text": "Closed."}}, {"metadata": {"content": "Open."}}],
+    ),
+)
+DOCUMENTS = [
+    case(
+        f"a retriever's {name}",
+        span("a", {OWN + "type": "agent"}),
+        span("x", {OWN + "type": "retriever", OWN + "output": J(output)}),
+        scope="langfuse-sdk",
+        runs=1,
+        documents=["Closed.", "Open."],
+    )
+    for name, output in RETRIEVED
+]
 VALUES = [
     *map(
         _own,
@@ -427,7 +487,9 @@ VALUES = [
 
 
 @pytest.mark.parametrize(
-    "told", [*LANGFUSE, *MLFLOW, *OPENLLMETRY, *OPENINFERENCE, *OTHERS, *VALUES], ids=lambda told: told.name
+    "told",
+    [*LANGFUSE, *MLFLOW, *OPENLLMETRY, *OPENINFERENCE, *OTHERS, *WHO, *DOCUMENTS, *VALUES],
+    ids=lambda told: told.name,
 )
 def test_a_form_means_what_its_suite_says(told: Case) -> None:
     assert list(missed(told)) == []
