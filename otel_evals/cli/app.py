@@ -23,6 +23,7 @@ from otel_evals.cli.results import export, results
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
+from otel_evals.cli.top import top
 from otel_evals.errors import OtelEvalsError
 from otel_evals.version import __version__
 
@@ -34,6 +35,7 @@ app.command()(runs)
 app.command()(explain)
 app.command()(score)
 app.command()(replay)
+app.command()(top)
 app.command()(report)
 app.command("monitor")(monitor_command)
 app.command()(export)

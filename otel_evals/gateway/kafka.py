@@ -6,6 +6,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
 from otel_evals.config.gateway import KafkaOptions
 from otel_evals.errors import ConfigError
 from otel_evals.gateway.scoring import Scoring
@@ -24,6 +26,13 @@ _BACKLOG = 0.5
 """From where on no message is read."""
 _OPEN_SECONDS = 5.0
 _PAUSE = 0.01
+_GAUGES = (
+    ("lag", "lag", "{message}", "Messages of the assigned partitions that were not read"),
+    ("assigned", "assigned", "{partition}", "Partitions that are assigned to this member of the group"),
+    ("uncommitted", "uncommitted", "{message}", "Messages that were read and whose offset is not committed"),
+    ("commit.age", "oldest_uncommitted_seconds", "s", "Time since the oldest of those messages was read"),
+)
+"""Name, key in the source's counters, unit and description."""
 
 
 def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
@@ -71,7 +80,7 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
         "client.id": "otel-evals-gateway",
         **options.properties,
     }
-    return KafkaSource(
+    source = KafkaSource(
         properties,
         topics,
         options.dead_letters,
@@ -79,4 +88,22 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
         lambda: scoring.engine.open_traces(_OPEN_SECONDS),
         scoring.let_go,
         room,
+    )
+    _observe(source, scoring.meter)
+    return source
+
+
+def _observe(source: KafkaSource, meter: Meter) -> None:
+    """Report lag, assignment and age of what is not committed as metrics."""
+    for name, stat, unit, description in _GAUGES:
+
+        def read(_: CallbackOptions, stat: str = stat) -> list[Observation]:
+            return [Observation(source.stats()[stat])]
+
+        meter.create_observable_gauge(f"otel_evals.gateway.kafka.{name}", [read], unit, description)
+    meter.create_observable_counter(
+        "otel_evals.gateway.kafka.dead_letters",
+        [lambda _: [Observation(source.stats()["dead_letters"])]],
+        "{message}",
+        "Messages that were no OTLP and went to the dead-letter topic",
     )

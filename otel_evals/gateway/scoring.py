@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from opentelemetry import _logs, metrics, trace
 
@@ -13,18 +15,19 @@ from otel_evals.accounting.counters import Stats
 from otel_evals.accounting.health import Health
 from otel_evals.assembly.gather_traces import TraceGatherer
 from otel_evals.attachment import Attacher, Metrics
-from otel_evals.attachment.attacher import SpanScores
+from otel_evals.attachment.attacher import Opened, SpanScores
 from otel_evals.attachment.evaluation_spans import EvaluationSpans
 from otel_evals.config import Config, GatewayOptions
 from otel_evals.dialect import Dialects
 from otel_evals.errors import ConfigError
 from otel_evals.export import DestinationStats
 from otel_evals.export.preset import EventPreset
+from otel_evals.gateway.recent import RecentScores
 from otel_evals.intake.items import IntakeItem
 from otel_evals.live.alarm_watch import AlarmWatch
 from otel_evals.live.engine import LocalEngine
 from otel_evals.live.providers import Providers
-from otel_evals.model import OperationKind, SpanRecord
+from otel_evals.model import Evaluation, OperationKind, Run, SpanRecord
 from otel_evals.stages import assembly_limits
 from otel_evals.store.outcomes import OutcomeTracker
 from otel_evals.store.store import RunStore
@@ -32,6 +35,7 @@ from otel_evals.version import __version__
 
 __all__ = ["Scoring"]
 
+_logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
 _RULES_SECONDS = 30.0
@@ -72,7 +76,9 @@ class Scoring:
         """Requests of which the engine has not got everything: it does not know their traces as open yet."""
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
-        attacher = Attacher(
+        self.recent = RecentScores()
+        attacher = _NotingAttacher(
+            self.recent,
             self._evaluation_spans(providers),
             logger if config.evaluation_events else None,
             self._metrics(held_count) if config.metrics else None,
@@ -199,6 +205,22 @@ class Scoring:
             scales=self._scales,
             failing=lambda: self.engine.failing(),
         )
+
+
+class _NotingAttacher(Attacher):
+    """Notes every evaluation beside attaching it."""
+
+    def __init__(self, recent: RecentScores, *ways: Any) -> None:
+        super().__init__(*ways)
+        self._recent = recent
+
+    def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+        """Attach an outcome, and note it. Never raises."""
+        super().attach(run, evaluation, opened)
+        try:
+            self._recent.note(run, evaluation)
+        except Exception:
+            _logger.exception("an evaluation of %s could not be noted", evaluation.scorer_id)
 
 
 def _scales(config: Config) -> dict[str, float | None]:

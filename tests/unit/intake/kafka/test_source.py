@@ -13,8 +13,11 @@ from gateways import GatewayProcess, GatewayThread, eventually
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from otel_evals import Rule
+from otel_evals.live.providers import Providers
 from otel_evals.model import Run
 from otel_evals.scorers import answered
 from otel_evals.scoring.scorer import scorer
@@ -68,11 +71,27 @@ def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None
     spans = recorded()
     as_json = MessageToJson(encode_spans(spans)).encode()
     produce(brokers, [*runs(20), ("json", as_json)])
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+    metrics = InMemoryMetricReader()
+    providers = Providers(meters=MeterProvider([metrics]))
+    with GatewayThread(Rule(answered()), gateway=section(brokers), providers=providers) as gateway:
         assert len(gateway.evaluations(21)) == 21
         eventually(lambda: committed(brokers) == 21)
         _, stats = gateway.service._stats()
         assert (stats["kafka"]["lag"], stats["kafka"]["uncommitted"]) == (0, 0)
+        points = {
+            metric.name: metric.data.data_points[0].value
+            for resource in metrics.get_metrics_data().resource_metrics  # type: ignore[union-attr]
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if ".kafka." in metric.name
+        }
+        assert points == {
+            "otel_evals.gateway.kafka.lag": 0,
+            "otel_evals.gateway.kafka.assigned": 4,
+            "otel_evals.gateway.kafka.uncommitted": 0,
+            "otel_evals.gateway.kafka.commit.age": 0,
+            "otel_evals.gateway.kafka.dead_letters": 0,
+        }
 
 
 def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_rest(brokers: str) -> None:
