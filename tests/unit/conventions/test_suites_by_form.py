@@ -385,6 +385,15 @@ def _replied(*output: dict[str, Any], given: list[dict[str, Any]] | None = None)
 ASKS = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "lift", "arguments": TOOL}]}
 LEFT_OUT = [{"type": "text", "text": "[REDACTED]"}]
 GAVE = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": LEFT_OUT}]}
+WORDS = [
+    case(
+        f"{asked} and {told}",
+        span("x", {OWN + "type": "agent", OWN + "input": {asked: ASKED}, OWN + "output": {told: SAID}}),
+        scope="langfuse-sdk",
+        **TOLD,
+    )
+    for asked, told in (("user_query", "final_answer"), ("chatInput", "finalOutput"), ("topic", "completion"))
+]
 ASSOCIATED = "traceloop.association.properties."
 IDS = (
     ("ai.telemetry.metadata.user_id", "ai.telemetry.metadata.session_id"),
@@ -488,7 +497,7 @@ VALUES = [
 
 @pytest.mark.parametrize(
     "told",
-    [*LANGFUSE, *MLFLOW, *OPENLLMETRY, *OPENINFERENCE, *OTHERS, *WHO, *DOCUMENTS, *VALUES],
+    [*LANGFUSE, *MLFLOW, *OPENLLMETRY, *OPENINFERENCE, *OTHERS, *WORDS, *WHO, *DOCUMENTS, *VALUES],
     ids=lambda told: told.name,
 )
 def test_a_form_means_what_its_suite_says(told: Case) -> None:
