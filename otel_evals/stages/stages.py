@@ -40,7 +40,7 @@ __all__ = ["Stages"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
-_LOCK_SECONDS = 0.001
+_LOCK_SECONDS = 0.002
 """How long runs are read and judged before the interpreter's lock is offered to other threads."""
 
 
