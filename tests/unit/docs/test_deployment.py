@@ -1,15 +1,11 @@
-"""The files of examples/gateway: valid for Kubernetes, with configurations that load and time to drain."""
+"""The files of examples/gateway: configurations that load, and time to drain."""
 
 from __future__ import annotations
 
 import configparser
-import shutil
-import subprocess
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -17,17 +13,13 @@ from otel_evals.config import load_config
 
 GATEWAY = Path(__file__).parents[3] / "examples" / "gateway"
 MANIFESTS = sorted(GATEWAY.glob("kubernetes/*.yaml"))
-CHART = GATEWAY / "helm" / "otel-evals-gateway"
 PAUSE = 5
 """Seconds between the order to leave and the end of listening, for endpoints to be told."""
-KAFKA = ("--set-json", 'config.gateway.kafka={"brokers": ["kafka:9092"]}', "--set", "replicas=3")
 
 
 def check(text: str, folder: Path) -> list[dict[str, Any]]:
-    """Check the manifests in a text, and the configuration in them; returns them."""
+    """Check the pods in a text of manifests, and the configuration; returns the manifests."""
     found = [each for each in yaml.safe_load_all(text) if each]
-    for manifest in found:
-        kubernetes_validate.validate(manifest, "1.31", strict=True)
     (config,) = (each for each in found if each["kind"] == "ConfigMap")
     (workload,) = (each for each in found if each["kind"] in ("Deployment", "StatefulSet"))
     path = folder / "gateway.yaml"
@@ -52,7 +44,7 @@ def check_pod(pod: dict[str, Any], shutdown_timeout: float) -> None:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-def test_a_manifest_is_valid_and_its_configuration_loads(path: Path, tmp_path: Path) -> None:
+def test_a_manifest_s_configuration_loads(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka")
     check(path.read_text(encoding="utf-8"), tmp_path)
 
@@ -87,53 +79,3 @@ def test_the_compose_file_mounts_what_is_there_and_has_time_to_drain() -> None:
             source = mount.split(":")[0]
             assert (GATEWAY / source).exists() if source.startswith(".") else source in compose["volumes"]
     assert int(compose["services"]["gateway"]["stop_grace_period"].removesuffix("s")) >= 40
-
-
-@pytest.mark.interop
-@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
-@pytest.mark.parametrize(
-    ("values", "kinds"),
-    [
-        ((), ["ConfigMap", "Service", "StatefulSet"]),
-        (("--set", "persistence.enabled=false"), ["ConfigMap", "Service", "StatefulSet"]),
-        (KAFKA, ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service"]),
-        (
-            (*KAFKA, "--set", "autoscaling.enabled=true"),
-            ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service"],
-        ),
-    ],
-)
-def test_the_chart_renders_valid_manifests(values: Sequence[str], kinds: list[str], tmp_path: Path) -> None:
-    helm("lint", "--strict", str(CHART), *values)
-    rendered = helm("template", "evals", str(CHART), *values)
-    found = check(rendered, tmp_path)
-    assert sorted(each["kind"] for each in found) == kinds
-    (workload,) = (each for each in found if each["kind"] in ("Deployment", "StatefulSet"))
-    labels = workload["spec"]["template"]["metadata"]["labels"]
-    for selector in selectors(found):
-        assert selector.items() <= labels.items()
-    stored = workload["kind"] == "StatefulSet" and not values
-    assert ("store:" in rendered, "volumeClaimTemplates" in workload["spec"]) == (stored, stored)
-
-
-@pytest.mark.interop
-@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
-@pytest.mark.parametrize("values", ["replicas=2", "autoscaling.enabled=true"])
-def test_the_chart_refuses_what_would_split_traces(values: str) -> None:
-    command = ["helm", "template", "evals", str(CHART), "--set", values]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "config.gateway.kafka" in done.stderr
-
-
-def selectors(manifests: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
-    for each in manifests:
-        selector = each.get("spec", {}).get("selector")
-        if selector:
-            yield selector.get("matchLabels", selector)
-
-
-def helm(*args: str) -> str:
-    done = subprocess.run(["helm", *args], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout

@@ -1,0 +1,94 @@
+"""The manifests of examples/gateway, by the published schemas of Kubernetes; the chart, by Helm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.servers import interop_program
+from tests.unit.docs.test_deployment import GATEWAY, MANIFESTS, check
+
+pytestmark = pytest.mark.interop
+
+CHART = GATEWAY / "helm" / "otel-evals-gateway"
+KAFKA = ("--set-json", 'config.gateway.kafka={"brokers": ["kafka:9092"]}', "--set", "replicas=3")
+VALIDATE = """
+import sys, yaml, kubernetes_validate
+for manifest in filter(None, yaml.safe_load_all(sys.stdin)):
+    kubernetes_validate.validate(manifest, "1.31", strict=True)
+"""
+
+
+def validate(manifests: str) -> None:
+    """Check manifests by the schemas of Kubernetes 1.31."""
+    python = interop_program("python", "-sdks")
+    if python is None:
+        pytest.skip("run tests/interop/setup.sh first: it installs the schemas of Kubernetes")
+    done = subprocess.run(
+        [python, "-c", VALIDATE], input=manifests, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_a_manifest_is_valid(path: Path) -> None:
+    validate(path.read_text(encoding="utf-8"))
+
+
+def test_what_is_not_valid_is_refused() -> None:
+    with pytest.raises(AssertionError, match="replicas"):
+        validate("{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {replicas: many}}")
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ((), ["ConfigMap", "Service", "StatefulSet"]),
+        (("--set", "persistence.enabled=false"), ["ConfigMap", "Service", "StatefulSet"]),
+        (KAFKA, ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service"]),
+        (
+            (*KAFKA, "--set", "autoscaling.enabled=true"),
+            ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service"],
+        ),
+    ],
+)
+def test_the_chart_renders_valid_manifests(values: Sequence[str], kinds: list[str], tmp_path: Path) -> None:
+    helm("lint", "--strict", str(CHART), *values)
+    rendered = helm("template", "evals", str(CHART), *values)
+    validate(rendered)
+    found = check(rendered, tmp_path)
+    assert sorted(each["kind"] for each in found) == kinds
+    (workload,) = (each for each in found if each["kind"] in ("Deployment", "StatefulSet"))
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    for selector in selectors(found):
+        assert selector.items() <= labels.items()
+    stored = workload["kind"] == "StatefulSet" and not values
+    assert ("store:" in rendered, "volumeClaimTemplates" in workload["spec"]) == (stored, stored)
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
+@pytest.mark.parametrize("values", ["replicas=2", "autoscaling.enabled=true"])
+def test_the_chart_refuses_what_would_split_traces(values: str) -> None:
+    command = ["helm", "template", "evals", str(CHART), "--set", values]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "config.gateway.kafka" in done.stderr
+
+
+def selectors(manifests: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    for each in manifests:
+        selector = each.get("spec", {}).get("selector")
+        if selector:
+            yield selector.get("matchLabels", selector)
+
+
+def helm(*args: str) -> str:
+    done = subprocess.run(["helm", *args], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
