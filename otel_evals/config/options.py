@@ -12,11 +12,13 @@ from pydantic.dataclasses import dataclass
 from otel_evals import sampling
 from otel_evals.config.alarms import AlarmOptions
 from otel_evals.config.gateway import GatewayOptions
+from otel_evals.config.redaction import build_redaction
 from otel_evals.config.rules import Rule
 from otel_evals.config.validation import MODEL, PositiveSeconds, Seconds, raises_config_errors
 from otel_evals.errors import ConfigError
 from otel_evals.export import Destination
 from otel_evals.export.preset import EventPreset
+from otel_evals.judge.redaction import Redaction
 
 __all__ = ["Config"]
 
@@ -89,6 +91,11 @@ class Config:
     `tracestate`."""
     capture_content: bool = True
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
+    redact: Annotated[SkipValidation[Redaction], BeforeValidator(build_redaction)] = Redaction()
+    """What every text goes through before it leaves: into prompts of judges, onto spans and events, to
+    destinations. `secrets` (keys, tokens, passwords), `pii` (email addresses, telephone numbers, payment
+    cards, IBANs), `python:package.module:function`, a list of these, or `off`; in code also functions that
+    take and return a text. Where one fails, nothing of the text is left."""
     explain_traces: PositiveInt = 10_000
     """How many traces the trace log keeps for `explain`; within 24 MiB."""
     quiet_after: Seconds = 60.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
 from otel_evals.config.alarms import AlarmOptions
 from otel_evals.config.gateway import GatewayOptions
+from otel_evals.judge.redaction import Redaction
 
 __all__ = ["ConfigOptions"]
 
@@ -33,6 +35,7 @@ class ConfigOptions(TypedDict, total=False):
     queue_size: int
     trust_remote: bool
     capture_content: bool
+    redact: Redaction | Callable[[str], str] | Sequence[str | Callable[[str], str]] | Literal[False]
     explain_traces: int
     quiet_after: float | str
     shutdown_timeout: float | str

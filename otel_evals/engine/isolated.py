@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from otel_evals.engine.isolated_worker import Raised
 from otel_evals.errors import JudgeUnavailableError
+from otel_evals.judge.redaction import current_redaction
 from otel_evals.model import NotScored, Run, Score, StepRecord
 from otel_evals.processes.child import Child, ProcessDiedError
 from otel_evals.processes.portable import pack
@@ -63,7 +64,7 @@ class IsolatedScorer(Scorer):
 
     def __init__(self, scorer: Scorer, timeout: float) -> None:
         self.id, self.version, self.direction = scorer.id, scorer.version, scorer.direction
-        self._packed = pack(scorer)
+        self._packed = pack((scorer, current_redaction()))
         self._timeout = timeout
         self._idle: list[Child] = []
         self._all: set[Child] = set()

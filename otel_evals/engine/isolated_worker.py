@@ -7,6 +7,7 @@ import pickle
 from dataclasses import dataclass
 
 from otel_evals.errors import JudgeUnavailableError
+from otel_evals.judge.redaction import use_redaction
 from otel_evals.model import Run, StepRecord
 from otel_evals.processes.parent import Parent
 from otel_evals.processes.records import pack_record
@@ -34,7 +35,9 @@ def main() -> None:
     parent = Parent()
     with asyncio.Runner() as runner:
         try:
-            scorer: Scorer = pickle.loads(parent.receive() or b"")
+            scorer: Scorer
+            scorer, redaction = pickle.loads(parent.receive() or b"")
+            use_redaction(redaction)
             scorer.prepare()
         except BaseException as error:
             parent.send(pickle.dumps(raised(error)))

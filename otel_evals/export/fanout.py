@@ -18,6 +18,7 @@ from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue
 from otel_evals.export.destination import Destination
 from otel_evals.export.preset import EventPreset
 from otel_evals.export.retry import Retry
+from otel_evals.judge.redaction import redacted
 from otel_evals.model import ScoredRun
 
 __all__ = ["FanOut"]
@@ -86,6 +87,8 @@ class FanOut:
     def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names."""
         queues = [queue for queue in self._queues if names is None or queue.name in names]
+        if queues:
+            scored = redacted(scored)
         for queue in queues:
             queue.put(scored)
         return [queue.name for queue in queues]

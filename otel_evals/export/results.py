@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from otel_evals.errors import ConfigError, DestinationError, StoreError
 from otel_evals.export.record import run_record
-from otel_evals.judge.redact import redact_secrets
+from otel_evals.judge.redaction import redact
 from otel_evals.model import ScoredRun
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class ResultsDestination:
         from otel_evals.results.store.labelling import add_feedback
 
         try:
-            said = comment if comment is None or not self._content else redact_secrets(comment)
+            said = comment if comment is None or not self._content else redact(comment)
             kept = said if self._content else None
             database = self._opened().database
             add_feedback(database, trace_id, value, name=name, comment=kept, source=source)
@@ -156,7 +156,7 @@ class ResultsDestination:
     def _write(self, batch: Sequence[ScoredRun]) -> None:
         from otel_evals.results.store.keeping import keep_within
 
-        records = [_redacted(run_record(scored, content=self._content)) for scored in batch]
+        records = [run_record(scored, content=self._content) for scored in batch]
         store = self._opened()
         refused = store.write(records).unreadable
         if refused:
@@ -180,18 +180,3 @@ class ResultsDestination:
             if self._store is None:
                 self._store = ResultsStore(self.place, content=self._content)
             return self._store
-
-
-def _redacted(value: Any) -> Any:
-    """The value with secrets taken out of its texts; names and ids have no form of a secret."""
-    match value:
-        case str():
-            return redact_secrets(value)
-        case dict():
-            return {key: item if key in _PLAIN else _redacted(item) for key, item in value.items()}
-        case list():
-            return [_redacted(item) for item in value]
-    return value
-
-
-_PLAIN = frozenset({"trace_id", "span_id", "evaluation_id", "conversation_id", "scorer", "version", "status"})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from otel_evals.judge.judge import JudgeRequest
-from otel_evals.judge.redact import redact_secrets
+from otel_evals.judge.redaction import redact
 from otel_evals.model import Context
 
 __all__ = ["Fence", "Slot", "TrustedText", "retry_request", "shorten", "visible"]
@@ -48,7 +48,7 @@ class Fence:
     """Random, so that judged text cannot contain it."""
     max_chars: int = 40_000
     """Limit per slot, over all its items; what is left out is said to be."""
-    redact: Callable[[str], str] = redact_secrets
+    redact: Callable[[str], str] = redact
     """Applied to every text before it is fenced; in parts, where the text is long."""
 
     @property

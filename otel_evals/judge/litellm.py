@@ -25,6 +25,7 @@ from otel_evals.judge.limiter import Call, Limiter, call_limited
 from otel_evals.judge.litellm_calls import Completion, judge_error, load, price_of
 from otel_evals.judge.own_secrets import own_secrets, without_credentials
 from otel_evals.judge.redact import redact_secrets, redact_values
+from otel_evals.judge.redaction import redact
 from otel_evals.judge.reply_parsing import describe_schema, parse_reply
 from otel_evals.model import Usage
 from otel_evals.recursion import need_span, signature
@@ -62,8 +63,8 @@ class LiteLLMJudge:
     """US dollars per million output tokens."""
     limiters: tuple[Limiter, ...] = ()
     """What each call goes through: JudgeLimits, Budget. Share them among judges of the same provider."""
-    redact: Callable[[str], str] = redact_secrets
-    """Applied to all judged text before it leaves the process."""
+    redact: Callable[[str], str] = redact
+    """Applied to all judged text before it leaves the process; by default what the configuration says."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `litellm.acompletion`, such as `reasoning_effort`."""
     _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-__all__ = ["redact_secrets", "redact_values"]
+__all__ = ["redact_secrets", "redact_values", "replaced"]
 
 _WINDOW = 4_096
 _OVERLAP = 1_024
@@ -60,7 +60,6 @@ _SECRET_URL = re.compile(
 _AWS_SECRET = re.compile(
     r"(?i:(?<![a-z])aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?)[\"'\\]{1,2}([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"
 )
-_PATTERNS = (_AWS_SECRET, _KEYS, _JSON_WEB_TOKEN, _BEARER, _AUTHORIZATION, _URL_PASSWORD, _SECRET_URL)
 
 # An assignment: a name, what stands between, and perhaps the quote that opens the value.
 _NAME = re.compile(
@@ -87,16 +86,46 @@ _DIGIT = re.compile("[0-9]")
 _PRIVATE_KEY = re.compile(r"-{0,5}[ ]?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-")
 
 
+_HINTS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+    (("aws",), _AWS_SECRET),
+    (("eyj",), _JSON_WEB_TOKEN),
+    (("bearer", "basic"), _BEARER),
+    (("authorization",), _AUTHORIZATION),
+    (("://",), _URL_PASSWORD),
+    (("hooks.slack", "softlayer"), _SECRET_URL),
+)
+"""What a text contains where a pattern can match, in lower case: looking for it costs next to nothing."""
+_NAME_HINTS = ("pass", "pwd", "pw", "secret", "key", "token", "credential", "hmac")
+_KEY_BLOCK_HINTS = ("begin ", "putty")
+_SHORTEST = 6
+"""Characters below which nothing is taken for a secret."""
+_LOWERED = 65_536
+_LONGEST_HINT = 32
+
+
 def redact_secrets(text: str) -> str:
     """Replace what has the form of a key, token or password by `[redacted]`.
 
     What comes before a secret is kept, so that a reader still sees what kind of thing stood there.
     """
-    spans = [*_private_keys(text)]
-    for pattern in _PATTERNS:
-        spans.extend(_found(pattern, text))
-    spans.extend(_assigned(text))
-    return _replaced(text, spans)
+    if len(text) < _SHORTEST:
+        return text
+    spans = [*_private_keys(text)] if _contains(text, _KEY_BLOCK_HINTS) else []
+    spans.extend(_found(_KEYS, text))
+    for hints, pattern in _HINTS:
+        if _contains(text, hints):
+            spans.extend(_found(pattern, text))
+    if _contains(text, _NAME_HINTS):
+        spans.extend(_assigned(text))
+    return replaced(text, spans) if spans else text
+
+
+def _contains(text: str, hints: tuple[str, ...]) -> bool:
+    for start in range(0, len(text), _LOWERED):
+        part = text[start : start + _LOWERED + _LONGEST_HINT].casefold()
+        if any(hint in part for hint in hints):
+            return True
+    return False
 
 
 def redact_values(text: str, values: Collection[str]) -> str:
@@ -137,6 +166,8 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
     """Values assigned to names that say that they are secret."""
     done = 0
     for start, end, limit in _windows(len(text)):
+        if not _contains(text[start:limit], _NAME_HINTS):
+            continue
         for match in _NAME.finditer(text, max(start, done), limit):
             if match.start() >= end:
                 break
@@ -182,8 +213,8 @@ def _private_keys(text: str) -> Iterator[tuple[int, int]]:
             yield match.start(), position
 
 
-def _replaced(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with one mark in place of each span; overlapping spans are one."""
+def replaced(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with `[redacted]` in place of each span; overlapping spans are one."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(spans):
         if merged and first < merged[-1][1]:

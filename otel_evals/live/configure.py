@@ -50,6 +50,8 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
 _pipeline: Pipeline | None = None
+_ended: Pipeline | None = None
+"""The latest one that was shut down, whose counters a meter provider may still report."""
 _made = Providers()
 _chained = False
 _FLUSH_MILLIS = 3_000
@@ -305,13 +307,14 @@ def shutdown(timeout_millis: int | None = None) -> None:
 
     The providers are flushed, and continue without scoring. A second caller waits for the first.
     """
-    global _pipeline
+    global _pipeline, _ended
     if _watch is not None:
         _watch.stop()
     with _stopping:
         pipeline, _pipeline = _pipeline, None
         if pipeline is None:
             return
+        _ended = pipeline
         pipeline.shutdown(timeout_millis)
         # Spans in a batch processor's queue take their scores along.
         late = [each for each in _attached if each is not _used.tracers]

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
@@ -35,6 +36,8 @@ from otel_evals.live.engine import Engine, LocalEngine
 from otel_evals.version import __version__
 
 __all__ = ["Pipeline"]
+
+_T = TypeVar("_T")
 
 
 class Pipeline:
@@ -191,14 +194,15 @@ class Pipeline:
             exporter.release()
 
     def _metrics(self, meter: metrics.Meter) -> Metrics:
+        me = weakref.ref(self)  # a meter keeps its instruments, with what they ask, as long as the process
         return Metrics(
             meter,
-            self.stats,
-            queue_size=lambda: self._engine.queue_size,
-            held=lambda: sum(exporter.held for exporter in self._exporters),
-            exports=self.destination_stats,
+            lambda: _of(me, Pipeline.stats, Stats()),
+            queue_size=lambda: _of(me, lambda pipeline: pipeline._engine.queue_size, 0),
+            held=lambda: _of(me, lambda pipeline: sum(each.held for each in pipeline._exporters), 0),
+            exports=lambda: _of(me, Pipeline.destination_stats, {}),
             scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
-            failing=lambda: self._engine.failing(),
+            failing=lambda: _of(me, lambda pipeline: pipeline._engine.failing(), {}),
         )
 
     def _after_fork_in_child(self) -> None:
@@ -208,6 +212,12 @@ class Pipeline:
         self._alarms.start()
         for exporter in self._exporters:
             exporter.after_fork()
+
+
+def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:
+    """What a pipeline says of itself, as long as it is there."""
+    pipeline = me()
+    return nothing if pipeline is None else ask(pipeline)
 
 
 def _on_fork(me: weakref.ref[Pipeline], step: Callable[[Pipeline], None]) -> None:

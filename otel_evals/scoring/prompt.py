@@ -13,7 +13,7 @@ from otel_evals.context import Params
 from otel_evals.errors import ConfigError, JudgeReplyError
 from otel_evals.judge.fence import Fence, Slot, retry_request, shorten
 from otel_evals.judge.judge import Judge, JudgeRequest
-from otel_evals.judge.redact import redact_secrets
+from otel_evals.judge.redaction import redact
 from otel_evals.judge.resolve import resolve_judge
 from otel_evals.model import NotScored
 from otel_evals.scoring.scorer import missing
@@ -104,7 +104,7 @@ class PromptStep(Generic[_R]):
         if isinstance(slots, NotScored):
             return slots
         judge = cast("Judge", self.judge or scorer.judge)
-        fence = Fence(max_chars=self.max_chars, redact=getattr(judge, "redact", redact_secrets))
+        fence = Fence(max_chars=self.max_chars, redact=getattr(judge, "redact", redact))
         request = self._request(slots, fence, params.step, scorer)
         for again in (True, False):
             record.asked(request, judge.model)

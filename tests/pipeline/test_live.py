@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from traffic import Live, agent_run
@@ -571,3 +574,15 @@ def test_what_a_scorer_loads_first_is_not_on_its_first_runs_clock() -> None:
         assert stats.rules["slow_to_start"].scored == 5
         assert len(prepared) == 1
         assert prepared[0] != "otel-evals"
+
+
+@pytest.mark.parametrize("metrics", [True, False])
+def test_a_pipeline_that_is_over_is_let_go(metrics: bool) -> None:
+    """A meter keeps its instruments as long as the process: reconfiguring must not pile up pipelines."""
+    with Live(Rule(always_one), metrics=metrics, meters=MeterProvider(shutdown_on_exit=False)) as live:
+        live.run()
+        assert live.flush()
+    pipeline = weakref.ref(live.pipeline)
+    del live
+    gc.collect()
+    assert pipeline() is None

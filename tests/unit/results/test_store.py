@@ -280,12 +280,10 @@ def test_a_file_that_is_too_large_loses_its_oldest_runs(store: ResultsStore) -> 
         assert connection.exec_driver_sql("SELECT min(recorded) FROM runs").scalar_one() > START * 10**9
 
 
-def test_the_destination_writes_runs_tells_what_it_holds_and_takes_secrets_out(tmp_path: Path) -> None:
+def test_the_destination_writes_runs_and_tells_what_it_holds(tmp_path: Path) -> None:
     async def deliver() -> tuple[bool, bool]:
         destination = ResultsDestination(tmp_path / "results.db")
         run = scored_run(1)
-        secret = "sk-" + "a1B2" * 10
-        object.__setattr__(run.run, "output", f"the key is {secret}")
         await destination.export([run, scored_run(2)])
         await destination.export([run])
         ids = [each.evaluation_id for each in run.evaluations]
@@ -298,9 +296,6 @@ def test_the_destination_writes_runs_tells_what_it_holds_and_takes_secrets_out(t
     store = ResultsStore(tmp_path / "results.db")
     assert count(store, "runs") == 2
     store.close()
-    said = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert b"a1B2a1B2" not in said
-    assert b"[redacted]" in said
 
 
 def test_a_destination_that_cannot_write_says_so_and_may_be_tried_again(tmp_path: Path) -> None:
