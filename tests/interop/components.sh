@@ -39,6 +39,8 @@ collector() {  # inside Jaeger's sources: its packages may be imported from ther
     sed -i -E '/^replace .* => \.\//d' go.mod
     rm cmd/jaeger/internal/extension/jaegerstorage/*.go
     cp "$sources/jaegerstorage.go" cmd/jaeger/internal/extension/jaegerstorage
+    rm internal/storage/v1/factory/*.go  # needs all databases; one type of it is used
+    cp "$sources/factory.go" internal/storage/v1/factory
     mkdir cmd/jaeger/tests
     cp "$sources/collector.go" cmd/jaeger/tests
     go build -mod=mod -trimpath -ldflags="-s -w" -o "$interop/bin/otelcol" ./cmd/jaeger/tests
@@ -80,6 +82,6 @@ if [ $# -gt 0 ]; then  # as a process of its own, which ends at the first comman
 fi
 build kafka mvn "$sources/pom.xml" &
 build javascript npm "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" &
-build collector go "$sources/collector.go" "$sources/jaegerstorage.go"
+build collector go "$sources/collector.go" "$sources/jaegerstorage.go" "$sources/factory.go"
 build telemetrygen go
 wait
