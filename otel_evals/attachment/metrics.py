@@ -10,7 +10,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from otel_evals import semconv
 from otel_evals.accounting.counters import Stats
-from otel_evals.attachment.estimates import BoundedNames, Estimates
+from otel_evals.attachment.estimates import BoundedNames, Estimates, MetricDimension
 from otel_evals.export.delivery import DestinationStats
 from otel_evals.model import Evaluation, Run, Score
 
@@ -31,6 +31,7 @@ class Metrics:
         exports: reads the counts of deliveries, by destination.
         scales: of the scorers, by the rule's name; those that are missing have none.
         failing: reads which rules fail again and again.
+        by: what else the sums for weighted means are told apart by.
     """
 
     def __init__(
@@ -42,12 +43,13 @@ class Metrics:
         exports: Callable[[], Mapping[str, DestinationStats]],
         scales: Mapping[str, float | None] | None = None,
         failing: Callable[[], Mapping[str, str]] = dict,
+        by: Iterable[MetricDimension] = (),
     ) -> None:
         self._stats = stats
         self._failing = failing
         self._exports = exports
         self._agents = BoundedNames()
-        self._estimates = Estimates(meter, scales or {}, self._agents)
+        self._estimates = Estimates(meter, scales or {}, self._agents, by)
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",
@@ -112,9 +114,9 @@ class Metrics:
             description="Whether a rule fails again and again: 1 or 0.",
         )
 
-    def expect(self, rule: str, agent: str | None) -> None:
-        """A rule, given by its name, begins to score a run of this agent."""
-        self._estimates.expect(rule, agent)
+    def expect(self, rule: str, run: Run) -> None:
+        """A rule, given by its name, begins to score a run."""
+        self._estimates.expect(rule, run)
 
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:
         """Record one evaluation.

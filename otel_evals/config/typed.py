@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -19,6 +20,7 @@ class ConfigOptions(TypedDict, total=False):
     evaluation_events: bool
     evaluation_spans: Literal["linked", "same_trace", "off", True, False]
     metrics: bool
+    metric_attributes: Sequence[Literal["version", "tenant"]]
     hold: float | str
     hold_limit: int
     grace: float | str

@@ -163,4 +163,5 @@ class Scoring:
             queue_size=lambda: self.engine.queue_size,
             held=held_count,
             exports=self.destination_stats,
+            by=self.config.metric_attributes,
         )

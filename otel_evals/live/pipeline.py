@@ -197,6 +197,7 @@ class Pipeline:
             exports=self.destination_stats,
             scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
             failing=lambda: self._engine.failing(),
+            by=self.config.metric_attributes,
         )
 
     def _after_fork_in_child(self) -> None:
