@@ -53,7 +53,8 @@ def main() -> int:
     if command == "demo":
         return run(BIN / "otel-evals", "demo", *options)
     if command == "test":
-        return run(PYTHON, "-m", "pytest", *options)
+        # Many tests wait for others: as many at once as there are processors, unless -n says otherwise.
+        return run(PYTHON, "-m", "pytest", "-n", "auto", *options)
     if command == "check":
         return max([run(BIN / tool, *arguments) for tool, *arguments in CHECKS])
     return 0

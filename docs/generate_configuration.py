@@ -58,7 +58,13 @@ In YAML
 - a **sampler** is written in the words it describes itself with: `ratio(0.1) | errors()`;
 - **`when`** is a mapping of [run](glossary.md) fields and attributes to the value they must have, or to a
   list of values of which one must do. A name with a dot that is no field of runs is an attribute of a span
-  or of the resource; any attribute can stand under `attributes: {...}`;
+  or of the resource; any attribute can stand under `attributes: {...}`.
+  Or `{cel: EXPRESSION}`, in the [Common Expression Language](https://cel.dev) (extra `cel`):
+  `when: {cel: 'run.error || run.duration > 5.0 || run.attributes["tenant.id"] == "acme"'}`. It names
+  fields of the run, and `run.attributes` (the root's go before those of other spans and of the resource);
+  `run.error` is true or false there, and `run.error_message` its text. A run for which it fails is counted
+  as `predicate_failed`: an attribute that may be missing needs `"tenant.id" in run.attributes && ...`.
+  Macros (`exists`, `filter`, ...) may not stand in one another;
 - **`get_context`** is a resolver's name, or a call: `documents(top=5)`, `static('Prices are in euros.')`,
   `combine(tool_results(), documents(top=5))`; or a mapping `{documents: {top: 5}}`, or a list of several;
 - **durations** are seconds, or `200ms`, `5s`, `1m30s`, `2h`;

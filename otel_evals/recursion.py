@@ -1,10 +1,21 @@
 """The mark on everything that happens inside a scorer, by which capture recognises what it must not score.
 
 Within the process it is a context value; to other services it is propagated in baggage and in tracestate,
-since either may be stripped on the way.
+since either may be stripped on the way. There it is signed, with a key that strangers do not have, because
+whoever sends a request can write these headers: a mark without a signature counts for nothing. The signature
+covers the hour, not the trace, whose id changes where only baggage is passed on.
 """
 
 from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
 
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
@@ -13,12 +24,30 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 
-__all__ = ["ScorerSpan", "is_marked", "mark", "marked_state", "need_span"]
+__all__ = [
+    "TRUST_KEY",
+    "Marking",
+    "ScorerSpan",
+    "is_marked",
+    "mark",
+    "marked_context",
+    "marked_state",
+    "marking",
+    "need_span",
+    "signature",
+    "state_marking",
+]
 
+Marking = Literal["", "here", "signed", "unsigned"]
+"""By whom something is marked: not at all, by this process, by one that has the key, or by anybody."""
+
+TRUST_KEY = "OTEL_EVALS_TRUST_KEY"
+"""The environment variable with the key of all services that score and whose judges call one another."""
 _KEY = context_api.create_key(semconv.MARK)
-_MARKED = TraceState([(semconv.MARK_IN_TRACE_STATE, "1")])
 _MOST_MEMBERS = 32
 """Of a tracestate, by W3C's Trace Context."""
+_SECONDS = 3_600
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ScorerSpan(NonRecordingSpan):
@@ -44,28 +73,88 @@ def need_span(context: Context | None = None) -> None:
 def mark(context: Context | None = None) -> Context:
     """A context in which every span is marked, in this process and in the services called from it."""
     marked = context_api.set_value(_KEY, True, context)
-    return baggage.set_baggage(semconv.MARK, "1", _with_marked_state(marked))
+    return baggage.set_baggage(semconv.MARK, signature(), _with_marked_state(marked))
+
+
+def marked_context() -> Context:
+    """A context with the mark and nothing else."""
+    return _marked_context(signature())
+
+
+@lru_cache(maxsize=2)
+def _marked_context(_: str) -> Context:
+    return mark(Context())
 
 
 def marked_state(state: TraceState | None) -> TraceState:
     """A tracestate with the mark."""
     if not state:
-        return _MARKED
+        return TraceState([(semconv.MARK_IN_TRACE_STATE, signature())])
     if semconv.MARK_IN_TRACE_STATE in state:
-        return state
+        return state.update(semconv.MARK_IN_TRACE_STATE, signature())
     if len(state) >= _MOST_MEMBERS:
         state = state.delete(list(state)[-1])  # the oldest; a full tracestate takes no more
-    return state.add(semconv.MARK_IN_TRACE_STATE, "1")
+    return state.add(semconv.MARK_IN_TRACE_STATE, signature())
 
 
 def is_marked(context: Context | None, parent: SpanContext | None = None) -> bool:
-    """Whether a span that starts in this context, with this parent, is marked, here or by another service."""
-    if parent is not None and semconv.MARK_IN_TRACE_STATE in parent.trace_state:
-        return True
+    """Whether a span that starts in this context, with this parent, is marked here or with a signature."""
+    return marking(context, parent) in ("here", "signed")
+
+
+def marking(context: Context | None, parent: SpanContext | None = None) -> Marking:
+    """By whom a span that starts in this context, with this parent, is marked."""
     current = context_api.get_current() if context is None else context
-    if not current:
+    if current and _KEY in current:
+        return "here"
+    in_state = parent.trace_state.get(semconv.MARK_IN_TRACE_STATE) if parent is not None else None
+    in_baggage = baggage.get_baggage(semconv.MARK, current) if current else None
+    if in_state is None and in_baggage is None:
+        return ""
+    if not (_is_signature(in_state) or _is_signature(in_baggage)):
+        return "unsigned"
+    return "signed" if parent is None or parent.is_remote else "here"
+
+
+def state_marking(trace_state: str) -> Marking:
+    """By whom a span with this tracestate is marked."""
+    prefix = f"{semconv.MARK_IN_TRACE_STATE}="
+    found = [m.strip().removeprefix(prefix) for m in trace_state.split(",") if m.strip().startswith(prefix)]
+    return "" if not found else "signed" if any(map(_is_signature, found)) else "unsigned"
+
+
+def signature() -> str:
+    """What stands in baggage and tracestate as the mark's value, during this hour."""
+    return _signature_of(int(time.time()) // _SECONDS)
+
+
+def _is_signature(value: object) -> bool:
+    """Whether a mark was signed in this hour or in one beside it, as clocks differ and scorers take time."""
+    if not isinstance(value, str):
         return False
-    return _KEY in current or baggage.get_baggage(semconv.MARK, current) is not None
+    given, hour = value.encode(errors="replace"), int(time.time()) // _SECONDS
+    return any(hmac.compare_digest(_signature_of(h).encode(), given) for h in (hour, hour - 1, hour + 1))
+
+
+@lru_cache(maxsize=8)
+def _signature_of(hour: int) -> str:
+    return hmac.new(_key(), b"otel_evals %d" % hour, hashlib.sha256).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1)
+def _key() -> bytes:
+    """The key of the environment; else one that the processes of this machine share until it is started anew.
+
+    The kernel draws the boot id at random, and shows it to local processes, containers included, only.
+    Elsewhere each process, with those forked from it, has a key of its own.
+    """
+    given = os.environ.get(TRUST_KEY, "").strip()
+    if given:
+        return given.encode()
+    try:
+        return _BOOT_ID.read_bytes()
+    except OSError:
+        return secrets.token_bytes(32)
 
 
 def _with_marked_state(context: Context) -> Context:
@@ -75,7 +164,7 @@ def _with_marked_state(context: Context) -> Context:
     """
     span = trace.get_current_span(context)
     own = span.get_span_context()
-    if span.is_recording() or not own.is_valid or semconv.MARK_IN_TRACE_STATE in own.trace_state:
+    if span.is_recording() or not own.is_valid or is_marked(Context(), own):
         return context
     marked = SpanContext(
         own.trace_id, own.span_id, own.is_remote, own.trace_flags, marked_state(own.trace_state)

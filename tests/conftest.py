@@ -7,8 +7,15 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import otel_evals
+
+# How long an example takes says how busy the machine is, nothing about the code.
+settings.register_profile(
+    "otel-evals", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("otel-evals")
 
 
 def pytest_configure() -> None:

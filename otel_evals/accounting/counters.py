@@ -91,6 +91,10 @@ class Stats:
     """What the store did."""
     conversations: ConversationStats = ConversationStats()
     """Conversations that wait, for rules of scope `conversation`."""
+    remote: Mapping[str, int] = field(default_factory=dict)
+    """Requests from other services. `marked`: not scored, as this deployment's evaluations sent them.
+    `mark_not_signed`: scored, although they say that. `threshold_not_trusted`: their sampling threshold was
+    left out of account."""
 
     def check(self) -> list[str]:
         """The sums that do not balance, in words; empty when all do."""
@@ -153,6 +157,12 @@ class Counters:
         self._rules = {name: _Rule() for name in names}
         self.pending = 0
         """Evaluations without an outcome, over all rules."""
+
+    def add_rules(self, names: Iterable[str]) -> None:
+        """Count for these rules too."""
+        with self._lock:
+            for name in names:
+                self._rules.setdefault(name, _Rule())
 
     def ignore(self, reason: str, count: int = 1) -> None:
         """Count runs for which no rule is evaluated."""

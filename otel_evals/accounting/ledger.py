@@ -92,7 +92,8 @@ class Ledger:
     def ended(self, rule: str, evaluation: Evaluation, error: BaseException | None = None) -> None:
         """An evaluation has its outcome; `error` is what its scorer raised."""
         self.failures.note(rule, evaluation.outcome, error)
-        status, reason = evaluation.outcome.status, evaluation.reason
+        status = evaluation.outcome.status
+        reason = None if status == "scored" else evaluation.reason
         self.counters.settle(rule, status, reason)
         self.trace_log.ended(rule, evaluation, status, reason)
 

@@ -10,11 +10,12 @@ REASONS: Mapping[str, str] = {
     # Runs for which no rule was evaluated.
     "trace_not_sampled": "the application's own sampler did not sample the trace",
     "nothing_to_judge": "its spans contain no agent, workflow or inference operation",
-    "unreadable": "its spans could not be assembled into a run; the log has the error",
+    "unreadable": "its spans, or what was said in them, could not be read; the log has the error",
     "root_never_ended": "its root span did not end within `max_age`",
     "root_not_ended_at_shutdown": "its root span had not ended when scoring was shut down",
     "too_many_traces": "more traces than `max_open_traces` were open, and it was the oldest",
     "too_many_bytes": "open traces held more than `max_bytes`, and it was the oldest",
+    "began_before_reload": "it began before a reload that raised sampling, and its first spans were not kept",
     # Spans and log records that did not reach a run.
     "intake_full": "the engine's intake was full, or scoring had been shut down",
     "span_late": "spans ended after their run had been closed, more than `grace` after its root",

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from otel_evals.assembly.provenance import find_provenance
 from otel_evals.assembly.question import Answer, Question, find_answer, find_question
 from otel_evals.assembly.toolcalls import join_tool_calls
-from otel_evals.model import Availability, Document, Operation, OperationKind, Run, Source, ToolCall, Usage
+from otel_evals.model import Document, Operation, OperationKind, Run, ToolCall, Usage
+from otel_evals.model.derived import recovered
+from otel_evals.sampling import credible_state
 
 __all__ = ["assemble"]
 
 _NO_USAGE = Usage()
-_NOTHING: frozenset[Availability] = frozenset()
-_OF_ONE = ("input", "output", "system")
-"""Fields that come from one operation; the others are collected from several."""
 _APART = (
     OperationKind.AGENT,
     OperationKind.TOOL,
@@ -33,49 +32,163 @@ def assemble(
     above: Mapping[str, str | None],
 ) -> Run:
     """Assemble a run from its operations, which are in the order of their start and include the root."""
-    question, answer = find_question(root, operations), find_answer(root, operations)
-    calls = join_tool_calls(operations, above)
-    documents = _documents(operations)
-    system = _system(root, question, operations)
-    inferences = [o for o in operations if o.kind is OperationKind.INFERENCE]
-    last = max(inferences, key=lambda o: o.span.end_time or o.span.start_time, default=None)
-    error = _error(root, answer, last, operations)
     span = root.span
-    return Run(
-        trace_id=span.trace_id,
-        root_span_id=span.span_id,
-        root_kind=root.kind,
-        operations=tuple(operations),
-        children=children,
-        trace_ids=(span.trace_id,),
-        agent_name=_agent(root, operations),
-        agent_version=_first("agent_version", root, operations),
-        conversation_id=_first("conversation_id", root, operations),
-        user_id=_first("user_id", root, operations),
-        input_messages=question.messages if question else (),
-        history=question.history if question else (),
-        system_instructions=system[0],
-        output_messages=answer.messages if answer else (),
-        output=answer.text if answer else None,
-        tool_calls=calls,
-        documents=documents,
-        models=tuple(
-            dict.fromkeys(m for o in inferences or (root,) if (m := o.response_model or o.request_model))
-        ),
-        provider=_first("provider", root, inferences) if inferences else root.provider,
-        usage=_usage(operations, above),
-        finish_reasons=last.finish_reasons if last else root.finish_reasons,
-        error=error.error if error else None,
-        error_type=error.error_type if error else None,
-        start_time=operations[0].span.start_time,
-        end_time=span.end_time,
-        resource=span.resource,
-        scope_name=span.scope_name,
-        dialect=root.dialect,
-        trace_flags=span.trace_flags,
-        trace_state=span.trace_state,
-        **_provenance(operations, question, answer, calls, documents, system[1]),
-    )
+    given = {
+        "trace_id": span.trace_id,
+        "root_span_id": span.span_id,
+        "root_kind": root.kind,
+        "operations": tuple(operations),
+        "children": children,
+        "trace_ids": (span.trace_id,),
+        "agent_name": _agent(root, operations),
+        "models": _models(root, operations),
+        "start_time": operations[0].span.start_time,
+        "end_time": span.end_time,
+        "resource": span.resource,
+        "scope_name": span.scope_name,
+        "dialect": root.dialect,
+        "trace_flags": span.trace_flags,
+        "trace_state": credible_state(int(span.trace_id, 16), span.trace_state),
+    }
+    return recovered(Run, Recovery(root, tuple(operations), above), given)
+
+
+class Recovery:
+    """Recovers the fields of a run from its operations."""
+
+    __slots__ = ("_above", "_operations", "_parts", "_root")
+
+    failed = False
+    """Each operation knows for itself whether it could be read."""
+
+    def __init__(
+        self, root: Operation, operations: Sequence[Operation], above: Mapping[str, str | None]
+    ) -> None:
+        self._root = root
+        self._operations = operations
+        self._above = above
+        self._parts: dict[str, Any] = {}
+
+    def derive(self, field: str) -> Mapping[str, Any]:
+        """A field, and those that are found with it."""
+        return _FIELDS[field](self)
+
+    # --- parts, each found once ---
+
+    def _part(self, name: str, find: Callable[..., Any], *given: Any) -> Any:
+        if name not in self._parts:
+            self._parts[name] = find(*given)
+        return self._parts[name]
+
+    def _question(self) -> Question | None:
+        found: Question | None = self._part("question", find_question, self._root, self._operations)
+        return found
+
+    def _answer(self) -> Answer | None:
+        found: Answer | None = self._part("answer", find_answer, self._root, self._operations)
+        return found
+
+    def _system(self) -> tuple[str | None, Operation | None]:
+        found: tuple[str | None, Operation | None] = self._part(
+            "system", _system, self._root, self._question(), self._operations
+        )
+        return found
+
+    def _calls(self) -> tuple[ToolCall, ...]:
+        found: tuple[ToolCall, ...] = self._part("calls", join_tool_calls, self._operations, self._above)
+        return found
+
+    def _documents(self) -> tuple[Document, ...]:
+        found: tuple[Document, ...] = self._part("documents", _documents, self._operations)
+        return found
+
+    def _inferences(self) -> list[Operation]:
+        return [o for o in self._operations if o.kind is OperationKind.INFERENCE]
+
+    def _last(self) -> Operation | None:
+        return max(self._inferences(), key=lambda o: o.span.end_time or o.span.start_time, default=None)
+
+    # --- fields ---
+
+    def agent_version(self) -> Mapping[str, Any]:
+        return {"agent_version": _first("agent_version", self._root, self._operations)}
+
+    def conversation_id(self) -> Mapping[str, Any]:
+        return {"conversation_id": _first("conversation_id", self._root, self._operations)}
+
+    def user_id(self) -> Mapping[str, Any]:
+        return {"user_id": _first("user_id", self._root, self._operations)}
+
+    def asked(self) -> Mapping[str, Any]:
+        question = self._question()
+        return {
+            "input_messages": question.messages if question else (),
+            "history": question.history if question else (),
+        }
+
+    def system_instructions(self) -> Mapping[str, Any]:
+        return {"system_instructions": self._system()[0]}
+
+    def answered(self) -> Mapping[str, Any]:
+        answer = self._answer()
+        return {
+            "output_messages": answer.messages if answer else (),
+            "output": answer.text if answer else None,
+        }
+
+    def tool_calls(self) -> Mapping[str, Any]:
+        return {"tool_calls": self._calls()}
+
+    def documents(self) -> Mapping[str, Any]:
+        return {"documents": self._documents()}
+
+    def provider(self) -> Mapping[str, Any]:
+        asked = self._inferences()
+        return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
+
+    def usage(self) -> Mapping[str, Any]:
+        return {"usage": _usage(self._operations, self._above)}
+
+    def finish_reasons(self) -> Mapping[str, Any]:
+        return {"finish_reasons": (self._last() or self._root).finish_reasons}
+
+    def error(self) -> Mapping[str, Any]:
+        failed = _error(self._root, self._answer, self._last(), self._operations)
+        return {
+            "error": failed.error if failed else None,
+            "error_type": failed.error_type if failed else None,
+        }
+
+    def provenance(self) -> Mapping[str, Any]:
+        return find_provenance(
+            self._operations,
+            self._question(),
+            self._answer(),
+            self._calls(),
+            self._documents(),
+            self._system()[1],
+        )
+
+
+_FIELDS: Mapping[str, Callable[[Recovery], Mapping[str, Any]]] = {
+    "agent_version": Recovery.agent_version,
+    "conversation_id": Recovery.conversation_id,
+    "user_id": Recovery.user_id,
+    "input_messages": Recovery.asked,
+    "history": Recovery.asked,
+    "system_instructions": Recovery.system_instructions,
+    "output_messages": Recovery.answered,
+    "output": Recovery.answered,
+    "tool_calls": Recovery.tool_calls,
+    "documents": Recovery.documents,
+    "provider": Recovery.provider,
+    "usage": Recovery.usage,
+    "finish_reasons": Recovery.finish_reasons,
+    "error": Recovery.error,
+    "error_type": Recovery.error,
+    "availability": Recovery.provenance,
+    "sources": Recovery.provenance,
+}
 
 
 def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
@@ -91,6 +204,11 @@ def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
     return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
 
 
+def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
+    asked = [o for o in operations if o.kind is OperationKind.INFERENCE] or [root]
+    return tuple(dict.fromkeys(m for o in asked if (m := o.response_model or o.request_model)))
+
+
 def _system(
     root: Operation, question: Question | None, operations: Iterable[Operation]
 ) -> tuple[str | None, Operation | None]:
@@ -100,7 +218,10 @@ def _system(
 
 
 def _error(
-    root: Operation, answer: Answer | None, last: Operation | None, operations: Sequence[Operation]
+    root: Operation,
+    answer: Callable[[], Answer | None],
+    last: Operation | None,
+    operations: Sequence[Operation],
 ) -> Operation | None:
     """The operation whose error is the run's: the root, or else what kept the run from an answer.
 
@@ -108,11 +229,11 @@ def _error(
     """
     if root.error is not None:
         return root
-    if answer is not None:
+    failed = [o for o in operations if o.error is not None and o.kind not in _APART[1:]]
+    if not failed or answer() is not None:  # most runs have no error, and nobody asks what they answered
         return None
     if last is not None:
         return last if last.error is not None else None
-    failed = [o for o in operations if o.error is not None and o.kind not in _APART[1:]]
     return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
 
@@ -149,79 +270,3 @@ def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
         for document in operation.documents:
             found.setdefault((document.content, None if document.content else document.id), document)
     return tuple(found.values())
-
-
-# --- sources and availability ---
-
-
-def _provenance(
-    operations: Sequence[Operation],
-    question: Question | None,
-    answer: Answer | None,
-    calls: Sequence[ToolCall],
-    documents: Sequence[Document],
-    system: Operation | None,
-) -> dict[str, Any]:
-    availability: dict[str, Availability] = {}
-    sources: dict[str, Source] = {}
-    states: dict[str, set[Availability]] = {}
-    tellers: dict[str, Operation] = {}
-    for operation in operations:
-        for name, state in operation.availability.items():
-            if name in states:
-                states[name].add(state)
-            else:
-                states[name], tellers[name] = {state}, operation
-    for name, there, teller in (
-        ("input", question is not None, question.operation if question else None),
-        ("output", answer is not None, answer.operation if answer else None),
-        ("system", system is not None, system),
-        ("tool_arguments", _all_told(calls, "arguments"), None),
-        ("tool_results", _all_told(calls, "result"), None),
-        ("documents", any(d.content for d in documents), None),
-    ):
-        teller = teller or tellers.get(name)
-        source = teller.sources.get(name) if teller else None
-        if source is not None:
-            sources[name] = source
-        told = teller.availability.get(name) if teller else None
-        availability[name] = _state(name, there, told, states, operations, calls)
-    return {"availability": availability, "sources": sources}
-
-
-def _all_told(calls: Sequence[ToolCall], name: str) -> bool:
-    return bool(calls) and all(
-        getattr(c, name) is not None or (name == "result" and c.error is not None) for c in calls
-    )
-
-
-def _state(
-    name: str,
-    there: bool,
-    told: Availability | None,
-    states: Mapping[str, set[Availability]],
-    operations: Sequence[Operation],
-    calls: Sequence[ToolCall],
-) -> Availability:
-    """A field's availability: of a missing field, whether content capture was off."""
-    mine: AbstractSet[Availability] = states.get(name, _NOTHING)
-    if there:
-        cut = told is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
-        return Availability.TRUNCATED if cut else Availability.PRESENT
-    if Availability.CAPTURED_OFF in mine:
-        return Availability.CAPTURED_OFF
-    if name in ("input", "output") and not mine:
-        failed = [o.error is not None or o.error_type is not None for o in operations]
-        if any(failed) and not _silent(states):
-            return Availability.NOT_RECORDED  # what is missing was never said
-        pairs = zip(operations, failed, strict=True)
-        silent = any(o.kind is OperationKind.INFERENCE and not broke for o, broke in pairs)
-        return Availability.CAPTURED_OFF if silent else Availability.NOT_RECORDED
-    if name in ("tool_arguments", "tool_results") and calls and _silent(states):
-        return Availability.CAPTURED_OFF
-    return Availability.NOT_RECORDED
-
-
-def _silent(states: Mapping[str, set[Availability]]) -> bool:
-    """Whether no operation has recorded any content."""
-    return not any(Availability.PRESENT in told for told in states.values())

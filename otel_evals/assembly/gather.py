@@ -15,11 +15,13 @@ from math import inf
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.assembly.complete_runs import CompleteRuns
+from otel_evals.assembly.misplaced_choices import take_choice
+from otel_evals.assembly.open_trace import size_of
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
-__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup", "size_of"]
+__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup"]
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
@@ -245,6 +247,9 @@ class SpanGatherer:
             if span_id != root and held.above != held.record.parent_span_id:
                 links[span_id] = held.above
             self._remember(span_id, scopes)
+        if choice := take_choice(next(r for r in records if r.span_id == root), self._logs):
+            punctual = False
+            records.append(choice)
         if waited or not punctual:
             self._complete.learn(scopes, complete=punctual)
         if not trace.spans:
@@ -293,8 +298,3 @@ class SpanGatherer:
         for span_id in trace.spans:
             self._remember(span_id)
         return [Loss("run", reason, trace_id, len(roots))] if roots else []
-
-
-def size_of(record: SpanRecord) -> int:
-    """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
-    return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)

@@ -20,8 +20,8 @@ from math import inf
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals.assembly.gather import AssemblyLimits, Gathered, SpanGroup, size_of
-from otel_evals.assembly.open_trace import OpenTrace, oldest_first
+from otel_evals.assembly.gather import AssemblyLimits, Gathered, SpanGroup
+from otel_evals.assembly.open_trace import OpenTrace, oldest_first, size_of
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.model import Loss, SpanRecord
 
@@ -33,6 +33,7 @@ _REMEMBERED = 100_000
 _UNCLAIMED = 50_000
 """Traces without a claimed span that are remembered: such a span may still come."""
 _LINKS_PER_TRACE = 10_000
+_DUE_PER_TRACE = 4  # times at which to look at one; more are those of traces that were evicted
 
 
 class TraceGatherer:
@@ -61,6 +62,7 @@ class TraceGatherer:
         self._latest = 0.0
         self.keeps_open = False
         """Whether open traces are kept elsewhere when the process ends, so that they are not lost."""
+        self.source_waits = False  # whether what traces without their root lack is held back at its source
         self.next_close = inf
         """When to call `close_due` again, on the caller's clock."""
         self.next_eviction = inf
@@ -68,8 +70,12 @@ class TraceGatherer:
 
     def waiting(self, trace_id: str) -> int:
         """How many spans of a trace wait for it to be complete. May be called from any thread."""
-        trace = self._traces.get(trace_id)
-        return 0 if trace is None else len(trace.spans)
+        return len(trace.spans) if (trace := self._traces.get(trace_id)) else 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Open traces with claimed spans, and their bytes. May be called from any thread."""
+        return len(self._traces), self._bytes
 
     @property
     def open_spans(self) -> int:
@@ -80,10 +86,8 @@ class TraceGatherer:
     def open_traces(self) -> set[str]:
         """Ids of the traces that are not complete, and of those without a claimed span that are not idle."""
         recent = self._latest - self._idle
-        idle_last = itertools.takewhile(
-            lambda pair: pair[1].last_seen >= recent, reversed(self._unclaimed.items())
-        )
-        return {*self._traces, *(trace_id for trace_id, _ in idle_last)}
+        latest = itertools.takewhile(lambda p: p[1].last_seen >= recent, reversed(self._unclaimed.items()))
+        return {*self._traces, *(trace_id for trace_id, _ in latest)}
 
     def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
         """Add received spans and log records. Never raises; an item that cannot be decoded is a loss."""
@@ -99,9 +103,8 @@ class TraceGatherer:
                     self._add_span(item, now, gathered)
             except Exception:
                 _logger.debug("a received item could not be decoded", exc_info=True)
-                log = isinstance(item, CapturedLog)
-                what = Loss("log", "log_unreadable", "") if log else Loss("span", "span_unreadable", "")
-                gathered.losses.append(what)
+                log, span = Loss("log", "log_unreadable", ""), Loss("span", "span_unreadable", "")
+                gathered.losses.append(log if isinstance(item, CapturedLog) else span)
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
@@ -114,10 +117,10 @@ class TraceGatherer:
             trace = self._traces.get(trace_id)
             if trace is None:
                 continue
+            trace.last_seen = now if self.source_waits and not trace.rooted else trace.last_seen
             if self._complete_at(trace) <= now:
                 closed.append(self._close(trace_id))
-                continue
-            if now - trace.first_seen >= self._limits.max_age:
+            elif now - trace.first_seen >= self._limits.max_age:
                 closed += self._close_ended(trace_id, trace, now)
             if trace_id in self._traces:
                 self._call_at(min(self._complete_at(trace), now + self._idle), trace_id)
@@ -135,6 +138,13 @@ class TraceGatherer:
             return []
         return [loss for t in list(self._traces) for loss in self._evict(t, "root_not_ended_at_shutdown")]
 
+    def let_go(self, traces: Iterable[str]) -> None:
+        """Forget open traces without a loss: they are gathered elsewhere, or here again."""
+        for trace_id in traces:
+            self._unclaimed.pop(trace_id, None)
+            if (trace := self._traces.pop(trace_id, None)) is not None:
+                self._bytes -= trace.size
+
     # --- what arrives ---
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
@@ -149,11 +159,8 @@ class TraceGatherer:
             self._remember(record.span_id, arrived=True)
             return
         trace = self._claimed(record.trace_id, now)
-        if (
-            len(trace.spans) >= self._limits.max_spans_per_trace
-            and parent
-            and record.span_id not in trace.spans
-        ):
+        full = len(trace.spans) >= self._limits.max_spans_per_trace
+        if full and parent and record.span_id not in trace.spans:
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)
@@ -188,11 +195,8 @@ class TraceGatherer:
             gathered.losses.append(Loss("log", "log_late", trace_id))
             return
         trace = self._any(trace_id, now)
-        held = trace.logs.setdefault(span_id, [])
-        if (
-            len(trace.logs) <= self._limits.max_spans_per_trace
-            and len(held) < self._limits.max_spans_per_trace
-        ):
+        held, most = trace.logs.setdefault(span_id, []), self._limits.max_spans_per_trace
+        if len(trace.logs) <= most and len(held) < most:
             held.append(item.event)
             trace.last_seen = now
 
@@ -200,30 +204,25 @@ class TraceGatherer:
         """A trace, with claimed spans or without."""
         trace = self._traces.get(trace_id)
         if trace is None:
-            trace = self._unclaimed.get(trace_id)
-            if trace is None:
-                trace = self._unclaimed[trace_id] = OpenTrace(now, now)
-                if len(self._unclaimed) > _UNCLAIMED:
-                    self._unclaimed.popitem(last=False)
-            else:
-                self._unclaimed.move_to_end(trace_id)
+            trace = self._unclaimed[trace_id] = self._unclaimed.get(trace_id) or OpenTrace(now, now)
+            self._unclaimed.move_to_end(trace_id)
+            if len(self._unclaimed) > _UNCLAIMED:
+                self._unclaimed.popitem(last=False)
         return trace
 
     def _claimed(self, trace_id: str, now: float) -> OpenTrace:
         """A trace that has a claimed span now."""
         trace = self._traces.get(trace_id)
         if trace is None:
-            trace = self._unclaimed.pop(trace_id, None) or OpenTrace(now, now)
+            trace = self._traces[trace_id] = self._unclaimed.pop(trace_id, OpenTrace(now, now))
             trace.last_seen = now
-            self._traces[trace_id] = trace
             self._call_at(self._complete_at(trace), trace_id)
         return trace
 
     def _root_arrived(self, trace_id: str, trace: OpenTrace) -> None:
-        if not trace.rooted:
-            trace.rooted = True
-            if trace_id in self._traces:
-                self._call_at(self._complete_at(trace), trace_id)
+        first, trace.rooted = not trace.rooted, True
+        if first and trace_id in self._traces:
+            self._call_at(self._complete_at(trace), trace_id)
 
     # --- what leaves ---
 
@@ -232,6 +231,9 @@ class TraceGatherer:
 
     def _call_at(self, due: float, trace_id: str) -> None:
         heapq.heappush(self._due, (due, trace_id))
+        if len(self._due) > _DUE_PER_TRACE * (len(self._traces) + _UNCLAIMED):
+            self._due = [each for each in self._due if each[1] in self._traces]
+            heapq.heapify(self._due)
         self.next_close = self._due[0][0]
 
     def _close(self, trace_id: str) -> SpanGroup:
@@ -263,10 +265,9 @@ class TraceGatherer:
             quiet_for = now - max(trace.arrived[span_id] for span_id in inside)
             if quiet_for >= self._idle and self._opens_run(trace.spans[top]):
                 groups.append(self._group(trace, inside))
-                for span_id in inside:
-                    size = size_of(trace.spans.pop(span_id))
-                    trace.size -= size
-                    self._bytes -= size
+                size = sum(size_of(trace.spans.pop(span_id)) for span_id in inside)
+                trace.size -= size
+                self._bytes -= size
         if not trace.spans:
             self._unclaimed[trace_id] = self._traces.pop(trace_id)
         return groups

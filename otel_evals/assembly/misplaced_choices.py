@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
 
 from otel_evals.dialect import Dialects
-from otel_evals.model import SpanRecord
+from otel_evals.model import SpanEvent, SpanRecord
 
-__all__ = ["restore_choices"]
+__all__ = ["restore_choices", "take_choice"]
+
+_CHOICE = "gen_ai.choice"
 
 
 def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
@@ -20,7 +22,7 @@ def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Ma
     for record in records.values():
         if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
             continue
-        choices = [log for log in record.logs if log.name == "gen_ai.choice"]
+        choices = [log for log in record.logs if log.name == _CHOICE]
         if choices:
             calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
             if len(calls) == len(choices):
@@ -31,13 +33,24 @@ def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Ma
     return {**records, **restored} if restored else records
 
 
+def take_choice(root: SpanRecord, logs: MutableMapping[str, list[SpanEvent]]) -> SpanRecord | None:
+    """The unclaimed span above a root, with its logs, if the only choice of a model was logged there."""
+    above = root.parent_span_id
+    found = logs.get(above) if above is not None else None
+    if above is None or found is None or [log.name for log in found].count(_CHOICE) != 1:
+        return None
+    del logs[above]
+    return SpanRecord(trace_id=root.trace_id, span_id=above, parent_span_id=None, logs=tuple(found))
+
+
 def _without_choice(
     parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
 ) -> Iterable[SpanRecord]:
     for record in records.values():
-        told = any(log.name == "gen_ai.choice" for log in record.logs)
+        told = any(log.name == _CHOICE for log in record.logs)
         if (
             record.parent_span_id == parent
+            and record.status != "ERROR"
             and not told
             and dialects.choose(record.scope_name, record.attributes)
         ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from otel_evals import semconv
@@ -14,9 +13,10 @@ from otel_evals.assembly.model_calls import group_loose
 from otel_evals.assembly.question import answer_of, find_question
 from otel_evals.assembly.surroundings import with_surroundings
 from otel_evals.assembly.tree import descendants
-from otel_evals.assembly.truncation import mark_truncated
+from otel_evals.assembly.truncation import TraceContent
 from otel_evals.dialect import Dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
+from otel_evals.model.derived import with_given
 
 __all__ = ["find_runs", "subruns"]
 
@@ -55,13 +55,15 @@ def find_runs(
     runs = [
         _known_to(root, _run(part, (part,), operations, above, below))
         for root in roots
-        for part in invocations_in(root, operations, below)
+        for part in (invocations_in(root, operations, below) if root.groups_invocations else (root,))
     ]
     if loose:
         answered = {o.response_id for run in runs for o in run.operations if o.response_id}
         turns = group_loose(loose, answered, alone=not runs)
         runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
     runs.sort(key=lambda run: (run.start_time, run.root_span_id))
+    if sum(len(run.operations) for run in runs) == len(operations) == len(records):
+        return runs  # nothing is around them
     return with_surroundings(runs, operations, records, parents)
 
 
@@ -101,9 +103,9 @@ def _run(
 
 def _known_to(group: Operation, run: Run) -> Run:
     """A run, with the conversation and user of the group that it is part of."""
-    if group.span_id == run.root_span_id:
+    if group.span.span_id == run.root_span_id:
         return run
-    return replace(
+    return with_given(
         run,
         conversation_id=run.conversation_id or group.conversation_id,
         user_id=run.user_id or group.user_id,
@@ -143,7 +145,9 @@ def _read(
 ) -> dict[str, Operation]:
     """The operations by span id, in order of start, without evaluation spans and what is inside them."""
     found: list[Operation] = []
-    for span_id, record in restore_choices(records, dialects).items():
+    if any(record.logs for record in records.values()):
+        records = restore_choices(records, dialects)
+    for span_id, record in records.items():
         if ours and _is_inside(span_id, ours, parents):
             continue
         try:
@@ -153,7 +157,9 @@ def _read(
         if operation is not None:
             found.append(operation)
     found.sort(key=_order)
-    mark_truncated(found)
+    content = TraceContent()
+    for operation in found:
+        content.hold(operation)
     return {o.span.span_id: o for o in found}
 
 
@@ -266,12 +272,15 @@ def _does_something(
     if root.kind is OperationKind.AGENT:
         return True
     inside = (root, *descendants(root, operations, below))
-    return any(o.kind in _WORK or _tells_conversation(o) for o in inside) or _tells_turn(root)
+    if any(o.kind in _WORK for o in inside):  # first: it asks for nothing that was said
+        return True
+    return any(map(_tells_conversation, inside)) or _tells_turn(root)
 
 
 def _tells_turn(root: Operation) -> bool:
-    """Whether a root tells a whole turn, though nothing inside of it was recorded."""
-    return root.stands_alone and answer_of(root) is not None and find_question(root, (root,)) is not None
+    """Whether a root tells a whole turn, though nothing inside of it was recorded: it may end in an error."""
+    ended = root.stands_alone and (answer_of(root) is not None or root.error is not None)
+    return ended and find_question(root, (root,)) is not None
 
 
 def _tells_conversation(operation: Operation) -> bool:

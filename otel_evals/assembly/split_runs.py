@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from math import inf
 from typing import cast
 
 from otel_evals.assembly.assemble import assemble
 from otel_evals.assembly.model_calls import asked_by, asks_for_tools, continues, given_to
 from otel_evals.model import Operation, OperationKind, Run
+from otel_evals.model.derived import with_given
 
 __all__ = ["SplitRuns", "is_unfinished", "join_split_runs"]
 
@@ -136,4 +136,4 @@ def _joined(first: Run, then: Run) -> Run:
         above.update(dict.fromkeys(below, parent))
     root = next(o for o in operations if o.span_id == then.root_span_id)
     run = assemble(root, operations, children, above)
-    return replace(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))))
+    return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))))

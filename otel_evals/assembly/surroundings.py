@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from otel_evals.model import Operation, Run, SpanRecord
+from otel_evals.model.derived import with_given
 
 __all__ = ["with_surroundings"]
 
 _FIELDS = {
-    "conversation_id": ("gen_ai.conversation.id", "session.id"),
-    "user_id": ("user.id", "enduser.id"),
+    "conversation_id": ("langfuse.session.id", "gen_ai.conversation.id", "session.id"),
+    "user_id": ("user.id", "enduser.id", "langfuse.user.id"),
 }
 """By field of a run: OpenTelemetry's names for it, for spans that no dialect reads."""
 
@@ -28,11 +28,8 @@ def with_surroundings(
     The nearest span above a run counts, such as a session's or a request's; else the operations outside of
     all runs, such as the user's turn to speak, if they agree.
     """
-    counted = sum(len(run.operations) for run in runs)
-    if counted == len(operations) == len(records):
-        return list(runs)  # nothing is around them
     outside: Sequence[Operation] = ()
-    if counted < len(operations):
+    if sum(len(run.operations) for run in runs) < len(operations):
         inside = {operation.span_id for run in runs for operation in run.operations}
         outside = [operation for span_id, operation in operations.items() if span_id not in inside]
     found = []
@@ -45,7 +42,7 @@ def with_surroundings(
                     value = _agreed(field, outside)
                 if value is not None:
                     told[field] = value
-        found.append(replace(run, **told) if told else run)  # type: ignore[arg-type]  # both are texts
+        found.append(with_given(run, **told) if told else run)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from otel_evals.attachment.evaluation_spans import EvaluationSpans, own_context
 from otel_evals.attachment.metrics import Metrics
 from otel_evals.export.preset import EventPreset
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
-from otel_evals.recursion import ScorerSpan, mark
+from otel_evals.recursion import ScorerSpan, marked_context
 
 __all__ = ["Attacher", "Opened", "SpanScores"]
 
@@ -77,7 +77,7 @@ class Attacher:
         """A rule, given by its name, begins to score a run. Never raises."""
         if self._metrics is not None:
             try:
-                self._metrics.expect(rule, run)
+                self._metrics.estimates.expect(rule, run)
             except BaseException:  # somebody else's meter
                 _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
 
@@ -88,16 +88,18 @@ class Attacher:
     def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
         judged = records.judged_context(run, span_id)
-        span = self._open_span(run, span_id, scorer_id, start_time) or ScorerSpan(own_context(judged))
+        span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
         own = contextvars.Context()  # nothing of the engine's, or of whoever woke it
-        own.run(context_api.attach, trace.set_span_in_context(span, mark(Context())))
+        own.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
         return Opened(judged, span, own)
 
-    def _open_span(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> ScorerSpan | None:
+    def _open_span(
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+    ) -> ScorerSpan | None:
         if self._spans is None:
             return None
         try:
-            return self._spans.open(run, span_id, scorer_id, start_time)
+            return self._spans.open(run, span_id, scorer_id, start_time, judged)
         except BaseException:  # a span processor of somebody else's
             _logger.warning("no evaluation span for %s", scorer_id, exc_info=True)
             return None
@@ -136,12 +138,11 @@ class Attacher:
         if self._scores is not None:
             self._scores.finish(int(trace_id, 16), int(span_id, 16))
 
-    def release_others(self, spans: Iterable[SpanRecord], awaited: Collection[str]) -> None:
-        """Let all these spans go but those that something is awaited for, given by their ids."""
+    def release_all(self, spans: Iterable[SpanRecord]) -> None:
+        """Let all these spans go: nothing will be attached to them."""
         if self._scores is not None:
             for span in spans:
-                if span.span_id not in awaited:
-                    self._scores.finish(int(span.trace_id, 16), int(span.span_id, 16))
+                self._scores.finish(int(span.trace_id, 16), int(span.span_id, 16))
 
     def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._metrics is not None:

@@ -98,23 +98,27 @@ class Estimates:
             self._begun.add(key)
             self._add(attributes, rule, 0.0, 0.0)
 
-    def record(self, run: Run, evaluation: Evaluation) -> None:
-        """Count one evaluation."""
-        weight, rule = evaluation.sampled.weight, evaluation.rule or evaluation.scorer_id
+    def record(self, run: Run, evaluation: Evaluation) -> dict[str, str]:
+        """Count one evaluation; returns the attributes that it was counted with: rule and agent."""
+        rule, outcome = evaluation.rule or evaluation.scorer_id, evaluation.outcome
+        plain, attributes = self._plain(rule, run), self._attributes(rule, run)
+        weight = evaluation.sampled.weight
         if weight is None or evaluation.revision > 1:
-            return
-        attributes, outcome = self._attributes(rule, run), evaluation.outcome
+            return plain
         if isinstance(outcome, Score):
             self._add(attributes, rule, weight, outcome.value)
-            return
+            return plain
         why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
         reason = self._reasons(evaluation.reason or "unknown")
         self._runs.add(weight, {**attributes, semconv.OUTCOME: evaluation.status, why: reason})
+        return plain
+
+    def _plain(self, rule: str, run: Run) -> dict[str, str]:
+        name = {semconv.GEN_AI_EVALUATION_NAME: rule}
+        return {**name, semconv.GEN_AI_AGENT_NAME: self._agents(run.agent_name)} if run.agent_name else name
 
     def _attributes(self, rule: str, run: Run) -> dict[str, str]:
-        attributes = {semconv.GEN_AI_EVALUATION_NAME: rule}
-        if run.agent_name:
-            attributes[semconv.GEN_AI_AGENT_NAME] = self._agents(run.agent_name)
+        attributes = self._plain(rule, run)
         for attribute, read, bounded in self._by:
             attributes[attribute] = bounded(read(run))
         return attributes

@@ -35,7 +35,7 @@ from opentelemetry.util.types import Attributes
 from otel_evals import semconv
 from otel_evals.attachment import records
 from otel_evals.model import Evaluation, Run
-from otel_evals.recursion import ScorerSpan, mark, marked_state
+from otel_evals.recursion import ScorerSpan, mark, marked_context, marked_state
 
 __all__ = ["EvaluationSpan", "EvaluationSpans", "own_context"]
 
@@ -60,31 +60,68 @@ class EvaluationSpans:
     def __init__(self, tracer: Tracer, *, same_trace: bool = False, own_service: bool = True) -> None:
         self._given = tracer
         self._same_trace = same_trace
+        self._every = same_trace
         self._own_service = own_service
         self._resolved: Any = None
 
-    def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> EvaluationSpan:
-        """The span of an evaluation that begins at `start_time` (nanoseconds since the Unix epoch)."""
-        judged = mark(records.judged_context(run, span_id))
-        opening: dict[str, Any] = {
-            "name": f"evaluate {scorer_id}",
-            "kind": SpanKind.INTERNAL,
-            "attributes": records.opening_attributes(run, scorer_id),
-            "start_time": start_time,
-        }
-        links = records.judged_links(run, span_id)
-        if self._same_trace:
-            span = self._given.start_span(context=judged, links=links[:-1], **opening)  # the last: its parent
-            return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
+    def open(
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+    ) -> EvaluationSpan:
+        """The span of an evaluation that begins.
+
+        Args:
+            run: what is judged.
+            span_id: the judged span.
+            scorer_id: who judges.
+            start_time: in nanoseconds since the Unix epoch.
+            judged: the judged span is current in it.
+        """
+
+        def start(tracer: Any, context: Context, links: list[Link]) -> Span:
+            span: Span = tracer.start_span(
+                f"evaluate {scorer_id}",
+                context=context,
+                links=links,
+                attributes=records.opening_attributes(run, scorer_id),
+                start_time=start_time,
+            )
+            return span
+
+        def start_linked(tracer: Any) -> Span:
+            return start(tracer, marked_context(), records.judged_links(run, span_id))
+
+        if not self._same_trace:
+            return self._in_own_trace(judged, start_linked)
+        try:
+            links = records.judged_links(run, span_id)[:-1]  # the last is its parent
+            span = start(self._given, mark(judged), links)
+        except Exception as error:
+            return self._in_own_trace_after(error, judged, start_linked)
+        return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
+
+    def _in_own_trace_after(
+        self, error: Exception, judged: Context, start: Callable[[Any], Span]
+    ) -> EvaluationSpan:
+        """In a trace of its own, where a span processor takes none below a span that has ended."""
+        own = self._in_own_trace(judged, start)
+        own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
+        self._same_trace = False
+        kind = type(error).__name__
+        _logger.warning(
+            "evaluation spans have traces of their own: a span processor refused one below the judged span,"
+            " which has ended (%s)",
+            kind,
+        )
+        return own
+
+    def _in_own_trace(self, judged: Context, start: Callable[[Any], Span]) -> EvaluationSpan:
         generator = getattr(self._tracer, "id_generator", None)
         own = own_context(judged, generator)
 
-        def start() -> Span:
-            tracer = self._tracer if generator is None else _prepared(self._tracer, own, judged)
-            span: Span = tracer.start_span(context=mark(Context()), links=links, **opening)
-            return span
+        def start_own() -> Span:
+            return start(self._tracer if generator is None else _prepared(self._tracer, own, mark(judged)))
 
-        return EvaluationSpan(own, start)
+        return EvaluationSpan(own, start_own, needed=self._every)
 
     def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
         """End a span with its evaluation's outcome, if it is needed."""

@@ -48,8 +48,7 @@ class Metrics:
         self._stats = stats
         self._failing = failing
         self._exports = exports
-        self._agents = BoundedNames()
-        self._estimates = Estimates(meter, scales or {}, self._agents, by)
+        self.estimates = Estimates(meter, scales or {}, BoundedNames(), by)
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",
@@ -114,10 +113,6 @@ class Metrics:
             description="Whether a rule fails again and again: 1 or 0.",
         )
 
-    def expect(self, rule: str, run: Run) -> None:
-        """A rule, given by its name, begins to score a run."""
-        self._estimates.expect(rule, run)
-
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:
         """Record one evaluation.
 
@@ -126,10 +121,8 @@ class Metrics:
             evaluation: the outcome.
             context: has the judged span as its current one, which exemplars then tell.
         """
-        self._estimates.record(run, evaluation)
-        attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
-        if run.agent_name:
-            attributes[semconv.GEN_AI_AGENT_NAME] = self._agents(run.agent_name)
+        counted = self.estimates.record(run, evaluation)
+        attributes: dict[str, Any] = {**counted, semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
         self._duration.record(evaluation.duration, {**attributes, semconv.OUTCOME: evaluation.outcome.status})
         for step in getattr(evaluation.outcome, "steps", ()):
             if step.model is not None:

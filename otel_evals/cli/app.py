@@ -17,11 +17,13 @@ from otel_evals.cli.explain import explain
 from otel_evals.cli.gateway import gateway
 from otel_evals.cli.init import init
 from otel_evals.cli.monitor import monitor as monitor_command
+from otel_evals.cli.replay import replay
 from otel_evals.cli.report import report
 from otel_evals.cli.results import export, results
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
+from otel_evals.cli.top import top
 from otel_evals.errors import OtelEvalsError
 from otel_evals.version import __version__
 
@@ -32,6 +34,8 @@ app.add_typer(store, name="store")
 app.command()(runs)
 app.command()(explain)
 app.command()(score)
+app.command()(replay)
+app.command()(top)
 app.command()(report)
 app.command("monitor")(monitor_command)
 app.command()(export)

@@ -59,7 +59,7 @@ def _run(path: Path, *, check: bool) -> None:
     made = Providers()
     make_missing(Providers(), made)
     try:
-        asyncio.run(_serve(Gateway(loaded)))
+        asyncio.run(_serve(Gateway(loaded, path=path)))
     finally:
         made.force_flush(int(loaded.shutdown_timeout * 1000))
         made.shutdown()
@@ -70,4 +70,5 @@ async def _serve(service: Gateway) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
     await service.serve(stop)

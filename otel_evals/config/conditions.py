@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_evals.config.validation import Problems, suggestion
+from otel_evals.errors import ConfigError
 from otel_evals.model import Run
 
 __all__ = ["FIELDS", "Where", "condition"]
@@ -42,13 +43,16 @@ class Where:
 def condition(value: Any) -> Any:
     """Make a condition of a mapping; anything else stays as it is.
 
-    A name with a dot that is no field of runs is an attribute's; any attribute can stand under `attributes`.
+    `{cel: EXPRESSION}` is an expression over the run. In other mappings, a name with a dot that is no field
+    of runs is an attribute's; any attribute can stand under `attributes`.
 
     Raises:
         ConfigError: the mapping is empty, names no field of runs, or has a value that cannot be compared.
     """
     if not isinstance(value, Mapping):
         return value
+    if "cel" in value:
+        return _cel(value)
     problems = Problems()
     fields: dict[str, tuple[Any, ...]] = {}
     attributes: dict[str, tuple[Any, ...]] = {}
@@ -70,6 +74,14 @@ def condition(value: Any) -> Any:
         problems.add("when", "is empty: leave it out to have every run judged")
     problems.raise_any()
     return Where(fields, attributes)
+
+
+def _cel(value: Mapping[Any, Any]) -> Any:
+    if len(value) > 1:
+        raise ConfigError("when.cel", "stands alone: put the other conditions into the expression, with &&")
+    from otel_evals.config.cel import CelCondition
+
+    return CelCondition(value["cel"])
 
 
 def _values(wanted: Any, field: str, problems: Problems) -> tuple[Any, ...]:

@@ -85,6 +85,11 @@ class Config:
     """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
     queue_size: PositiveInt = 2048
     """How many evaluations may be queued; more are dropped and counted."""
+    trust_remote: bool = False
+    """Believe what requests say of themselves: that evaluations sent them, which are not scored, and by which
+    threshold their trace was sampled (`ot=th:` in tracestate). By default only marks that are signed (see
+    OTEL_EVALS_TRUST_KEY) count. For services behind a proxy that removes strangers' `baggage` and
+    `tracestate`."""
     capture_content: bool = True
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
     explain_traces: PositiveInt = 10_000

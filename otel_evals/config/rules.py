@@ -52,7 +52,7 @@ class Rule:
     """Which of the runs it applies to are scored."""
     when: Annotated[Callable[[Run], Any] | None, BeforeValidator(condition)] = None
     """Which runs it applies to; all by default. In YAML a mapping: run fields and attributes, each with a
-    value or a list of values."""
+    value or a list of values; or `cel` with an expression."""
     scope: Literal["run", "agent", "conversation"] = "run"
     """`run` judges runs; `agent` judges every agent operation in a run, as a run of its own; `conversation`
     judges all runs of a conversation together, each time it has become idle."""

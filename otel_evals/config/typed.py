@@ -33,6 +33,7 @@ class ConfigOptions(TypedDict, total=False):
     max_conversation_bytes: int
     conversation_keep: float | str
     queue_size: int
+    trust_remote: bool
     capture_content: bool
     explain_traces: int
     quiet_after: float | str

@@ -66,7 +66,9 @@ class Scheduler:
         worker = self._workers[job.rule.name]
         if reason := drop or self._stopped_for:
             self._drop(job, reason)
-        elif self.room > 0 or worker.has_slot:
+        elif worker.take(job):
+            return
+        elif self.room > 0:
             worker.offer(job)
         else:
             longest = max(self._workers.values(), key=lambda each: len(each.queue)).queue

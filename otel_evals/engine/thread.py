@@ -227,7 +227,8 @@ class EngineThread(Generic[_Item]):
             asyncio.get_running_loop().call_soon(self._pump)
         elif took:
             self._wake()
-        self._tick()
+        if took or self._timer is None:
+            self._tick()
 
     def _take_chunk(self) -> bool:
         self.beat = time.monotonic()

@@ -33,6 +33,8 @@ __all__ = ["Worker"]
 _logger = logging.getLogger(__name__)
 
 _MOST_ABANDONED = 16
+_AT_ONCE_SECONDS = 0.001
+"""How long queued jobs of a scorer that never waits are run before others have their turn."""
 _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 30.0
 _CLEANUP_SECONDS = 0.05
@@ -73,11 +75,6 @@ class Worker:
         """Jobs that are queued or wait for their next attempt."""
         return len(self.queue) + len(self.retrying)
 
-    @property
-    def has_slot(self) -> bool:
-        """Whether a job that is offered now starts at once."""
-        return self._ready and not self.queue and len(self.running) < self._rule.concurrency
-
     async def prepare(self) -> None:
         """Call the scorer's `prepare` on another thread; jobs are queued until it returns."""
         if not self._ready:
@@ -87,6 +84,13 @@ class Worker:
                 _logger.warning("%s failed to prepare", self._rule.scorer.id, exc_info=True)
             self._ready = True
             self._fill()
+
+    def take(self, job: Job) -> bool:
+        """Run a job now, if there is a slot; returns whether there is."""
+        if not self._ready or self.queue or len(self.running) >= self._rule.concurrency:
+            return False
+        self.offer(job)
+        return True
 
     def offer(self, job: Job) -> None:
         """Run a job now, or queue it until a slot is free."""
@@ -105,21 +109,27 @@ class Worker:
             return  # called from within the loop below, by a job that ended at once
         self._filling = True
         try:
+            until = time.monotonic() + _AT_ONCE_SECONDS
             while self.queue and len(self.running) < self._rule.concurrency:
                 self._start(self.queue.popleft())
+                if self._rule.scorer.at_once and self.queue and time.monotonic() > until:
+                    asyncio.get_running_loop().call_soon(self._fill)
+                    break
         finally:
             self._filling = False
 
     def _start(self, job: Job) -> None:
-        if len(self._abandoned) + len(self._threads) >= _MOST_ABANDONED + 2 * self._rule.concurrency:
+        if len(self._abandoned) + len(self._threads.calls) >= _MOST_ABANDONED + 2 * self._rule.concurrency:
             message = "too many earlier attempts were still running, long after their timeout"
             return self._finish(job, ScorerFailure(error_type="stuck", message=message))
-        loop = asyncio.get_running_loop()
         self.running.add(job)
         job.attempts += 1
         job.started, job.began = time.time_ns(), time.monotonic()
         job.context = self._start_job(job)
         job.paused = None
+        if self._rule.scorer.at_once:
+            return self._conclude(job, job.context.run(_score_at_once, self._rule.scorer, job.run))
+        loop = asyncio.get_running_loop()
         job.context.run(abandoned_threads.set, self._threads)
         job.task = loop.create_task(_score(self._rule, job.run), context=job.context)
         job.timer = loop.call_later(self._rule.timeout, self._time_out, job)
@@ -142,7 +152,10 @@ class Worker:
         self._abandoned.discard(task)
         if job.ended or task is not job.task:
             return
-        result = _result(task)
+        self._conclude(job, _result(task))
+
+    def _conclude(self, job: Job, result: Result) -> None:
+        """An attempt has ended: the job ends, or waits for another attempt."""
         if not isinstance(result, BaseException):
             self._finish(job, to_outcome(result, attempts=job.attempts))
         elif job.timed_out:
@@ -205,6 +218,14 @@ def _result(task: asyncio.Task[Result]) -> Result:
         return asyncio.CancelledError("the scorer cancelled itself")
     error = task.exception()
     return task.result() if error is None else error
+
+
+def _score_at_once(scorer: Scorer, run: Run) -> Result:
+    """As `_score`, of a scorer that gives its score without waiting."""
+    try:
+        return scorer.score_at_once(run)
+    except BaseException as error:
+        return error
 
 
 async def _score(rule: Rule, run: Run) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -17,6 +18,8 @@ __all__ = ["Forwarder"]
 _CONNECTIONS = 32
 _AGAIN = 1.0
 """Seconds after which to send again where the next endpoint names no time."""
+_IN_ONE_GO = 2**20
+"""Bytes of a body above which aiohttp wants to send it bit by bit."""
 _MOST_ANSWER = 64 * 1024
 
 
@@ -27,9 +30,13 @@ class Forwarder:
         url: its base URL.
         headers: sent with every request.
         seconds: that it may take to answer.
+        name: what it is called in answers.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], seconds: float, name: str = "the next endpoint"
+    ) -> None:
+        self._name = name
         self._url = url
         self._headers = dict(headers)
         self._seconds = seconds
@@ -43,14 +50,28 @@ class Forwarder:
         if encoding:
             headers["Content-Encoding"] = encoding
         try:
+            data = BytesIO(body) if len(body) > _IN_ONE_GO else body
             async with self._opened().post(
-                f"{self._url}/v1/{signal}", data=body, headers=headers
+                f"{self._url}/v1/{signal}", data=data, headers=headers
             ) as response:
                 answer = await response.content.read(_MOST_ANSWER)
-                return _read(signal, response.status, answer, response.content_type, response.headers)
+                return self._read(signal, response, answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            problem = f"the next endpoint cannot be reached: {type(error).__name__}"
+            problem = f"{self._name} cannot be reached: {type(error).__name__}"
             return ExportAnswer(503, problem, retry_after=_AGAIN)
+
+    def _read(self, signal: str, response: aiohttp.ClientResponse, body: bytes) -> ExportAnswer:
+        status = response.status
+        if 200 <= status < 300:
+            json_form = response.content_type == JSON
+            return _json_success(body) if json_form else read_partial_success(body, signal)
+        again = status in (429, 502, 503, 504)
+        wait = retry_after(response.headers) if again else None
+        return ExportAnswer(
+            status if status >= 400 else 502,
+            f"{self._name} answered {status}",
+            retry_after=(wait if wait is not None else _AGAIN) if again else None,
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -66,20 +87,6 @@ class Forwarder:
                 loop=asyncio.get_running_loop(),
             )
         return self._session
-
-
-def _read(
-    signal: str, status: int, body: bytes, content_type: str, headers: Mapping[str, str]
-) -> ExportAnswer:
-    if 200 <= status < 300:
-        return _json_success(body) if content_type == JSON else read_partial_success(body, signal)
-    again = status in (429, 502, 503, 504)
-    wait = retry_after(headers) if again else None
-    return ExportAnswer(
-        status if status >= 400 else 502,
-        f"the next endpoint answered {status}",
-        retry_after=(wait if wait is not None else _AGAIN) if again else None,
-    )
 
 
 def _json_success(body: bytes) -> ExportAnswer:

@@ -58,6 +58,10 @@ class Inline:
         self._journal = journal
         self._outbox = Outbox(forwarder, journal, traffic)
 
+    def use_rules(self, *, nested: bool) -> None:
+        """Whether spans below other claimed spans may be judged from now on."""
+        self._nested = nested
+
     async def take(self, request: ExportRequest) -> ExportAnswer:
         """Take a decoded request; returns what its sender is told."""
         if request.signal == "metrics":

@@ -6,11 +6,13 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
 from otel_evals.config.gateway import KafkaOptions
 from otel_evals.errors import ConfigError
 from otel_evals.gateway.scoring import Scoring
-from otel_evals.gateway.tap import Tap
-from otel_evals.intake.receiver.answers import JSON, PROTOBUF
+from otel_evals.gateway.tap import Tap, rejection
+from otel_evals.intake.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
 from otel_evals.intake.receiver.decoding import ExportRequest, Signal, decode
 
 if TYPE_CHECKING:
@@ -20,8 +22,17 @@ __all__ = ["consume"]
 
 _ROOM = 5_000
 """Items that must have room before more messages are read."""
+_BACKLOG = 0.5
+"""From where on no message is read."""
 _OPEN_SECONDS = 5.0
 _PAUSE = 0.01
+_GAUGES = (
+    ("lag", "lag", "{message}", "Messages of the assigned partitions that were not read"),
+    ("assigned", "assigned", "{partition}", "Partitions that are assigned to this member of the group"),
+    ("uncommitted", "uncommitted", "{message}", "Messages that were read and whose offset is not committed"),
+    ("commit.age", "oldest_uncommitted_seconds", "s", "Time since the oldest of those messages was read"),
+)
+"""Name, key in the source's counters, unit and description."""
 
 
 def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
@@ -48,6 +59,9 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         request = decode(ExportRequest(signal, value, content_type), scoring.options.max_decompressed)
         selection = tap.select(request)
+        if value and selection.rejected.total() == selection.seen:
+            reasons = rejection(selection).message or "there is nothing in it"
+            raise RefusedError(ExportAnswer(400, f"no valid {signal} of OTLP: {reasons}"))
         tap.received(signal, selection)
         for item in selection.items:
             while not scoring.room:
@@ -55,17 +69,41 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
             scoring.engine.thread.put(item)
         return selection.traces
 
+    def room() -> bool:
+        pending, gathered = scoring.backlog
+        scoring.gatherer.source_waits = pending >= _BACKLOG
+        return scoring.room > _ROOM and max(pending, gathered) < _BACKLOG
+
     properties: dict[str, Any] = {
         "bootstrap.servers": ",".join(options.brokers),
         "group.id": options.group,
         "client.id": "otel-evals-gateway",
         **options.properties,
     }
-    return KafkaSource(
+    source = KafkaSource(
         properties,
         topics,
         options.dead_letters,
         handle,
         lambda: scoring.engine.open_traces(_OPEN_SECONDS),
-        lambda: scoring.room > _ROOM,
+        scoring.let_go,
+        room,
+    )
+    _observe(source, scoring.meter)
+    return source
+
+
+def _observe(source: KafkaSource, meter: Meter) -> None:
+    """Report lag, assignment and age of what is not committed as metrics."""
+    for name, stat, unit, description in _GAUGES:
+
+        def read(_: CallbackOptions, stat: str = stat) -> list[Observation]:
+            return [Observation(source.stats()[stat])]
+
+        meter.create_observable_gauge(f"otel_evals.gateway.kafka.{name}", [read], unit, description)
+    meter.create_observable_counter(
+        "otel_evals.gateway.kafka.dead_letters",
+        [lambda _: [Observation(source.stats()["dead_letters"])]],
+        "{message}",
+        "Messages that were no OTLP and went to the dead-letter topic",
     )

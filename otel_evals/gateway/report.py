@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from otel_evals.export.record import plain
@@ -15,12 +16,15 @@ def report(traffic: Traffic, scoring: Scoring) -> dict[str, Any]:
     """What came in, what became of it, and what waits. Holds no content."""
     stats = scoring.stats()
     return {
+        "time": time.time(),
+        "health": scoring.health().status,
         **traffic.snapshot(),
         "queue": scoring.engine.queue_size,
-        "open_traces": len(scoring.gatherer.open_traces),
+        "open_traces": scoring.gatherer.size[0],
         "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
         "rules": plain(stats.rules),
         "losses": plain(scoring.engine.losses()),
         "destinations": plain(scoring.destination_stats()),
         "store": plain(stats.store),
+        **plain(scoring.recent.snapshot()),
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from opentelemetry import _logs, metrics, trace
 
@@ -13,18 +15,19 @@ from otel_evals.accounting.counters import Stats
 from otel_evals.accounting.health import Health
 from otel_evals.assembly.gather_traces import TraceGatherer
 from otel_evals.attachment import Attacher, Metrics
-from otel_evals.attachment.attacher import SpanScores
+from otel_evals.attachment.attacher import Opened, SpanScores
 from otel_evals.attachment.evaluation_spans import EvaluationSpans
 from otel_evals.config import Config, GatewayOptions
 from otel_evals.dialect import Dialects
 from otel_evals.errors import ConfigError
 from otel_evals.export import DestinationStats
 from otel_evals.export.preset import EventPreset
+from otel_evals.gateway.recent import RecentScores
 from otel_evals.intake.items import IntakeItem
 from otel_evals.live.alarm_watch import AlarmWatch
 from otel_evals.live.engine import LocalEngine
 from otel_evals.live.providers import Providers
-from otel_evals.model import OperationKind, SpanRecord
+from otel_evals.model import Evaluation, OperationKind, Run, SpanRecord
 from otel_evals.stages import assembly_limits
 from otel_evals.store.outcomes import OutcomeTracker
 from otel_evals.store.store import RunStore
@@ -32,8 +35,11 @@ from otel_evals.version import __version__
 
 __all__ = ["Scoring"]
 
+_logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
+_RULES_SECONDS = 30.0
+_LET_GO_SECONDS = 5.0
 
 
 class Scoring:
@@ -65,11 +71,14 @@ class Scoring:
         self.config = config
         self.options = config.gateway or GatewayOptions()
         self._dialects = dialects
+        self._scales = _scales(config)
         self.putting = 0
         """Requests of which the engine has not got everything: it does not know their traces as open yet."""
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, providers.loggers)
         self.meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, providers.meters)
-        attacher = Attacher(
+        self.recent = RecentScores()
+        attacher = _NotingAttacher(
+            self.recent,
             self._evaluation_spans(providers),
             logger if config.evaluation_events else None,
             self._metrics(held_count) if config.metrics else None,
@@ -89,6 +98,17 @@ class Scoring:
             return None
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, providers.tracers)
         return EvaluationSpans(tracer, same_trace=where == "same_trace", own_service=False)
+
+    def use_rules(self, config: Config) -> None:
+        """Judge by the rules of this configuration from now on; may take a moment.
+
+        Raises:
+            ConfigError: the engine did not take them in time.
+        """
+        if not self.engine.use_rules(config, _RULES_SECONDS):
+            raise ConfigError("rules", "the engine is busy and did not take them: try again later")
+        self.config = config
+        self._scales.update(_scales(config))
 
     @property
     def room(self) -> int:
@@ -129,6 +149,25 @@ class Scoring:
         """Whether scoring makes progress."""
         return self.engine.health(10.0, closed=False)
 
+    @property
+    def backlog(self) -> tuple[float, float]:
+        """How much of what may wait does wait, of evaluations and of open traces: from 0 to 1."""
+        traces, size = self.gatherer.size
+        config = self.config
+        gathered = max(traces / config.max_open_traces, size / config.max_bytes)
+        return self.engine.ledger.pending / config.queue_size, gathered
+
+    def let_go(self, traces: Collection[str]) -> None:
+        """Forget traces that are not complete: another process gets everything of them again."""
+        if not traces:
+            return
+
+        async def let_go() -> None:
+            self.engine.thread.drain()  # nothing that was put before comes after
+            self.gatherer.let_go(traces)
+
+        self.engine.thread.run(let_go(), _LET_GO_SECONDS)
+
     def on_engine(self, function: Callable[[], object]) -> None:
         """Have a function called on the engine's thread."""
         self.engine.thread.call(function)
@@ -163,5 +202,27 @@ class Scoring:
             queue_size=lambda: self.engine.queue_size,
             held=held_count,
             exports=self.destination_stats,
+            scales=self._scales,
+            failing=lambda: self.engine.failing(),
             by=self.config.metric_attributes,
         )
+
+
+class _NotingAttacher(Attacher):
+    """Notes every evaluation beside attaching it."""
+
+    def __init__(self, recent: RecentScores, *ways: Any) -> None:
+        super().__init__(*ways)
+        self._recent = recent
+
+    def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+        """Attach an outcome, and note it. Never raises."""
+        super().attach(run, evaluation, opened)
+        try:
+            self._recent.note(run, evaluation)
+        except Exception:
+            _logger.exception("an evaluation of %s could not be noted", evaluation.scorer_id)
+
+
+def _scales(config: Config) -> dict[str, float | None]:
+    return {rule.name: getattr(rule.scorer, "scale", None) for rule in config.rules}

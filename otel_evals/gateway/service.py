@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from otel_evals.config import Config, GatewayOptions
@@ -18,6 +19,7 @@ from otel_evals.gateway.held import HeldSpans
 from otel_evals.gateway.inline import Inline
 from otel_evals.gateway.journal import Journal, open_journal
 from otel_evals.gateway.kafka import consume
+from otel_evals.gateway.reloading import Reloading
 from otel_evals.gateway.report import report
 from otel_evals.gateway.scoring import Scoring
 from otel_evals.gateway.tap import Tap
@@ -44,12 +46,13 @@ class Gateway:
     Args:
         config: with a section `gateway`; without one, its defaults apply.
         providers: take evaluation spans, events and metrics; the global ones where they are None.
+        path: the file that the configuration was read from; its rules are read again when it changes.
 
     Raises:
         ConfigError: a file that the configuration names cannot be used.
     """
 
-    def __init__(self, config: Config, providers: Providers | None = None) -> None:
+    def __init__(self, config: Config, providers: Providers | None = None, path: Path | None = None) -> None:
         self.options = config.gateway or GatewayOptions()
         self._config = config
         self._ready = False
@@ -69,8 +72,8 @@ class Gateway:
         self.scoring = Scoring(config, dialects, providers or Providers(), self._held, self._count_held)
         self.traffic.observe(self.scoring.meter)
         self._journal: Journal = open_journal(config, self.scoring)
-        selector = Selector(dialects, config.ceiling, options.max_attributes)
-        self._tap = Tap(selector, self.scoring, self.traffic, self._journal)
+        self._dialects = dialects
+        self._tap = Tap(self._selector(config), self.scoring, self.traffic, self._journal)
         self._inline = self._forward()
         takes = self._tap if self._inline is None else self._inline
         signals: tuple[Signal, ...] = (
@@ -87,6 +90,14 @@ class Gateway:
 
         self._kafka = consume(options.kafka, self._tap, self.scoring) if options.kafka else None
         self._grpc = GrpcReceiver(takes.take, signals, limits, self._load, self._tokens)
+
+        meter = self.scoring.meter
+        self._reloading = None if path is None else Reloading(path, config, self._use_rules, meter)
+
+    def reload(self) -> None:
+        """Have the configuration file read again soon."""
+        if self._reloading is not None:
+            self._reloading.request()
 
     async def serve(self, stop: asyncio.Event, started: Callable[[], object] = lambda: None) -> None:
         """Receive and score until told to stop; then answer what is in progress and score what was received.
@@ -161,6 +172,30 @@ class Gateway:
                 await asyncio.sleep(_RELOAD_SECONDS)
                 for reload in self._reloads:
                     reload()
+                if self._reloading is not None:
+                    await self._reloading.look()
+
+    async def _use_rules(self, config: Config) -> None:
+        """Have other rules used.
+
+        Whatever a rule may sample has to be selected before it is asked, and as long as it is.
+        """
+        selector = self._selector(config)
+        if config.ceiling > self._config.ceiling:
+            self._tap.use_selector(selector)
+        await asyncio.to_thread(self.scoring.use_rules, config)
+        self._tap.use_selector(selector)
+        self._config = config
+        if self._inline is not None:
+            self._inline.use_rules(nested=_nested(config))
+
+    def _selector(self, config: Config) -> Selector:
+        return Selector(
+            self._dialects,
+            config.ceiling,
+            self.options.max_attributes,
+            trust_remote=config.trust_remote,
+        )
 
     def _hold(self) -> HeldSpans | None:
         config = self._config
@@ -186,7 +221,7 @@ class Gateway:
         if options.mode == "tap" or options.forward is None:
             return None
         forwarder = Forwarder(options.forward, options.forward_headers, options.forward_timeout)
-        nested = any(rule.scope == "agent" for rule in self._config.rules)
+        nested = _nested(self._config)
         return Inline(self._tap, forwarder, self._held, self.traffic, self._journal, nested=nested)
 
     def _read_tokens(self) -> BearerTokens | None:
@@ -212,8 +247,15 @@ class Gateway:
         return status, {"status": health.status, "problem": health.problem}
 
     def _readyz(self) -> tuple[int, dict[str, Any]]:
-        return (200, {"status": "ready"}) if self._ready else (503, {"status": "not ready"})
+        status, word = (200, "ready") if self._ready else (503, "not ready")
+        rules = {} if self._reloading is None else {"configuration": self._reloading.status()}
+        return status, {"status": word, **rules}
 
     def _stats(self) -> tuple[int, dict[str, Any]]:
         kafka = {} if self._kafka is None else {"kafka": self._kafka.stats()}
         return 200, {**report(self.traffic, self.scoring), **kafka}
+
+
+def _nested(config: Config) -> bool:
+    """Whether agents in runs are judged by themselves."""
+    return any(rule.scope == "agent" for rule in config.rules)

@@ -51,6 +51,10 @@ class Tap:
         self._traffic.received(request.signal, selection)
         return rejection(selection)
 
+    def use_selector(self, selector: Selector) -> None:
+        """Select what may be judged with another selector from now on."""
+        self._selector = selector
+
     def select(self, request: ExportRequest) -> Selection:
         """What of a request may be judged."""
         if request.signal == "traces":

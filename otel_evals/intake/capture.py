@@ -10,7 +10,7 @@ a claimed span below no open claimed span is a root.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -25,9 +25,10 @@ from otel_evals import semconv
 from otel_evals.dialect import Dialects
 from otel_evals.intake.items import CapturedLog, CapturedSpan, Intake
 from otel_evals.intake.open_spans import OpenSpans
+from otel_evals.intake.remote_state import RemoteState
 from otel_evals.model import SpanEvent
-from otel_evals.recursion import is_marked, need_span
-from otel_evals.sampling import randomness, threshold
+from otel_evals.recursion import need_span
+from otel_evals.sampling import credible_state, randomness, threshold
 
 __all__ = ["CaptureLogRecords", "CaptureSpans"]
 
@@ -48,6 +49,7 @@ class CaptureSpans(SpanProcessor):
         dialects: who claims them.
         ceiling: the highest sampling probability of any rule; traces that lose at it are not looked at.
         expect: called with trace id and span id of each span that a score may be attached to.
+        trust_remote: whether marks and thresholds of requests are believed, whoever sends them.
         nested_targets: whether spans other than roots may be judged.
         open_spans: where open spans are kept.
         flush: called by `force_flush` with milliseconds.
@@ -61,6 +63,7 @@ class CaptureSpans(SpanProcessor):
         ceiling: float,
         expect: Callable[[int, int], None] | None = None,
         *,
+        trust_remote: bool = False,
         nested_targets: bool = False,
         open_spans: OpenSpans | None = None,
         flush: Callable[[int], bool] = lambda _: True,
@@ -75,6 +78,7 @@ class CaptureSpans(SpanProcessor):
         self._flush = flush
         self._close = close
         self._open = (open_spans or OpenSpans()).by_id
+        self._foreign = RemoteState(trust_all=trust_remote)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Remember an open span, so that the spans below it find it; None stands for one that is ours."""
@@ -83,9 +87,11 @@ class CaptureSpans(SpanProcessor):
             parent = span.parent
             above = _UNSEEN if parent is None else self._open.get(parent[_SPAN_ID], _UNSEEN)
             if above is _UNSEEN:
+                if parent is not None and parent.is_remote:
+                    self._foreign.note(context)
                 if self._loses(context):
                     return
-                ours = is_marked(parent_context, parent)
+                ours = self._foreign.is_ours(parent_context, parent)
             else:
                 ours = above is None
             if ours:
@@ -109,7 +115,7 @@ class CaptureSpans(SpanProcessor):
             owner = self._owner(span)
             if self._expect is not None and (owner == 0 or self._nested_targets):
                 self._expect(context[_TRACE_ID], span_id)
-            self._intake.put(CapturedSpan(span, owner))
+            self._intake.put(CapturedSpan(span, owner, context[_TRACE_ID] in self._foreign.traces))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
         finally:  # only now: assembly takes a span that is not open for one that was handed over
@@ -132,6 +138,11 @@ class CaptureSpans(SpanProcessor):
         """Score or count what has been captured, and stop."""
         self._close()
 
+    @property
+    def remote(self) -> Mapping[str, int]:
+        """What was made of the marks and thresholds of requests, counted; see `RemoteState`."""
+        return self._foreign.counts
+
     def reset(self) -> None:
         """Forget all open spans: in a forked child they belong to the parent process."""
         self._open.clear()
@@ -143,7 +154,8 @@ class CaptureSpans(SpanProcessor):
             return False
         state = context[_TRACE_STATE]
         if state is not DEFAULT_TRACE_STATE and state:
-            header = state.to_header()
+            trace_id, trusted = context[_TRACE_ID], context[_TRACE_ID] not in self._foreign.traces
+            header = credible_state(trace_id, state.to_header(), trusted=trusted)
             return randomness(context[_TRACE_ID], header) < threshold(self._ceiling, header)
         return randomness(context[_TRACE_ID]) < floor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from opentelemetry.sdk.resources import Resource
@@ -16,6 +16,7 @@ from opentelemetry.trace import (
 )
 
 from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals.sampling import credible_state
 
 __all__ = [
     "CapturedItem",
@@ -46,10 +47,16 @@ class CapturedSpan:
     span: ReadableSpan
     owner: int
     """Span id of the nearest claimed span above that was still open; 0 for none."""
+    foreign: bool = False
+    """Whether its tracestate came with a request, from somebody who is not trusted."""
 
     def record(self) -> SpanRecord:
         """The span as dialects read it."""
-        return to_record(self.span)
+        record = to_record(self.span)
+        if not self.foreign:
+            return record
+        state = credible_state(0, record.trace_state, trusted=False)
+        return replace(record, trace_state=state)
 
 
 class RecordedSpan(NamedTuple):

@@ -27,7 +27,7 @@ from otel_evals.judge.own_secrets import own_secrets, without_credentials
 from otel_evals.judge.redact import redact_secrets, redact_values
 from otel_evals.judge.reply_parsing import describe_schema, parse_reply
 from otel_evals.model import Usage
-from otel_evals.recursion import need_span
+from otel_evals.recursion import need_span, signature
 
 __all__ = ["LiteLLMJudge"]
 
@@ -232,7 +232,12 @@ class LiteLLMJudge:
         """A server of one's own may run otel-evals too: the mark tells it not to score this."""
         if self.api_base is None:
             return {}
-        return {"extra_headers": {"baggage": f"{semconv.MARK}=1", **self.options.get("extra_headers", {})}}
+        return {
+            "extra_headers": {
+                "baggage": f"{semconv.MARK}={signature()}",
+                **self.options.get("extra_headers", {}),
+            }
+        }
 
     def _cost(self, answer: Completion) -> float | None:
         if self.input_price is None or self.output_price is None:

@@ -60,7 +60,9 @@ def start() -> None:
 
 def _exporter(name: str) -> SpanExporter:
     alias = {"otlp": "otlp_proto_http"}
-    if os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip().lower() == "grpc":
+    variables = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next(filter(None, map(os.environ.get, variables)), "")
+    if protocol.strip().lower() == "grpc":
         alias = {"otlp": "otlp_proto_grpc"}
     points = {
         p.name: p for p in entry_points(group="opentelemetry_traces_exporter") if p.name != "otel_evals"

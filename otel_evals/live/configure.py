@@ -30,7 +30,7 @@ from otel_evals.live.exits import register_exit_hook
 from otel_evals.live.inspection import trace_id_of
 from otel_evals.live.late_providers import notice_tracer_providers, stay_replaceable
 from otel_evals.live.pipeline import Pipeline
-from otel_evals.live.providers import Providers, make_missing
+from otel_evals.live.providers import Providers, flush, make_missing
 from otel_evals.live.quiet import QuietWatch
 from otel_evals.live.signals import OneAtATime, chain_sigterm
 from otel_evals.processes.child import is_child
@@ -313,12 +313,11 @@ def shutdown(timeout_millis: int | None = None) -> None:
         if pipeline is None:
             return
         pipeline.shutdown(timeout_millis)
-        _used.force_flush(_FLUSH_MILLIS)  # spans in a batch processor's queue take their scores along
+        # Spans in a batch processor's queue take their scores along.
+        late = [each for each in _attached if each is not _used.tracers]
+        flush((_used.tracers, _used.evaluations, _used.loggers, _used.meters, *late), _FLUSH_MILLIS)
         while _attached:
-            tracers = _attached.pop()
-            if tracers is not _used.tracers:
-                tracers.force_flush(_FLUSH_MILLIS)
-            adopt(tracers, None, wrap=False)
+            adopt(_attached.pop(), None, wrap=False)
         adopt_logs(_used.loggers, None)
 
 

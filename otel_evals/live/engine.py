@@ -209,6 +209,19 @@ class LocalEngine:
         """All losses so far, by what was lost and the reason."""
         return self._inspector().losses()
 
+    def use_rules(self, config: Config, seconds: float) -> bool:
+        """Judge by the rules of another configuration from now on; whether that was so in time.
+
+        What was sampled ends under the rules that sampled it.
+        """
+
+        async def use() -> bool:
+            self._stages.use_rules(config)
+            self._config = config
+            return True
+
+        return self.thread.run(use(), seconds) is True
+
     def before_fork(self) -> None:
         """Have the store close its file."""
         self._store.before_fork()
@@ -220,7 +233,7 @@ class LocalEngine:
     def after_fork_in_child(self) -> None:
         """Reset: what was captured before the fork is the parent's to score."""
         self.thread.after_fork()
-        self._stages.evaluations.scheduler.disown()
+        self._stages.rule_sets.disown()
         self._store.after_fork_in_child()
         self._build()
         self.thread.work = self._stages

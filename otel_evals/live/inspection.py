@@ -63,7 +63,7 @@ class Inspector:
             return explain_unknown(trace, self._config.ceiling, trace_state, tuple(self._possible_reasons()))
         samplers = {rule.name: str(rule.sample) for rule in self._config.rules}
         return explain_logged(
-            trace, logged or LoggedTrace(), samplers, waiting, self._stages.evaluations.scheduler.running()
+            trace, logged or LoggedTrace(), samplers, waiting, self._stages.rule_sets.running()
         )
 
     def health(self, stalled_after: float, *, closed: bool) -> Health:

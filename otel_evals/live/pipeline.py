@@ -10,6 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
@@ -84,6 +85,7 @@ class Pipeline:
             dialects,
             config.ceiling,
             self._scores.expect if config.holds else None,
+            trust_remote=config.trust_remote,
             nested_targets=any(rule.scope == "agent" for rule in config.rules),
             open_spans=open_spans,
             flush=self.force_flush,
@@ -133,7 +135,7 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """All counters at this moment."""
-        return self._engine.stats()
+        return replace(self._engine.stats(), remote=dict(self.spans.remote))
 
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
         """What happened to a trace; see `otel_evals.explain`."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otel_evals.errors import ConfigError
 from otel_evals.live.adoption import MADE
 
-__all__ = ["Providers", "goes_nowhere", "make_missing"]
+__all__ = ["Providers", "flush", "goes_nowhere", "make_missing"]
 
 _logger = logging.getLogger(__name__)
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -35,12 +38,8 @@ class Providers:
     """Records evaluation spans, if it is another one than `tracers`."""
 
     def force_flush(self, timeout_millis: int) -> bool:
-        """Flush all that are set."""
-        done = True
-        for provider in (self.tracers, self.evaluations, self.loggers, self.meters):
-            if hasattr(provider, "force_flush"):  # the API's own providers have none
-                done = provider.force_flush(timeout_millis) and done
-        return done
+        """Flush all that are set; see `flush`."""
+        return flush((self.tracers, self.evaluations, self.loggers, self.meters), timeout_millis)
 
     def shutdown(self) -> None:
         """Shut down all that are set, the meter provider last: it reports what the others lose."""
@@ -48,6 +47,51 @@ class Providers:
             if provider is not None:
                 provider.shutdown()
         self.tracers = self.loggers = self.meters = None
+
+
+def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
+    """Flush providers at the same time; whether all were done in time. Never raises.
+
+    Each has a thread of its own, because the SDK's processors do not keep to the time that they are given:
+    one whose exporter logs its errors by the very processor would never come back.
+
+    Args:
+        providers: those that cannot be flushed, such as the API's own, are left out.
+        timeout_millis: milliseconds it may take altogether.
+    """
+    deadline = time.monotonic() + timeout_millis / 1000
+    flushes = [_Flush(each, timeout_millis) for each in providers if hasattr(each, "force_flush")]
+    for each in flushes:
+        each.begin()
+    done = [each.wait(deadline) for each in flushes]  # all of them, whatever the first ones say
+    return all(done)
+
+
+class _Flush:
+    """The flush of one provider."""
+
+    def __init__(self, provider: Any, timeout_millis: int) -> None:
+        self._flush = provider.force_flush
+        self._millis = timeout_millis
+        self._thread = threading.Thread(target=self._run, name="otel-evals-flush", daemon=True)
+        self._done = False
+
+    def begin(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread can be had, as at the end of some interpreters
+            self._run()
+
+    def wait(self, deadline: float) -> bool:
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        return self._done
+
+    def _run(self) -> None:
+        try:
+            self._done = bool(self._flush(self._millis))
+        except BaseException:  # a processor of somebody else's
+            _logger.warning("a provider could not be flushed", exc_info=True)
 
 
 def make_missing(given: Providers, made: Providers) -> None:
@@ -63,18 +107,18 @@ def make_missing(given: Providers, made: Providers) -> None:
     if given.tracers is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         made.tracers = TracerProvider(shutdown_on_exit=False)
         if _exports("TRACES"):
-            exporter = _exporter("trace_exporter", "OTLPSpanExporter")
+            exporter = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter")
             processor = BatchSpanProcessor(exporter)
             setattr(processor, MADE, True)
             made.tracers.add_span_processor(processor)
         trace.set_tracer_provider(made.tracers)
     if given.loggers is None and _is_unset(_logs.get_logger_provider()) and _exports("LOGS"):
         made.loggers = LoggerProvider(shutdown_on_exit=False)
-        exporter = _exporter("_log_exporter", "OTLPLogExporter")
+        exporter = _exporter("LOGS", "_log_exporter", "OTLPLogExporter")
         made.loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
         _logs.set_logger_provider(made.loggers)
     if given.meters is None and _is_unset(metrics.get_meter_provider()) and _exports("METRICS"):
-        exporter = _exporter("metric_exporter", "OTLPMetricExporter")
+        exporter = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter")
         made.meters = MeterProvider([PeriodicExportingMetricReader(exporter)], shutdown_on_exit=False)
         metrics.set_meter_provider(made.meters)
 
@@ -97,14 +141,15 @@ def _exports(signal: str) -> bool:
     return bool(os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT") or os.environ.get(_ENDPOINT))
 
 
-def _exporter(module: str, name: str) -> Any:
-    """The OTLP exporter of the protocol that OTEL_EXPORTER_OTLP_PROTOCOL names."""
-    protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf").strip().lower()
+def _exporter(signal: str, module: str, name: str) -> Any:
+    """The OTLP exporter of the protocol that the environment names, for this signal or for all."""
+    variable = f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL"
+    if not os.environ.get(variable):
+        variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
+    protocol = (os.environ.get(variable) or "http/protobuf").strip().lower()
     kinds = {"grpc": "grpc", "http/protobuf": "http"}
     if protocol not in kinds:
-        raise ConfigError(
-            "OTEL_EXPORTER_OTLP_PROTOCOL", f"{protocol!r} is unknown; use grpc or http/protobuf"
-        )
+        raise ConfigError(variable, f"{protocol!r} is unknown; use grpc or http/protobuf")
     path = f"opentelemetry.exporter.otlp.proto.{kinds[protocol]}.{module}"
     try:
         return getattr(__import__(path, fromlist=[name]), name)()

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from otel_evals.model.derived import derives
 from otel_evals.model.frozen import nothing, quick
 from otel_evals.model.spans import SpanRecord
 
 __all__ = [
+    "CONTENT",
     "NO_USAGE",
     "Availability",
     "Document",
@@ -156,12 +158,27 @@ class OperationKind(StrEnum):
     """Claimed by a dialect, but a mere wrapper: a step, a turn, a guardrail."""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
+CONTENT = (
+    "input_messages",
+    "output_messages",
+    "system_instructions",
+    "new_messages_from",
+    "tool_call",
+    "tool_definitions",
+    "documents",
+    "availability",
+    "sources",
+)
+"""The fields of an operation that a dialect may leave to be read when they are asked for."""
+
+
+@derives(*CONTENT)
+@dataclass(frozen=True, kw_only=True)
 class Operation:
     """One span, read by a dialect: its kind and the normalised fields of that kind.
 
-    None (or an empty tuple) says that the span does not tell; `availability` says why, by field name.
+    None (or an empty tuple) says that the span does not tell; `availability` says why, by field name. What
+    was said in a span is read when it is first asked for.
     """
 
     span: SpanRecord

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from otel_evals.model.frozen import nothing, quick
+from otel_evals.model.derived import DERIVATION, derives
+from otel_evals.model.frozen import nothing
 from otel_evals.model.operations import (
     NO_USAGE,
     Availability,
@@ -23,10 +24,31 @@ from otel_evals.model.operations import (
 __all__ = ["Run"]
 
 
-@quick
+@derives(
+    "agent_version",
+    "conversation_id",
+    "user_id",
+    "input_messages",
+    "history",
+    "system_instructions",
+    "output_messages",
+    "output",
+    "tool_calls",
+    "documents",
+    "provider",
+    "usage",
+    "finish_reasons",
+    "error",
+    "error_type",
+    "availability",
+    "sources",
+)
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One agent invocation, recovered from its operations: what scorers judge."""
+    """One agent invocation, recovered from its operations: what scorers judge.
+
+    What its operations tell is read when it is first asked for.
+    """
 
     trace_id: str
     root_span_id: str
@@ -98,6 +120,12 @@ class Run:
     def root(self) -> Operation | None:
         """The operation of the run's root span."""
         return next((o for o in self.operations if o.span_id == self.root_span_id), None)
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether something of it was asked for that could not be read."""
+        found = [operation.__dict__.get(DERIVATION) for operation in self.operations]
+        return any(derivation is not None and derivation.failed for derivation in found)
 
     def of_kind(self, kind: OperationKind) -> Iterator[Operation]:
         """The run's operations of one kind, by start time."""

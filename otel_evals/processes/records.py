@@ -14,7 +14,8 @@ from operator import attrgetter
 from typing import Any
 
 from otel_evals import model
-from otel_evals.model import OperationKind, Run
+from otel_evals.model import Operation, OperationKind, Run, SpanRecord
+from otel_evals.model.derived import recovered
 
 __all__ = ["pack_record"]
 
@@ -41,24 +42,28 @@ def _made(cls: type, values: tuple[Any, ...]) -> Any:
     return record
 
 
-def _reduced_run(run: Run) -> Any:
-    """Pickle only the fields that differ from an empty run's: most are empty most of the time."""
-    return _made_run, ({k: v for k, v in run.__dict__.items() if v is not _EMPTY_RUN.get(k, _MISSING)},)
+def _reduced_recovered(record: Any) -> Any:
+    """Pickle only the fields that differ from the default: most are empty most of the time."""
+    cls = type(record)
+    empty = _EMPTY[cls]
+    given = {name: value for name in empty if (value := getattr(record, name)) is not empty[name]}
+    return _made_recovered, (cls, given)
 
 
-def _made_run(values: dict[str, Any]) -> Run:
-    run = object.__new__(Run)
-    run.__dict__.update(_EMPTY_RUN)
-    run.__dict__.update(values)
-    return run
+def _made_recovered(cls: type, values: dict[str, Any]) -> Any:
+    return recovered(cls, None, {**_EMPTY[cls], **values})
 
 
-_MISSING = object()
-_EMPTY_RUN = dict(Run(trace_id="", root_span_id="", root_kind=OperationKind.OTHER).__dict__)
+_EMPTY: dict[type, dict[str, Any]] = {
+    Run: vars(Run(trace_id="", root_span_id="", root_kind=OperationKind.OTHER)),
+    Operation: vars(
+        Operation(span=SpanRecord(trace_id="", span_id=""), kind=OperationKind.OTHER, dialect="")
+    ),
+}
 _FIELDS = _slotted()
 _SETTERS = {cls: tuple(getattr(cls, name).__set__ for name in names) for cls, names in _FIELDS.items()}
 _TABLE: dict[type, Callable[[Any], Any]] = {
-    Run: _reduced_run,
+    **dict.fromkeys(_EMPTY, _reduced_recovered),
     **{cls: partial(_reduced, attrgetter(*names)) for cls, names in _FIELDS.items()},
 }
 

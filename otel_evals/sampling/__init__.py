@@ -26,7 +26,7 @@ from otel_evals.sampling.algebra import (
 )
 from otel_evals.sampling.cascades import above, below, cascade_order
 from otel_evals.sampling.conditions import attribute, errors, slower_than, used_tool, when
-from otel_evals.sampling.consistent import is_sampled, randomness, share, threshold
+from otel_evals.sampling.consistent import credible_state, is_sampled, randomness, share, threshold
 from otel_evals.sampling.limits import per_minute, stratified
 from otel_evals.sampling.parsing import parse
 
@@ -39,6 +39,7 @@ __all__ = [
     "attribute",
     "below",
     "cascade_order",
+    "credible_state",
     "errors",
     "is_sampled",
     "never",

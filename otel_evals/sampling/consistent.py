@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["is_sampled", "probability_of", "randomness", "share", "threshold"]
+__all__ = ["credible_state", "is_sampled", "probability_of", "randomness", "share", "threshold"]
 
 _RANGE = 1 << 56
 _MASK_128 = (1 << 128) - 1
 # 2**128 divided by the golden ratio, made odd: consecutive multiples are spread evenly over the range.
 _GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
+_MOST_REJECTED = _RANGE - (_RANGE >> 20)
+"""The floor of a head sampler's probability: one in 2**20. What says less does not come from a sampler."""
 _THRESHOLD = re.compile(r"[0-9a-f]{1,14}")
 _RANDOM = re.compile(r"[0-9a-f]{14}")
 
@@ -44,6 +46,19 @@ def is_sampled(probability: float, trace_id: int, trace_state: str = "") -> bool
     return randomness(trace_id, trace_state) >= threshold(probability, trace_state)
 
 
+def credible_state(trace_id: int, trace_state: str, *, trusted: bool = True) -> str:
+    """A tracestate without its `ot` entry where that is not to be believed.
+
+    That is where it comes from a stranger, and where it contradicts itself: by its threshold the trace would
+    not have been recorded.
+    """
+    if "ot=" not in trace_state:
+        return trace_state
+    if trusted and is_sampled(1.0, trace_id, trace_state):
+        return trace_state
+    return ",".join(m for m in trace_state.split(",") if not m.strip().startswith("ot="))
+
+
 def probability_of(rejection: int) -> float:
     """The probability that corresponds to a threshold, head sampling included."""
     return (_RANGE - rejection) / _RANGE
@@ -62,7 +77,7 @@ def _ot_entry(trace_state: str) -> tuple[int, int | None] | None:
         if key == "ot":
             fields = dict(f.split(":", 1) for f in value.split(";") if ":" in f)
             th, rv = _hex(_THRESHOLD, fields.get("th", "")), _hex(_RANDOM, fields.get("rv", ""))
-            return None if th is None and rv is None else (th or 0, rv)
+            return None if th is None and rv is None else (min(th or 0, _MOST_REJECTED), rv)
     return None
 
 

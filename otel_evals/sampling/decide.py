@@ -71,6 +71,8 @@ class RunDecisions:
     waiting: list[DecidingRule] = field(default_factory=list)
     sampled: dict[str, Chance] = field(default_factory=dict)
     """By scorer id."""
+    on_record: dict[str, Sampled] = field(default_factory=dict)
+    """By scorer id: what goes on record with the score of a run that its rule samples."""
     outcomes: dict[str, Earlier] = field(default_factory=dict)
     """By scorer id, as far as they are known."""
 
@@ -113,7 +115,9 @@ class Decider:
     def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
         """Ask the rules that are asked together about a run."""
         decisions = RunDecisions(run)
-        return decisions, [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
+        return decisions, self._recorded(
+            decisions, [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
+        )
 
     def rule_out(self, asked_with: str) -> list[Decision]:
         """The decisions about a run whose randomness is below the ceilings of all these rules."""
@@ -121,6 +125,13 @@ class Decider:
             Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling))
             for rule in self._rules.get(asked_with, ())
         ]
+
+    def _recorded(self, decisions: RunDecisions, made: list[Decision]) -> list[Decision]:
+        """Note what goes on record for the rules that sample the run."""
+        for each in made:
+            if each.status == "sampled":
+                decisions.on_record[each.rule.scorer_id] = self.sampled(each, decisions.run)
+        return made
 
     def sampled(self, decision: Decision, run: Run) -> Sampled:
         """What goes on record with the score of a run that a rule samples."""
@@ -140,7 +151,7 @@ class Decider:
         """An outcome is known: what the rules that waited for it decide now."""
         decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
         waiting, decisions.waiting = decisions.waiting, []
-        return [_sample(decisions, rule) for rule in waiting]
+        return self._recorded(decisions, [_sample(decisions, rule) for rule in waiting])
 
     def resume(self, decisions: RunDecisions, asked_with: str) -> list[Decision]:
         """Have the cascades that follow the sampled scorers wait for them anew."""

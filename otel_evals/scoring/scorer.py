@@ -14,7 +14,7 @@ from otel_evals.dialect import content_setting
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.model import Availability, Direction, NotScored, Run, Score, StepRecord
 from otel_evals.scoring.fingerprint import fingerprint
-from otel_evals.util.calls import call
+from otel_evals.util.calls import call, is_async
 
 __all__ = [
     "FunctionScorer",
@@ -42,6 +42,9 @@ class Scorer(ABC):
     inline: bool = False
     """True runs it on the engine's own thread: only for code that never waits and takes microseconds."""
 
+    at_once: bool = False
+    """Whether `score_at_once` gives the score without waiting for anything."""
+
     def check(self) -> None:  # noqa: B027  # most scorers are whole once they exist
         """See that it can score; called when a rule is built.
 
@@ -55,6 +58,10 @@ class Scorer(ABC):
     @abstractmethod
     async def score(self, run: Run) -> Score | NotScored:
         """Judge a run. Whatever this raises becomes a counted ScorerFailure."""
+
+    def score_at_once(self, run: Run) -> Score | NotScored:
+        """Judge a run as `score` does, on the engine's own thread; called where `at_once` is true."""
+        raise NotImplementedError
 
 
 class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
@@ -90,6 +97,7 @@ class FunctionScorer(Scorer):
         if not self.version:
             version = fingerprint(self.id, self.function, self.direction, self.scale)
             object.__setattr__(self, "version", version)
+        object.__setattr__(self, "at_once", self.inline and not is_async(self.function))
 
     def check(self) -> None:
         """See that the function takes a run and nothing else.
@@ -116,6 +124,14 @@ class FunctionScorer(Scorer):
     async def score(self, run: Run) -> Score | NotScored:
         """Call the function, in a worker thread unless it is async or `inline`, and check what it returns."""
         return to_score(await call(self.function, run, inline=self.inline), scale=self.scale)
+
+    def score_at_once(self, run: Run) -> Score | NotScored:
+        """Call the function and check what it returns.
+
+        Raises:
+            TypeError: it returned no judgement, but something to await.
+        """
+        return to_score(self.function(run), scale=self.scale)
 
 
 @overload

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from otel_evals.stages.assembly_limits import assembly_limits
 from otel_evals.stages.reading import read_runs
-from otel_evals.stages.stages import Stages, assembly_limits
+from otel_evals.stages.stages import Stages
 
 __all__ = ["Stages", "assembly_limits", "read_runs"]

@@ -81,6 +81,11 @@ class ConversationStage:
         self.active = bool(self._rules)
         """Whether any rule judges conversations."""
 
+    def use_rules(self, rules: Sequence[Rule]) -> None:
+        """Ask other rules from now on; there have to be as many, of the same names and idle times."""
+        self._rules = [rule for rule in rules if rule.scope == "conversation"]
+        self._ceiling = max((rule.sample.ceiling for rule in self._rules), default=0.0)
+
     @property
     def waiting(self) -> int:
         """Conversations that have not been idle for long enough. May be read from any thread."""

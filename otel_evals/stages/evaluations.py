@@ -21,7 +21,7 @@ from otel_evals.attachment.content import without_content
 from otel_evals.config import Config
 from otel_evals.engine.job import Job, Target
 from otel_evals.engine.scheduler import Scheduler
-from otel_evals.model import Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
+from otel_evals.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
 from otel_evals.sampling.decide import Decider, Decision, RunDecisions, chance_of
 from otel_evals.stages.conversations import JoinedConversation
 from otel_evals.store.store import Resumption, RunStore
@@ -40,6 +40,7 @@ class Evaluations:
         attacher: puts outcomes where the traces are.
         deliver: takes scored runs that the store does not see to.
         store: keeps sampled runs until they are scored and delivered.
+        settled: set whenever no evaluation is pending; shared by those whose runs the ledger counts.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Evaluations:
         attacher: Attacher,
         deliver: Callable[[ScoredRun], object],
         store: RunStore,
+        settled: asyncio.Event | None = None,
     ) -> None:
         self._ledger = ledger
         self._attacher = attacher
@@ -60,7 +62,9 @@ class Evaluations:
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
         self._opened: dict[Job, Opened] = {}
         self._warned: set[str] = set()
-        self._settled = asyncio.Event()
+        self._settled = settled or asyncio.Event()
+        self.live: set[Job] = set()
+        """Jobs that were submitted and have not left."""
         self.scheduler = Scheduler(config.rules, config.queue_size, self._start, self._end)
 
     def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
@@ -114,6 +118,7 @@ class Evaluations:
     def submit(self, jobs: Iterable[Job], drop: str | None = None) -> None:
         """Start jobs, or drop them for a reason."""
         for job in jobs:
+            self.live.add(job)
             self.scheduler.submit(job, drop)
 
     def withdraw(self, job: Job, reason: str) -> None:
@@ -139,6 +144,8 @@ class Evaluations:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """End a job with an outcome."""
+        if job.run.unreadable and not isinstance(outcome, Dropped):
+            outcome = NotScored(reason="unreadable")  # whatever its scorer made of what was missing
         evaluation = self._evaluation(job, outcome)
         self._ledger.ended(job.rule.name, evaluation, job.error)
         job.error = None
@@ -166,7 +173,7 @@ class Evaluations:
         self._tell(run, decided)
         target.decisions[asked_with] = decisions
         target.awaited.update(each.rule.name for each in decided if each.status != "not_sampled")
-        return [self._job(each, target, run) for each in decided if each.status == "sampled"]
+        return [_job(each, target, decisions) for each in decided if each.status == "sampled"]
 
     def _follow(self, job: Job, outcome: Outcome) -> None:
         """Have the rules decide that waited for this outcome."""
@@ -180,12 +187,9 @@ class Evaluations:
             if each.status == "not_sampled":
                 target.awaited.discard(each.rule.name)
             elif each.status == "sampled":
-                following = self._job(each, target, job.run)
+                following = _job(each, target, decisions)
                 self._store.add(following)
-                self.scheduler.submit(following)
-
-    def _job(self, decision: Decision, target: Target, run: Run) -> Job:
-        return Job(decision.rule, run, self._decider.sampled(decision, run), target)
+                self.submit([following])
 
     def _tell(self, run: Run, decisions: Sequence[Decision]) -> None:
         """Count decisions; log a rule's first failure, since the next thousand will be the same."""
@@ -217,6 +221,7 @@ class Evaluations:
     def _leave(self, job: Job) -> None:
         """One outcome less to come for a target; after the last, the target is complete."""
         target = job.target
+        self.live.discard(job)
         target.awaited.discard(job.rule.name)
         if not target.awaited:
             self._complete(target)
@@ -227,7 +232,8 @@ class Evaluations:
         """All that was to come for a target is there: deliver it."""
         if not target.run.turns:  # a conversation's spans are not held for it
             self._attacher.release(target.run.trace_id, target.span_id)
-        if not self._store.deliver(target) and target.evaluations:
+        stored = self._store.keeps and self._store.deliver(target)
+        if not stored and target.evaluations:
             self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
 
     def _evaluation(self, job: Job, outcome: Outcome) -> Evaluation:
@@ -249,3 +255,8 @@ class Evaluations:
             rule=job.rule.name,
             conversation_id=run.conversation_id if run.turns else None,
         )
+
+
+def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:
+    rule = decision.rule
+    return Job(rule, decisions.run, decisions.on_record[rule.scorer_id], target)

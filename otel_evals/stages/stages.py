@@ -1,7 +1,7 @@
 """The stages, wired: captured items -> spans -> runs -> decisions -> scores -> attachments -> destinations.
 
-Each stage is called with its input and returns its output, which is handed to the next one here. Everything
-happens on the engine's thread.
+Each stage is called with its input and returns its output, which is handed to the next one here.
+All of it is on the engine's thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anyio.to_thread import current_default_thread_limiter
 
 from otel_evals.accounting.ledger import Ledger
 from otel_evals.accounting.loss_log import LossLog
-from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer, SpanGroup
+from otel_evals.assembly.gather import SpanGatherer, SpanGroup
 from otel_evals.assembly.gatherer import Gatherer
 from otel_evals.assembly.rejoin import group_of, read_again
 from otel_evals.assembly.runs import find_runs
@@ -29,16 +29,18 @@ from otel_evals.export.fanout import FanOut
 from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
+from otel_evals.stages.assembly_limits import assembly_limits
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
+from otel_evals.stages.pick_reports import PickReports
+from otel_evals.stages.rule_sets import RuleSets
 from otel_evals.store.store import ConversationState, Resumption, RunStore
 
-__all__ = ["Stages", "assembly_limits"]
+__all__ = ["Stages"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
-_PICKS_SECONDS = 30.0
-_LOCK_SECONDS = 0.001
+_LOCK_SECONDS = 0.002
 """How long runs are read and judged before the interpreter's lock is offered to other threads."""
 
 
@@ -81,9 +83,16 @@ class Stages:
         self._split_runs = SplitRuns()
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
-        self.evaluations = Evaluations(config, ledger, attacher, self.fan_out.put, store)
+        self._picks = PickReports(ledger.picks, self.fan_out)
+        fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
+        self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
         self._loss_log = LossLog(losses)
         store.open(self)
+
+    @property
+    def evaluations(self) -> Evaluations:
+        """Under the rules that hold now."""
+        return self.rule_sets.current
 
     # --- called by the engine's thread ---
 
@@ -109,6 +118,7 @@ class Stages:
             next_conversation = self.conversations.next_due(now)
         if self._loss_log.next_poll <= now:
             self._loss_log.poll()
+        self.rule_sets.retire()
         return min(
             self.gatherer.next_close, self._split_runs.next_due, next_conversation, now + _TICK_SECONDS
         )
@@ -117,18 +127,14 @@ class Stages:
         """Prepare the scorers and deliver to destinations, until cancelled."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
-        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._keep_picks())
+        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._picks.run())
 
-    async def _keep_picks(self) -> None:
-        while True:
-            await asyncio.sleep(_PICKS_SECONDS)
-            await self._tell_picks()
-
-    async def _tell_picks(self) -> None:
-        """Give destinations what rules picked, for the sampler check."""
-        rows = self._ledger.picks.changed()
-        if rows and await self.fan_out.keep_picks(rows):
-            self._ledger.picks.told(rows)
+    def use_rules(self, config: Config) -> None:
+        """Judge by other rules; those of conversations keep their names and idle times."""
+        self._ledger.counters.add_rules(rule.name for rule in config.rules)
+        self._store.use_rules(config.rules)
+        self.conversations.use_rules(config.rules)
+        self.rule_sets.use(config)
 
     # --- from spans to scores ---
 
@@ -168,8 +174,13 @@ class Stages:
         """Score runs, and let go of every span that is neither judged nor part of a run that goes on."""
         if self.conversations.active:  # first, so that the store is never without them
             self._score_conversations(self.conversations.take(runs, time.monotonic()))
-        targets = self.evaluations.score(runs, group)
-        self._attacher.release_others(group.spans, {t.span_id for t in targets} | self._split_runs.held)
+        whole, lost = self.rule_sets.whole(runs)
+        self._lose(lost)
+        targets = self.evaluations.score(whole, group)
+        awaited = {target.span_id for target in targets} | self._split_runs.held
+        others = [span for span in group.spans if span.span_id not in awaited]
+        if others:
+            self._attacher.release_all(others)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:
@@ -201,11 +212,11 @@ class Stages:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """End a job with an outcome."""
-        self.evaluations.finish(job, outcome)
+        self.rule_sets.of(job).finish(job, outcome)
 
     def withdraw(self, job: Job, reason: str) -> None:
         """End a job without an outcome: the store has it."""
-        self.evaluations.withdraw(job, reason)
+        self.rule_sets.of(job).withdraw(job, reason)
 
     def take_back(self, run: Run, state: ConversationState) -> None:
         """Go on with a run whose conversation waited in a process that has ended."""
@@ -226,7 +237,7 @@ class Stages:
     @property
     def waiting(self) -> int:
         """Jobs that have no slot yet."""
-        return self.evaluations.scheduler.waiting
+        return self.rule_sets.waiting
 
     async def open_traces(self, seconds: float) -> set[str] | None:
         """Ids of the traces that are not done with: decided and in the store or, without one, delivered.
@@ -248,7 +259,7 @@ class Stages:
         """
         self._close_due(inf)
         await self._settle(deadline, ending=ending)
-        await self._tell_picks()
+        await self._picks.tell()
         await self._store.all_sent(deadline - time.monotonic())
         delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
         written = await self._store.flush(deadline - time.monotonic())
@@ -269,28 +280,17 @@ class Stages:
 
     async def finish_all(self, deadline: float) -> None:
         """Drop what has not ended, and release the destinations and the store."""
-        self.evaluations.scheduler.abort("shutdown")
+        self.rule_sets.abort("shutdown")
         self._score_conversations(self.conversations.end())
         self.conversations.clear()
         await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
         self._lose(self.gatherer.evict_all())
-        await self._tell_picks()
+        await self._picks.tell()
         await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
         await self._store.close(max(0.1, deadline - time.monotonic()))
 
     def close(self) -> None:
         """End what does not live on the engine's thread; once that thread has ended."""
-        self.evaluations.scheduler.close()
+        self.rule_sets.close()
         self._loss_log.close()
         self._ledger.failures.close()
-
-
-def assembly_limits(config: Config) -> AssemblyLimits:
-    """The bounds of assembly that a Config sets."""
-    return AssemblyLimits(
-        grace=config.grace,
-        max_age=config.max_age,
-        max_traces=config.max_open_traces,
-        max_spans_per_trace=config.max_spans_per_trace,
-        max_bytes=config.max_bytes,
-    )

@@ -7,18 +7,19 @@ kept here; only what is done with has to be known.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Sequence
 
 from otel_evals.assembly.gather import SpanGroup
 from otel_evals.engine.job import Job, Target
-from otel_evals.model import ScoredRun
+from otel_evals.model import Dropped, Outcome, ScoredRun
 from otel_evals.store.deliveries import Deliveries
 from otel_evals.store.store import RunStore, StoreClient
 
 __all__ = ["OutcomeTracker"]
 
 _AGAIN_SECONDS = 5.0
+_QUEUE_SECONDS = 0.05
 
 
 class OutcomeTracker(RunStore):
@@ -28,6 +29,9 @@ class OutcomeTracker(RunStore):
         self._open: Counter[str] = Counter()
         """Targets by trace id."""
         self._followed: set[Target] = set()
+        self._waiting: deque[Job] = deque()
+        """Jobs for which there was no room in the queue."""
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def open_traces(self) -> set[str]:
@@ -36,6 +40,7 @@ class OutcomeTracker(RunStore):
 
     def open(self, client: StoreClient) -> None:
         """Connect to the stages."""
+        self._client = client
         self._deliveries = Deliveries(client.put)
 
     def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
@@ -43,6 +48,20 @@ class OutcomeTracker(RunStore):
         for target in {job.target: None for job in jobs}:
             self._followed.add(target)
             self._open.update(_traces(target))
+
+    def defer(self, job: Job, outcome: Outcome) -> bool:
+        """Have a job wait for room in the queue: the source gives no more while much of that waits."""
+        full = isinstance(outcome, Dropped) and outcome.reason == "queue_full"
+        if full and job.target in self._followed:
+            self._waiting.append(job)
+            self._look_again()
+            return True
+        return False
+
+    async def prepare_shutdown(self, seconds: float) -> None:
+        """Nothing runs any more: what waits for room ends as what is queued does."""
+        for job in [self._waiting.popleft() for _ in range(len(self._waiting))]:
+            self._submit(job)
 
     def deliver(self, target: Target) -> bool:
         """Deliver the evaluations of a target."""
@@ -69,6 +88,24 @@ class OutcomeTracker(RunStore):
                 self._end(target)
 
         self._deliveries.start(scored, destinations, answered)
+
+    def _look_again(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_QUEUE_SECONDS, self._submit_waiting)
+
+    def _submit_waiting(self) -> None:
+        """Submit what waits, in its order, until the queue is full again."""
+        self._timer = None
+        waiting, self._waiting = self._waiting, deque()
+        while waiting and not self._waiting:
+            self._submit(waiting.popleft())
+        self._waiting += waiting
+        if self._waiting:
+            self._look_again()
+
+    def _submit(self, job: Job) -> None:
+        job.ended = False
+        self._client.submit([job])
 
     def _end(self, target: Target) -> None:
         self._open.subtract(_traces(target))

@@ -19,7 +19,7 @@ from typing import Any, cast
 from otel_evals.accounting.counters import StoreStats
 from otel_evals.assembly.gather import SpanGroup
 from otel_evals.assembly.rejoin import group_of
-from otel_evals.config import Config
+from otel_evals.config import Config, Rule
 from otel_evals.engine.job import Job, Target
 from otel_evals.model import Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.store import retries
@@ -49,7 +49,7 @@ class SQLiteStore(RunStore):
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._rules = {rule.name: rule for rule in config.rules}
+        self.use_rules(config.rules)
         self._ended: dict[str, StoredRun] = {}
         """By root span id: runs whose grace period is not over."""
         self._by_target: dict[Target, StoredRun] = {}
@@ -58,6 +58,10 @@ class SQLiteStore(RunStore):
         self._late_spans = LateSpans(self._join)
         self._asking: set[asyncio.Future[None]] = set()
         self._stopping = False
+
+    def use_rules(self, rules: Iterable[Rule]) -> None:
+        """Resume the evaluations of these rules from now on."""
+        self._rules = {rule.name: rule for rule in rules}
 
     def open(self, client: StoreClient) -> None:
         """Connect the store to the stages."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from otel_evals.accounting.counters import StoreStats
 from otel_evals.assembly.gather import SpanGroup
+from otel_evals.config import Rule
 from otel_evals.engine.job import Job, Target
 from otel_evals.model import Outcome, Run, Sampled, ScoredRun, SpanRecord
 
@@ -98,6 +99,9 @@ class RunStore:
 
     def open(self, client: StoreClient) -> None:
         """Connect the store to the stages."""
+
+    def use_rules(self, rules: Iterable[Rule]) -> None:
+        """Resume the evaluations of these rules from now on."""
 
     def start(self) -> None:
         """Start to resume what earlier processes left, without waiting for traffic."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-__all__ = ["AbandonedThreads", "abandoned_threads", "call"]
+__all__ = ["AbandonedThreads", "abandoned_threads", "call", "is_async"]
 
 _Argument = TypeVar("_Argument")
 
@@ -27,31 +27,29 @@ class AbandonedThreads:
 
     def __init__(self, limit: int = 40) -> None:
         self.slots = CapacityLimiter(limit)
-        self._calls: set[_Call] = set()
+        self.calls: set[_Call] = set()
+        """Those whose thread has not ended."""
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._calls)
 
     def caller_left(self, call: _Call) -> None:
         """Count a call as abandoned if its thread runs, or once it does: it may never get one."""
         with self._lock:
             call.left = True
             if call.runs:
-                self._calls.add(call)
+                self.calls.add(call)
 
     def thread_began(self, call: _Call) -> None:
         """A thread has begun with a call."""
         with self._lock:
             call.runs = True
             if call.left:
-                self._calls.add(call)
+                self.calls.add(call)
 
     def thread_ended(self, call: _Call) -> None:
         """Count a call as abandoned no longer."""
         with self._lock:
             call.runs = False
-            self._calls.discard(call)
+            self.calls.discard(call)
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +72,7 @@ async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inl
 
     When cancelled, a worker thread is abandoned: it ends by itself and its result is thrown away.
     """
-    if inline or _is_async(function):
+    if inline or is_async(function):
         result = function(argument)
     else:
         result = await _in_thread(function, argument)
@@ -100,6 +98,7 @@ async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) 
         raise
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling a function gives something to await, as far as its definition tells."""
     function = inspect.unwrap(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -124,3 +124,26 @@ def test_no_log_record_is_lost_however_late_it_comes(when: str) -> None:
             assert not stages.ledger.stats().ignored
 
     anyio.run(main)
+
+
+def test_a_choice_that_was_logged_on_the_applications_span_is_the_answer() -> None:
+    """Instrumentations log a stream's choice when it was read to its end, after the call's span."""
+
+    async def main() -> None:
+        async with wired(has_output, grace=GRACE) as stages:
+            provider = LoggerProvider(shutdown_on_exit=False)
+            provider.add_log_record_processor(stages.logs)
+            logger = provider.get_logger("tests.app")
+            for _ in range(5):
+                request = set_span_in_context(stages.tracer.start_span("GET /answer"))
+                attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+                stages.tracer.start_span("chat m", context=request, attributes=attributes).end()
+                body = {"index": 0, "message": {"role": "assistant", "content": "It is on its way."}}
+                logger.emit(LogRecord(context=request, event_name="gen_ai.choice", body=body))
+                stages.feed()
+            await asyncio.sleep(GRACE * 1.5)
+            stages.feed()
+            outcomes = [e.outcome for e in await stages.settled()]
+            assert [o.value for o in outcomes if isinstance(o, Score)] == [1.0] * 5
+
+    anyio.run(main)

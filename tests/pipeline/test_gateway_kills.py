@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -14,7 +15,8 @@ from gateways import GatewayProcess, eventually, post
 from tests.pipeline.test_gateway import body, recorded
 from tests.support.otlp_receiver import OtlpReceiver
 
-KILLS = 20
+KILLS = int(os.environ.get("OTEL_EVALS_KILLS", "10"))
+"""In each mode."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -69,7 +71,7 @@ def test_nothing_that_was_acknowledged_is_lost_however_often_it_is_killed(mode: 
         sender = Sender()
         sender.endpoint = gateway.endpoint
         with sender:
-            for _ in range(KILLS // 2):
+            for _ in range(KILLS):
                 before = len(sender.acknowledged)
                 eventually(lambda before=before: len(sender.acknowledged) > before + 3, 120)  # type: ignore[misc]
                 time.sleep(random.random() * 0.5)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from exporting_programs import run_exporting
+from grpc_otlp import grpc_otlp
 from otlp_receiver import OtlpReceiver
 
 APPLICATION = """
@@ -50,6 +51,31 @@ def check_what_arrived(receiver: OtlpReceiver) -> None:
     assert any(m.attributes["otel_evals.outcome"] == "scored" and m.value == 1 for m in counted)
     runs = receiver.wait_for_metric("otel_evals.runs")
     assert any(m.attributes["otel_evals.outcome"] == "eligible" and m.value == 1 for m in runs)
+
+
+ALL = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+EACH = {
+    **{f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL": "grpc" for signal in ("TRACES", "LOGS", "METRICS")},
+    "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+}
+
+
+@pytest.mark.parametrize("protocol", [ALL, EACH], ids=["all", "each signal"])
+def test_all_three_signals_go_by_grpc_where_the_environment_says_so(protocol: dict[str, str]) -> None:
+    with OtlpReceiver() as receiver, grpc_otlp(receiver) as endpoint:
+        run_exporting(ONE_CALL + APPLICATION, receiver, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, **protocol)
+        check_what_arrived(receiver)
+        assert {path for path, _ in receiver.requests} == {
+            f"grpc/v1/{s}" for s in ("traces", "logs", "metrics")
+        }
+
+
+def test_signals_may_go_by_different_protocols() -> None:
+    with OtlpReceiver() as receiver, grpc_otlp(receiver) as endpoint:
+        other = {"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": endpoint}
+        run_exporting(ONE_CALL + APPLICATION, receiver, **other)
+        check_what_arrived(receiver)
+        assert {path for path, _ in receiver.requests} == {"/v1/traces", "grpc/v1/logs", "/v1/metrics"}
 
 
 def test_one_call_and_an_endpoint_are_enough() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.components import components_folder
 from tests.support.servers import clean_environment, free_ports, served
 
 __all__ = ["jaeger_program", "jaeger_server"]
@@ -29,9 +30,10 @@ exporters: {{jaeger_storage_exporter: {{trace_storage: main}}}}
 
 
 def jaeger_program() -> Path | None:
-    """The Jaeger (version 2) that JAEGER_BIN names, or None."""
+    """The Jaeger (version 2) that JAEGER_BIN names, or that `components.sh` has built, or None."""
     named = os.environ.get("JAEGER_BIN", "")
-    return Path(named) if named and Path(named).is_file() else None
+    program = Path(named) if named else components_folder() / "bin" / "otelcol"
+    return program if program.is_file() else None
 
 
 @contextmanager

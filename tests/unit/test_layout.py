@@ -40,7 +40,6 @@ ELSEWHERE = {
     "live/engine_process/link": "pipeline/test_engine_process.py",
     "live/engine_process/server": "pipeline/test_engine_process.py",
     "processes": "pipeline/test_isolation.py",
-    "recursion": "pipeline/test_recursion.py",
     # Steps of one algorithm, or of one protocol, tested through its entrance.
     "accounting": "unit/accounting/test_trace_log.py",
     "assembly": "unit/assembly/test_runs.py",
@@ -52,6 +51,7 @@ ELSEWHERE = {
     "judge": "unit/judge/test_limits.py",
     "results": "unit/results/test_estimate.py",
     "sampling": "unit/sampling/test_limits.py",
+    "replay": "unit/cli/test_replay.py",
     "scorers": "unit/scorers/test_judge_scorers.py",
     "scoring": "unit/scoring/test_steps.py",
     "store": "unit/store/test_table.py",

@@ -19,6 +19,7 @@ _KINDS = {
     "retriever": OperationKind.RETRIEVAL,
     "reranker": OperationKind.RETRIEVAL,
     "embedder": OperationKind.EMBEDDING,
+    "agent": OperationKind.AGENT,
 }
 
 

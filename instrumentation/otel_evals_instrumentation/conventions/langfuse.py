@@ -13,6 +13,7 @@ from otel_evals_instrumentation.reading.convention import (
     SpanReader,
     kind_of,
 )
+from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.usage import usage_in
 from otel_evals_instrumentation.reading.values import unquoted
 
@@ -78,12 +79,15 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """AttributeNames stand in the span's name, tokens in one JSON object, errors in a level."""
     fields, attributes = reader.fields, reader.attributes
+    read_metadata(reader, attributes.get("langfuse.trace.metadata"))
     usage = usage_in(attributes.get(_OWN + "usage_details"))
     if usage is not None:
         fields["usage"] = usage
     if kind is OperationKind.AGENT:
         fields["agent_name"] = fields.get("agent_name") or reader.span.name
     call = fields.get("tool_call")
-    if call is not None and attributes.get(_OWN + "level") == "ERROR":
-        fields["tool_call"] = replace(call, status="error", error=call.error or reader.text("error"))
+    if attributes.get(_OWN + "level") == "ERROR":
+        error = fields.setdefault("error", reader.text("error") or "error")
+        if call is not None:
+            fields["tool_call"] = replace(call, status="error", error=call.error or error)
     return kind

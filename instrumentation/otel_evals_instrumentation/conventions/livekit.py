@@ -20,6 +20,8 @@ _KINDS = {
 }
 
 
+_REDACTED = "exception details redacted"
+"""What stands in place of every error's text, where personal data is left out."""
 _OF_TOOLS = frozenset(("lk.function_tool.name", "lk.function_tool.id"))
 
 
@@ -73,6 +75,10 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Calls stand beside the text of a response; failed tools say so in a flag."""
     call = reader.fields.get("tool_call")
+    if reader.fields.get("error") == _REDACTED:
+        reader.fields["error"] = reader.fields.get("error_type") or "error"
+        if call is not None:
+            call = reader.fields["tool_call"] = replace(call, error=reader.fields["error"])
     if call is not None and reader.attributes.get("lk.function_tool.is_error") is True:
         error = call.result if isinstance(call.result, str) else call.error
         reader.fields["tool_call"] = replace(call, status="error", error=call.error or error)

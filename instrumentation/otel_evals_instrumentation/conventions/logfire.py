@@ -25,6 +25,7 @@ _TEMPLATES = (
 )
 
 
+_CLIENTS = ("logfire.openai", "logfire.anthropic")
 _ANSWERS = frozenset(("gen_ai.output.messages", "response_data", "gen_ai.usage.output_tokens"))
 
 
@@ -55,6 +56,8 @@ def _is_opened(span: SpanRecord) -> bool:
     if not _ANSWERS.isdisjoint(span.attributes):
         return False
     told = span.attributes.get("request_data")
+    if span.scope_name in _CLIENTS and "gen_ai.input.messages" in span.attributes:
+        return True  # its newest format leaves the request out, and a call that was answered tells the answer
     request = parse(told) if isinstance(told, str) and '"stream"' in told else None
     return isinstance(request, dict) and request.get("stream") is True
 

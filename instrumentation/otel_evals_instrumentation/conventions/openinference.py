@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation.conventions.openinference_beeai import kind_of_event, read_event
 from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.messages import read_messages
-from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.tool_parts import tool_call
-from otel_evals_instrumentation.reading.values import parse, unquoted
+from otel_evals_instrumentation.reading.values import is_masked, parse, unquoted
 
 __all__ = ["TABLE", "openinference"]
 
@@ -32,13 +32,12 @@ def openinference() -> Dialect:
 
 
 def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Reads the metadata; where chains spell out only one message of many, `input.value` is the truth."""
-    if "user_id" not in reader.fields and "metadata" in reader.attributes:
-        read_metadata(reader, reader.attributes["metadata"])  # LangChain's user and thread
+    """Where chains spell out only one message of many, `input.value` is the truth."""
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
     source = reader.sources.get("input")
     if kind is OperationKind.TOOL:
+        _read_parameters(reader)
         read_event(reader)
     if kind is OperationKind.INFERENCE:
         _read_function(reader)
@@ -49,6 +48,23 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
             reader.fields["input_messages"] = ()
             reader.note("input", "input.value", Availability.TRUNCATED)
     return kind
+
+
+def _read_parameters(reader: SpanReader) -> None:
+    """A tool's parameters are those of the call in some libraries, in others the schema of all calls."""
+    call = reader.fields["tool_call"]
+    if call.arguments is not None or "input.value" in reader.attributes:
+        return
+    given = parse(reader.attributes.get("tool.parameters"))
+    if given is not None and not is_masked(given) and not _is_schema(given):
+        reader.fields["tool_call"] = replace(call, arguments=given)
+        reader.note("tool_arguments", "tool.parameters")
+
+
+def _is_schema(given: object) -> bool:
+    if not isinstance(given, dict):
+        return not isinstance(given, list)
+    return "properties" in given or any(isinstance(v, dict) and "type" in v for v in given.values())
 
 
 def _read_function(reader: SpanReader) -> None:

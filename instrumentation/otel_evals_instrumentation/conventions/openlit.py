@@ -17,10 +17,10 @@ _LINES = re.compile(r"^(system|developer|user|human|assistant|ai|model|tool): ?"
 
 def openlit() -> Dialect:
     """The dialect of OpenLIT's instrumentations."""
-    return Convention(name="openlit", scopes=("openlit",), refine=_refine)
+    return Convention(name="openlit", scopes=("openlit",), refine_content=_refine)
 
 
-def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+def _refine(reader: SpanReader, _: OperationKind) -> None:
     """A prompt that is a text is read line by line; texts without a speaker stay the user's."""
     source = reader.sources.get("input")
     if source is not None and source.key == "gen_ai.prompt":
@@ -30,7 +30,6 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
             system = [m.text for m in reader.fields["input_messages"] if m.role == "system" and m.text]
             if system:
                 reader.fields["system_instructions"] = "\n\n".join(system)
-    return kind
 
 
 def _conversation(text: str) -> tuple[Message, ...]:

@@ -11,7 +11,7 @@ from otel_evals_instrumentation.conventions.openllmetry_langchain import read_do
 from otel_evals_instrumentation.conventions.openllmetry_rerank import is_rerank, read_rerank
 from otel_evals_instrumentation.reading.convention import LIBRARY, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.messages import read_messages
-from otel_evals_instrumentation.reading.tool_parts import unwrapped_value
+from otel_evals_instrumentation.reading.tool_parts import result_value, unwrapped_value
 from otel_evals_instrumentation.reading.values import unquoted
 
 __all__ = ["openllmetry"]
@@ -103,7 +103,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         read_rerank(reader)
     call = reader.fields.get("tool_call")
     if call is not None and reader.span.scope_name.startswith(_MCP):
-        reader.fields["tool_call"] = replace(call, result=unwrapped_value(call.result))
+        reader.fields["tool_call"] = replace(call, result=result_value(unwrapped_value(call.result)))
     tasks = reader.attributes.get("crewai.crew.tasks_output")
     if isinstance(tasks, str):
         answer = reader.fields.get("output_messages", ())

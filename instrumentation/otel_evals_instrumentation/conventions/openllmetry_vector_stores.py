@@ -7,7 +7,8 @@ from typing import Any
 from otel_evals.dialect import Dialect
 from otel_evals.model import Document, OperationKind, SpanEvent, SpanRecord
 from otel_evals_instrumentation.reading.convention import Convention, SpanReader
-from otel_evals_instrumentation.reading.values import is_masked, parse
+from otel_evals_instrumentation.reading.documents import text_among
+from otel_evals_instrumentation.reading.values import parse
 
 __all__ = ["openllmetry_vector_stores"]
 
@@ -46,8 +47,7 @@ def _document(event: SpanEvent, span: SpanRecord) -> Document:
     told: dict[str, Any] = {key.rpartition(".")[2]: value for key, value in event.attributes.items()}
     metadata = parse(told.get("metadata", told.get("entity")))
     metadata = metadata if isinstance(metadata, dict) else {}
-    texts = (told.get("document"), metadata.get("text"), metadata.get("content"))
-    content = next((t for t in texts if isinstance(t, str) and t and not is_masked(t)), None)
+    content = text_among({"document": told.get("document")}) or text_among(metadata)
     score = told.get("score")
     identity = told.get("id")
     return Document(

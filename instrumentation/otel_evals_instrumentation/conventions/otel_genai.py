@@ -28,19 +28,30 @@ def otel_genai() -> Dialect:
             "gen_ai.agent.name",
             "gen_ai.input.messages",
             "gen_ai.output.messages",
+            "gen_ai.system_instructions",
+            "gen_ai.tool.definitions",
+            "gen_ai.response.id",
+            "gen_ai.retrieval.documents",
+            "gen_ai.retrieval.query.text",
+            "gen_ai.usage.input_tokens",
+            "gen_ai.usage.output_tokens",
+            "gen_ai.usage.prompt_tokens",
+            "gen_ai.usage.completion_tokens",
             "gen_ai.prompt",
+            "gen_ai.prompt.content",
             "gen_ai.prompt.0.role",
             "gen_ai.prompt.0.content",
             "gen_ai.completion",
+            "gen_ai.completion.content",
             "gen_ai.completion.0.role",
             "gen_ai.completion.0.content",
             "tool_args",
         ),
-        refine=_refine,
+        refine_content=_refine,
     )
 
 
-def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Texts that do not say who spoke, as Spring AI lists them: only the last is known to be the user's."""
     source = reader.sources.get("input")
     if source is not None and source.key == "gen_ai.prompt":
@@ -48,7 +59,6 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(map(_is_plain, texts)):
             said = Part(kind="text", text=unmasked(texts[-1]))
             reader.fields["input_messages"] = (Message(role="user", parts=(said,)),)
-    return kind
 
 
 def _is_plain(text: object) -> bool:

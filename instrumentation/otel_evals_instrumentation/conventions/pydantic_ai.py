@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.reading.convention import AttributeNames, Convention
+from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.inputs_outputs import take_answer
 
 __all__ = ["pydantic_ai"]
+
+
+_CONVERSATIONS = ("pydantic_ai.all_messages", "all_messages_events")
 
 
 def pydantic_ai() -> Dialect:
@@ -17,7 +21,7 @@ def pydantic_ai() -> Dialect:
         markers=("pydantic_ai.all_messages", "all_messages_events"),
         names=AttributeNames(
             input=("pydantic_ai.all_messages", "all_messages_events", "gen_ai.input.messages", "events"),
-            output=("gen_ai.output.messages", "events"),
+            output=("gen_ai.output.messages", "events", "all_messages_events"),
             answer=("final_result",),
             arguments=("tool_arguments",),
             result=("tool_response",),
@@ -28,7 +32,16 @@ def pydantic_ai() -> Dialect:
             new_messages_from=("pydantic_ai.new_message_index",),
         ),
         kind_of=_kind,
+        refine=_refine,
     )
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """An agent's messages are the whole conversation: what the assistant said at its end is the answer."""
+    source = reader.sources.get("input")
+    if kind is OperationKind.AGENT and source is not None and source.key in _CONVERSATIONS:
+        take_answer(reader)
+    return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

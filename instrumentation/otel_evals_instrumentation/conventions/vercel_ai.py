@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from otel_evals.dialect import Dialect
-from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals.model import Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.parts import text_of
 from otel_evals_instrumentation.reading.tool_parts import tool_call
+from otel_evals_instrumentation.reading.usage import first_count, usage_in
 from otel_evals_instrumentation.reading.values import parse, unquoted
 
 __all__ = ["vercel_ai"]
@@ -23,6 +27,8 @@ _OF_MODELS = frozenset(
     ("ai.prompt", "ai.prompt.messages", "ai.response.text", "ai.response.object", "aisdk.model.id")
 )
 """A call of a model whose operation is not told; Mastra 0.2x wrote such."""
+_OBJECTS = ("ai.model", "ai.response", "ai.usage")
+"""What early versions wrote as one object each."""
 _CALLS = ("ai.response.toolCalls", "ai.result.toolCalls", *_early("response.toolCalls"))
 
 
@@ -40,6 +46,7 @@ def vercel_ai() -> Dialect:
             "ai.response.text",
             "ai.response.object",
             "aisdk.model.id",
+            "ai.model",
         ),
         names=AttributeNames(
             input=(
@@ -121,8 +128,51 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     return OperationKind.AGENT if operation.startswith(("ai.generate", "ai.stream")) else OperationKind.OTHER
 
 
+def _read_objects(reader: SpanReader) -> None:
+    """Model, response and tokens where each is one object."""
+    fields = reader.fields
+    model, response, usage = (parse(reader.attributes.get(key)) for key in _OBJECTS)
+    if isinstance(model, dict) and isinstance(model.get("id"), str):
+        fields.setdefault("request_model", model["id"])
+    if isinstance(response, dict) and not fields.get("output_messages"):
+        said = response.get("text") or response.get("object")
+        if said:
+            fields["output_messages"] = (
+                Message(role="assistant", parts=(Part(kind="text", text=text_of(said)),)),
+            )
+            reader.note("output", "ai.response")
+    counts = usage_in(usage)
+    if counts is not None:
+        fields.setdefault("usage", counts)
+
+
+def _read_provider(reader: SpanReader) -> None:
+    """Cached and reasoning tokens, which some versions leave among the words of the provider."""
+    usage = reader.fields.get("usage")
+    told = parse(reader.attributes.get("ai.response.providerMetadata"))
+    if usage is None or not isinstance(told, dict):
+        return
+    for words in told.values():
+        counts = words.get("usage", words) if isinstance(words, dict) else None
+        if isinstance(counts, dict):
+            cached = first_count(
+                counts, ("cachedPromptTokens", "cache_read_input_tokens", "cacheReadInputTokens")
+            )
+            thought = first_count(counts, ("reasoningTokens",))
+            usage = replace(
+                usage,
+                cache_read_tokens=usage.cache_read_tokens or cached or 0,
+                reasoning_tokens=usage.reasoning_tokens or thought or 0,
+            )
+    reader.fields["usage"] = usage
+
+
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     """Tool calls of a response stand in an attribute of their own; embedded values are JSON twice."""
+    if not reader.attributes.keys().isdisjoint(_OBJECTS):
+        _read_objects(reader)
+    if kind is OperationKind.INFERENCE:
+        _read_provider(reader)
     key = next((k for k in _CALLS if k in reader.attributes), _CALLS[0])
     calls = parse(reader.attributes.get(key))
     if kind in (OperationKind.INFERENCE, OperationKind.AGENT) and isinstance(calls, (list, tuple)):

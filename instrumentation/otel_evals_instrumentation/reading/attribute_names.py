@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import itemgetter
 
 __all__ = ["GEN_AI", "AttributeNames", "FieldsByAttribute", "fields_by_attribute"]
 
-FieldsByAttribute = dict[str, tuple[tuple[str, int], ...]]
-"""By attribute name: the fields it may hold, each with its rank."""
+_MOST_SHAPES = 1_000
+_MOST_NAMES = 64
+"""Attributes of a span whose names are worth remembering together."""
+
+
+class FieldsByAttribute:
+    """The table turned round: which fields a span's attributes may hold.
+
+    The spans of an instrumentation have few different sets of attributes, so the answers are remembered.
+    """
+
+    __slots__ = ("_fields", "known")
+
+    def __init__(self, fields: Mapping[str, tuple[tuple[str, int], ...]]) -> None:
+        self._fields = fields
+        self.known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
+        """By the names of a span's attributes: what `find` gave for them."""
+
+    def find(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
+        """By field: those of these attributes that may hold it, as (rank, name), most trusted first."""
+        made = self._made(names)
+        if len(names) <= _MOST_NAMES:
+            if len(self.known) >= _MOST_SHAPES:
+                self.known.clear()
+            self.known[names] = made
+        return made
+
+    def _made(self, names: tuple[str, ...]) -> dict[str, tuple[tuple[int, str], ...]]:
+        found: dict[str, list[tuple[int, str]]] = {}
+        for name in names:
+            for field, rank in self._fields.get(name, ()):
+                found.setdefault(field, []).append((rank, name))
+        return {field: tuple(sorted(hits, key=itemgetter(0))) for field, hits in found.items()}
 
 
 @dataclass(frozen=True)
@@ -56,19 +89,55 @@ class AttributeNames:
 
 
 def fields_by_attribute(names: AttributeNames) -> FieldsByAttribute:
-    """The table turned round, so that one pass over a span's attributes finds everything."""
+    """The table turned round."""
     index: dict[str, list[tuple[str, int]]] = {}
     for field in fields(names):
         for rank, key in enumerate(getattr(names, field.name)):
             if not key.endswith(".*"):
                 index.setdefault(key, []).append((field.name, rank))
-    return {key: tuple(hits) for key, hits in index.items()}
+    return FieldsByAttribute({key: tuple(hits) for key, hits in index.items()})
+
+
+def _in_metadata(*words: str) -> tuple[str, ...]:
+    """Attributes in which applications say who asked, in the namespaces that libraries leave to them."""
+    namespaces = (
+        "ai.telemetry.metadata.",
+        "traceloop.association.properties.",
+        "lmnr.association.properties.",
+        "langsmith.metadata.",
+        "mastra.metadata.",
+        "metadata.",
+    )
+    return tuple(namespace + word for namespace in namespaces for word in words)
 
 
 GEN_AI = AttributeNames(
     # Last the bare words, which Pipecat, Logfire and others write beside OpenTelemetry's names.
-    input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", "input", "events"),
-    output=("gen_ai.output.messages", "gen_ai.completion", "gen_ai.completion.*", "output", "events"),
+    # After these, what OpenInference and platforms add to the spans of others.
+    input=(
+        "gen_ai.input.messages",
+        "gen_ai.prompt",
+        "gen_ai.prompt.*",
+        "gen_ai.prompt.content",
+        "input",
+        "events",
+        "llm.input_messages.*",
+        "input.value",
+        "langfuse.observation.input",
+        "mlflow.spanInputs",
+    ),
+    output=(
+        "gen_ai.output.messages",
+        "gen_ai.completion",
+        "gen_ai.completion.*",
+        "gen_ai.completion.content",
+        "output",
+        "events",
+        "llm.output_messages.*",
+        "output.value",
+        "langfuse.observation.output",
+        "mlflow.spanOutputs",
+    ),
     system=(
         "gen_ai.system_instructions",
         "gen_ai.system.instructions",
@@ -81,66 +150,83 @@ GEN_AI = AttributeNames(
         "gen_ai.tool.call.arguments",
         "gen_ai.tool.arguments",
         "gen_ai.tool.input",
+        "tool_arguments",
         "tool_args",
         "input",
+        "input.value",
+        "mlflow.spanInputs",
     ),
     result=(
         "gen_ai.tool.call.result",
         "gen_ai.tool.result",
         "gen_ai.tool.output",
+        "tool_response",
         "code.function.return.value",
         "output",
+        "output.value",
+        "mlflow.spanOutputs",
     ),
     documents=("gen_ai.retrieval.documents",),
     query=("gen_ai.retrieval.query.text", "gen_ai.retrieval.query"),
     definitions=("gen_ai.tool.definitions",),
     provider=("gen_ai.provider.name", "gen_ai.system"),
-    request_model=("gen_ai.request.model",),
-    response_model=("gen_ai.response.model",),
+    request_model=("gen_ai.request.model", "gen_ai.request_model", "llm.model_name", "model"),
+    response_model=("gen_ai.response.model", "gen_ai.response_model", "mlflow.llm.model"),
     response_id=("gen_ai.response.id",),
     finish=("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"),
-    input_tokens=("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
-    output_tokens=("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+    input_tokens=(
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "gen_ai.response.prompt_tokens",
+        "llm.token_count.prompt",
+    ),
+    output_tokens=(
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "gen_ai.response.completion_tokens",
+        "llm.token_count.completion",
+    ),
     cache_tokens=(
         "gen_ai.usage.cache_read.input_tokens",
         "gen_ai.usage.cache_read_input_tokens",
+        "gen_ai.usage.cache_read_tokens",
         "gen_ai.usage.cached_input_tokens",
         "gen_ai.usage.input_cached_tokens",
         "gen_ai.usage.details.cache_read_tokens",
         "gen_ai.usage.details.cache_read_input_tokens",
+        "llm.token_count.prompt_details.cache_read",
     ),
     reasoning_tokens=(
         "gen_ai.usage.reasoning.output_tokens",
         "gen_ai.usage.reasoning_tokens",
         "gen_ai.usage.details.reasoning_tokens",
+        "llm.token_count.completion_details.reasoning",
     ),
     conversation_id=(
+        # Platforms' SDKs put theirs on anybody's spans; an application set Langfuse's itself.
+        "langfuse.session.id",
         "gen_ai.conversation.id",
         "session.id",
         "gen_ai.thread.id",
-        # Platforms' SDKs put theirs on anybody's spans.
-        "langfuse.session.id",
         "langwatch.thread.id",
-        "lmnr.association.properties.session_id",
-        "traceloop.association.properties.session_id",
         "langfuse.trace.metadata.langfuse_session_id",
         "langfuse.observation.metadata.langfuse_session_id",
-        "ai.telemetry.metadata.sessionId",
+        *_in_metadata("session_id", "sessionId", "session.id", "thread_id", "threadId"),
+        *_in_metadata("conversation_id", "conversationId", "chat_id", "chatId"),
         "gen_ai.session.id",
         "conversation.id",
         "session_id",
         "thread_id",
+        "conversation_id",
     ),
     user_id=(
         "user.id",
         "enduser.id",
         "langfuse.user.id",
         "langwatch.user.id",
-        "lmnr.association.properties.user_id",
-        "traceloop.association.properties.user_id",
         "langfuse.trace.metadata.langfuse_user_id",
         "langfuse.observation.metadata.langfuse_user_id",
-        "ai.telemetry.metadata.userId",
+        *_in_metadata("user_id", "userId", "user.id"),
         "gen_ai.user.id",
         "user_id",
         "enduser.pseudo.id",
@@ -148,7 +234,7 @@ GEN_AI = AttributeNames(
     agent_name=("gen_ai.agent.name", "gen_ai.agent", "agent.name"),
     agent_version=("gen_ai.agent.version",),
     name=("gen_ai.workflow.name", "gen_ai.data_source.id"),
-    error=("error.message",),
-    error_type=("error.type",),
+    error=("error.message", "exception.message", "span.error.message"),
+    error_type=("error.type", "exception.type"),
 )
 """OpenTelemetry's own names, current and old. Every table ends with them: many write both."""

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
+from otel_evals.model.derived import recovered
 from otel_evals_instrumentation.reading.attribute_names import (
     GEN_AI,
     AttributeNames,
     FieldsByAttribute,
     fields_by_attribute,
 )
-from otel_evals_instrumentation.reading.documents import read_retrieval
-from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
+from otel_evals_instrumentation.reading.content import SpanContent, read_content
+from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.span_reader import SpanReader
-from otel_evals_instrumentation.reading.tools import read_tool
+from otel_evals_instrumentation.reading.stored_values import as_recorded
+from otel_evals_instrumentation.reading.tools import tool_name_in
 from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
@@ -65,8 +68,12 @@ _TOOL = frozenset(
 """Only calls of tools have these."""
 _MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
 _OLD_MESSAGES = frozenset(
-    f"gen_ai.{side}{item}" for side in ("prompt", "completion") for item in ("", ".0.role", ".0.content")
+    f"gen_ai.{side}{item}"
+    for side in ("prompt", "completion")
+    for item in ("", ".content", ".0.role", ".0.content")
 )
+_RETRIEVALS = frozenset(("gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"))
+_COUNTS = frozenset(f"gen_ai.usage.{side}_tokens" for side in ("input", "output", "prompt", "completion"))
 _EVENTS = frozenset(
     ("gen_ai.user.message", "gen_ai.choice", "gen_ai.content.prompt", "gen_ai.content.completion")
 )
@@ -78,6 +85,9 @@ _REQUESTS = {
     "tool": OperationKind.TOOL,
 }
 """What `llm.request.type` may say besides the ways to ask a model."""
+_MODELS = frozenset(
+    ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
+)
 _TEXTS = (
     "provider",
     "request_model",
@@ -103,7 +113,9 @@ class Convention:
     kind_of: Callable[[SpanRecord], OperationKind | None] | None = None
     """Tells a span's kind from the convention's own attributes; None leaves it to OpenTelemetry's names."""
     refine: Callable[[SpanReader, OperationKind], OperationKind] | None = None
-    """Reads what a table cannot say; may change the kind."""
+    """Reads what a table cannot say; may change the kind. Spans of such a convention are read at once."""
+    refine_content: Callable[[SpanReader, OperationKind], None] | None = None
+    """Reads what a table cannot say of what went in and came out, and nothing else."""
     records_turns: bool = False
     """Whether its workflows are an application's own: one that tells a question and an answer is a turn."""
     index: FieldsByAttribute = field(init=False)
@@ -114,27 +126,24 @@ class Convention:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
-        kind = (self.kind_of(span) if self.kind_of else None) or kind_of(span)
+        recorded = as_recorded(span)
+        kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
         if kind is None:
             return None
-        reader = SpanReader(span, self.names, self.index, self.name)
+        open_reader = partial(SpanReader, recorded, self.names, self.index, self.name)
+        reader = open_reader()
         _read_identity(reader, kind)
-        if kind is OperationKind.TOOL:
-            read_tool(reader)
-        elif kind is OperationKind.RETRIEVAL:
-            read_retrieval(reader)
-        elif kind is not OperationKind.OTHER:
-            read_inputs_outputs(reader)
-            if kind is OperationKind.AGENT and reader.events:
-                take_answer(reader)
-            if kind is OperationKind.WORKFLOW:
-                unwrap_state(reader)
-                reader.fields["stands_alone"] = self.records_turns
-            if span.parent_span_id is None and "openai_agents" in span.scope_name.replace("-", "_"):
-                # The SDK's `trace()` may hold several calls of `Runner.run`.
-                reader.fields["groups_invocations"] = True
-        if self.refine is not None:
-            kind = self.refine(reader, kind)
+        if kind is OperationKind.WORKFLOW:
+            reader.fields["stands_alone"] = self.records_turns
+        if _may_group(kind, span):
+            # The SDK's `trace()` may hold several calls of `Runner.run`.
+            reader.fields["groups_invocations"] = True
+        if self.refine is None:
+            given = {**reader.fields, "span": span, "kind": kind, "dialect": self.name}
+            content = SpanContent(open_reader, kind, reader.fields, self.refine_content)
+            return recovered(Operation, content, given)
+        read_content(reader, kind)
+        kind = self.refine(reader, kind)
         return Operation(
             span=span,
             kind=kind,
@@ -143,6 +152,14 @@ class Convention:
             sources=reader.sources,
             **reader.fields,
         )
+
+
+def _may_group(kind: OperationKind, span: SpanRecord) -> bool:
+    return (
+        span.parent_span_id is None
+        and kind not in (OperationKind.TOOL, OperationKind.RETRIEVAL, OperationKind.OTHER)
+        and "openai_agents" in span.scope_name.replace("-", "_")
+    )
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:
@@ -160,24 +177,35 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             return known
         if operation.startswith("invoke_"):
             return _request_kind(attributes) or OperationKind.WORKFLOW
-        asks_model = _names_model(attributes) and not _MESSAGES.isdisjoint(attributes)
+        asks_model = _names_model(attributes) and _tells_messages(span)
         return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
     if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
         return OperationKind.TOOL
     kind = _request_kind(attributes)
     if kind is not None:
         return kind
-    if _names_model(attributes):
+    if not _RETRIEVALS.isdisjoint(attributes):
+        return OperationKind.RETRIEVAL
+    if _names_model(attributes) or (
+        "gen_ai.agent.name" not in attributes and not _COUNTS.isdisjoint(attributes)
+    ):
         return OperationKind.INFERENCE
     if not _MESSAGES.isdisjoint(attributes):
         return OperationKind.AGENT if "gen_ai.agent.name" in attributes else OperationKind.INFERENCE
-    if not _OLD_MESSAGES.isdisjoint(attributes) or any(e.name in _EVENTS for e in (*span.events, *span.logs)):
+    if _tells_messages(span):
         return OperationKind.INFERENCE
     return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
 
 
+def _tells_messages(span: SpanRecord) -> bool:
+    attributes = span.attributes
+    if not _MESSAGES.isdisjoint(attributes) or not _OLD_MESSAGES.isdisjoint(attributes):
+        return True
+    return any(event.name in _EVENTS for event in (*span.events, *span.logs))
+
+
 def _names_model(attributes: Mapping[str, Any]) -> bool:
-    return "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes
+    return not _MODELS.isdisjoint(attributes)
 
 
 def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
@@ -191,18 +219,22 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
     for field_name in _TEXTS:
         if field_name in found_at:
-            value = reader.text(field_name)
+            value = reader.identity(field_name)
             if value is not None:
                 fields[field_name] = value
     name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")
     if name is not None:
         fields["name"] = name
+    if kind is OperationKind.TOOL:
+        fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
     if "input_tokens" in found_at or "output_tokens" in found_at:
         _read_usage(reader)
     if "finish" in found_at:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
         _read_error(reader)
+    if "metadata" in reader.attributes:  # LangChain's user and thread, and others'
+        read_metadata(reader, reader.attributes["metadata"])
 
 
 def _read_usage(reader: SpanReader) -> None:
@@ -217,8 +249,8 @@ def _read_usage(reader: SpanReader) -> None:
 
 
 def _read_finish(reader: SpanReader) -> None:
-    for _, _, value in reader.found_at["finish"]:
-        parsed = parse(value)
+    for _, key in reader.found_at["finish"]:
+        parsed = parse(reader.attributes[key])
         reasons = (parsed,) if isinstance(parsed, str) else parsed
         if isinstance(reasons, (list, tuple)):
             told = tuple(item for item in reasons if isinstance(item, str) and item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from otel_evals.model import Document, Message, Part
@@ -11,7 +11,7 @@ from otel_evals_instrumentation.reading.parts import read_parts
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.values import MAX_DEPTH, is_masked, parse, unmasked
 
-__all__ = ["documents_of", "read_retrieval"]
+__all__ = ["documents_of", "read_retrieval", "text_among"]
 
 _CONTAINERS = (
     "documents",
@@ -23,8 +23,20 @@ _CONTAINERS = (
     "nodes",
     "matches",
     "hits",
+    "contexts",
+    "chunks",
+    "passages",
 )
 """Keys under which replies of libraries hold the documents that were found."""
+
+
+_TEXTS = ("content", "page_content", "text", "pageContent", "body", "document")
+
+
+def text_among(metadata: Mapping[str, Any]) -> str | None:
+    """A document's text among its metadata, where vector stores that keep no texts have it."""
+    texts = (metadata.get(key) for key in _TEXTS)
+    return next((text for text in texts if isinstance(text, str) and text and not is_masked(text)), None)
 
 
 def read_retrieval(reader: SpanReader) -> None:
@@ -67,7 +79,7 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
             if isinstance(value.get(key), (list, tuple, dict)):
                 yield from _items(value[key], depth + 1)
                 return
-        if value.keys() & {"content", "page_content", "text", "document", "id"}:
+        if value.keys() & {"content", "page_content", "text", "document", "id", "document.content"}:
             yield value
 
 
@@ -84,13 +96,16 @@ def _document(item: Any, query: str | None, span_id: str | None) -> Document:
         return Document(
             content=unmasked(item) if isinstance(item, str) else str(item), query=query, span_id=span_id
         )
+    if "document.content" in item:  # OpenInference's names inside a list
+        item = {key.removeprefix("document."): value for key, value in item.items()}
     outer = item
     for key in ("document", "node", "kwargs"):
         if isinstance(item.get(key), dict):
             item = item[key]
-    keys = ("content", "page_content", "text", "pageContent", "body")
-    content = next((_text(item[k]) for k in keys if item.get(k)), None)
+    content = next((_text(item[k]) for k in _TEXTS if item.get(k)), None)
     metadata = parse(item.get("metadata") if item.get("metadata") is not None else item.get("meta"))
+    if content is None and isinstance(metadata, dict):
+        content = text_among(metadata)
     score = outer.get("score", outer.get("relevance_score", item.get("score")))
     identity = item.get("id", item.get("document_id", item.get("id_", outer.get("id"))))
     return Document(

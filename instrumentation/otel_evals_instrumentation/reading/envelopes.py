@@ -20,7 +20,13 @@ _ANSWERS = (
     "response",
     "result",
     "final_output",
+    "finalOutput",
+    "final_answer",
+    "finalAnswer",
+    "completion",
+    "outputText",
     "output_text",
+    "generated_text",
     "text",
     "reply",
     "content",
@@ -37,6 +43,16 @@ _QUESTIONS = (
     "user_input",
     "user_msg",
     "user_message",
+    "userMessage",
+    "userInput",
+    "user_query",
+    "userQuery",
+    "chat_input",
+    "chatInput",
+    "request",
+    "instruction",
+    "contents",
+    "topic",
     "query_str",
     "query_bundle",
     "str_or_query_bundle",
@@ -56,6 +72,8 @@ def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, st
     for key in _LISTS:
         if isinstance(item.get(key), (list, tuple)):
             yield item[key], "assistant" if key in _REPLIES else role
+    if _are_messages(item.get("items")):  # LiveKit's chat context
+        yield item["items"], role
     if isinstance(item.get("update"), dict):  # LangGraph's command
         yield item["update"], role
         return
@@ -64,8 +82,9 @@ def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, st
             yield item[key], role
     if role == "user":
         yield from ((given, role) for given in _passed(item))
-    if item.keys() == {"user"} and isinstance(item["user"], str):  # watsonx: the role names the text
-        yield item["user"], "user"
+    if item.keys() == {"user"} and isinstance(item["user"], (str, list, tuple)):
+        # The role names the text; of several texts, only the last is known to be the user's.
+        yield item["user"] if isinstance(item["user"], str) else item["user"][-1:], "user"
     if len(item) == 1 or role == "user":  # a pipeline's components, a function's only argument
         yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
 
@@ -76,6 +95,12 @@ def _beside(message: Any, functions: Any) -> Any:
         return message
     results = [{**f, "type": "tool_result"} for f in map(parse, functions) if isinstance(f, dict)]
     return {"role": "tool", "content": results}
+
+
+def _are_messages(items: Any) -> bool:
+    """Whether a list's first item is a message, so that the others are too."""
+    first = items[0] if isinstance(items, (list, tuple)) and items else None
+    return isinstance(first, dict) and "role" in first and "content" in first
 
 
 def _passed(item: dict[str, Any]) -> Iterator[Any]:

@@ -34,7 +34,8 @@ def read_inputs_outputs(reader: SpanReader) -> None:
     reader.fields["output_messages"] = outputs
     if "new_messages_from" in reader.found_at:
         reader.fields["new_messages_from"] = reader.number("new_messages_from")
-    for _, _, value in reader.found_at.get("definitions", ()):
+    for _, key in reader.found_at.get("definitions", ()):
+        value = reader.attributes[key]
         known = type(value) is str and len(value) <= _LONGEST_KNOWN
         definitions = _known_definitions(value) if known else _definitions(value)
         if definitions is not None:
@@ -50,7 +51,7 @@ def take_answer(reader: SpanReader) -> None:
         end -= 1
     if end < len(given) and not reader.fields["output_messages"]:
         reader.fields["input_messages"], reader.fields["output_messages"] = given[:end], given[end:]
-        reader.note("output", "gen_ai.assistant.message")
+        reader.note("output", reader.sources["input"].key if "input" in reader.sources else "events")
 
 
 def unwrap_state(reader: SpanReader) -> None:
@@ -77,7 +78,8 @@ def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """The messages of one side: of the first name that has content, else of the first that is there."""
     if _starts_indexed(reader, side):
         return _first(reader, side, role, reader.with_lists(side))[0]
-    best, told = _first(reader, side, role, reader.found_at.get(side, ()))
+    recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
+    best, told = _first(reader, side, role, recorded)
     return best if told else _first(reader, side, role, reader.with_lists(side), best)[0]
 
 
@@ -154,7 +156,8 @@ def _are_events(value: Any) -> bool:
 
 def _answer(reader: SpanReader) -> tuple[Message, ...]:
     """A final answer that stands in an attribute of its own."""
-    for _, key, value in reader.found_at.get("answer", ()):
+    for _, key in reader.found_at.get("answer", ()):
+        value = reader.attributes[key]
         if value != "" and not is_masked(value):
             reader.note("output", key)
             return (Message(role="assistant", parts=(Part(kind="text", text=text_of(value)),)),)
@@ -183,7 +186,8 @@ def _has_content(messages: Iterable[Message]) -> bool:
 
 def read_system(reader: SpanReader, inputs: tuple[Message, ...]) -> None:
     """Read the system instructions, from attributes of their own or from the messages that went in."""
-    for _, key, value in reader.found_at.get("system", ()):
+    for _, key in reader.found_at.get("system", ()):
+        value = reader.attributes[key]
         if is_masked(value):
             continue
         parsed = parse(value)

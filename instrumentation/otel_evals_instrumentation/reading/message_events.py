@@ -13,6 +13,7 @@ from otel_evals_instrumentation.reading.values import is_masked, parse
 __all__ = ["event_messages", "event_name"]
 
 _EVENTS = {
+    "gen_ai.prompt": "user",  # Semantic Kernel: all of what a model is to complete
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",

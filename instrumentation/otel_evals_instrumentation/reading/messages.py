@@ -178,6 +178,8 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
     if kind in LANGCHAIN and isinstance(item.get("data"), dict):
         _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
         return
+    if "message.role" in item or "message.content" in item:  # OpenInference's names inside a list
+        item = {key.removeprefix("message."): value for key, value in item.items()}
     if "_role" in item:  # Haystack, before it dropped the underscores
         item = {"role": item["_role"], "content": item.get("_content"), "name": item.get("_name")}
     if is_part(item):

@@ -9,9 +9,10 @@ from otel_evals_instrumentation.reading.values import is_masked, parse
 
 __all__ = ["read_metadata"]
 
+_THREADS = ("thread_id", "threadId", "conversation_id", "conversationId")
 _KEYS = (
-    ("user_id", ("user_id", "userId")),
-    ("conversation_id", ("session_id", "sessionId", "thread_id", "threadId", "conversation_id")),
+    ("user_id", ("langfuse_user_id", "user_id", "userId")),
+    ("conversation_id", ("langfuse_session_id", "session_id", "sessionId", *_THREADS)),
 )
 
 

@@ -115,6 +115,8 @@ def read_parts(content: Any) -> tuple[Part, ...]:
         return (Part(kind="text", text=unmasked(content)),)
     if isinstance(content, dict):
         inner = content.get("parts")
+        if inner is None and content and all(key.isdigit() for key in content):
+            inner = list(content.values())  # a list that was spelled out in keys
         return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
     if isinstance(content, (list, tuple)):
         return tuple(read_part(item) for item in content if item is not None)
@@ -130,7 +132,9 @@ def blocks_in(text: str) -> Any:
 
 
 def _is_block(item: dict[str, Any]) -> bool:
-    """Whether a mapping is a part with a type, or a call as AutoGen serialises it."""
+    """Whether a mapping is a part with a type, one of Bedrock's, or a call as AutoGen serialises it."""
+    if len(item) == 1:
+        return not _BEDROCK.isdisjoint(item)
     return item.get("type") in _KNOWN or item.keys() == _BARE_CALL
 
 
@@ -174,6 +178,7 @@ def _thought(item: dict[str, Any]) -> str | None:
 
 
 _CALL_KEYS = ("toolUse", "function_call", "functionCall", "tool_call", "tool_use", "toolRequest")
+_BEDROCK = frozenset(("text", "toolUse", "toolResult"))
 _BARE_CALL = {"id", "name", "arguments"}
 _RESULT_KEYS = ("toolResult", "tool_result", "tool_call_result", "toolResponse")
 _GEMINI_RESULT_KEYS = ("function_response", "functionResponse")

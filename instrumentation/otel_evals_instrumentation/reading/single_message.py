@@ -35,6 +35,7 @@ LANGCHAIN = {
 }
 TOOL_KINDS = ("tool_result", "tool_call")
 _CONTENT = ("parts", "content", "contents", "blocks")
+_BESIDE = ("text", "refusal")
 _CALL_KEYS = frozenset(
     ("tool_calls", "toolCalls", "function_call", "function_call_name", "additional_kwargs")
 )
@@ -60,8 +61,9 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     parts = read_parts(content)
     if role == "user" and isinstance(item.get("tool_call_id"), str):  # Anthropic's users hand results back
         role = "tool"
-    if content is None and isinstance(item.get("text"), str):
-        parts = read_parts(item["text"])
+    if not content:  # some say it beside the content
+        beside = next((item[key] for key in _BESIDE if isinstance(item.get(key), str)), None)
+        parts = read_parts(beside) or parts
     if not _CALL_KEYS.isdisjoint(item):
         parts = _with_calls(parts, _tool_calls(item))
     if role == "tool" and not any(part.kind in TOOL_KINDS for part in parts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
@@ -20,6 +21,7 @@ _DETAILS = frozenset(
 )
 _MESSAGES = frozenset(
     (
+        "gen_ai.prompt",
         "gen_ai.system.message",
         "gen_ai.user.message",
         "gen_ai.assistant.message",
@@ -62,17 +64,13 @@ class SpanReader:
         self.attributes: Mapping[str, Any] = span.attributes
         if span.events or span.logs:
             self._read_events()
-        found_at: dict[str, list[tuple[int, str, Any]]] = {}
-        for key, value in self.attributes.items():
-            if key in index and value is not None:
-                for field, rank in index[key]:
-                    if field in found_at:
-                        found_at[field].append((rank, key, value))
-                        found_at[field].sort(key=_rank)
-                    else:
-                        found_at[field] = [(rank, key, value)]
-        self.found_at = found_at
-        """By field: the attributes that may hold it as (rank, name, value), most trusted first."""
+        there = self.attributes
+        if NoneType in set(map(type, there.values())):
+            there = {key: value for key, value in there.items() if value is not None}
+        keys = tuple(there)
+        known = index.known.get(keys)
+        self.found_at = index.find(keys) if known is None else known
+        """By field: the attributes that may hold it as (rank, name), most trusted first."""
         self._lists: set[str] | None = None
         self.fields: dict[str, Any] = {}
         self.availability: dict[str, Availability] = {}
@@ -102,10 +100,8 @@ class SpanReader:
 
     def text(self, field: str) -> str | None:
         """The most trusted of a field's attributes that is a text with something in it."""
-        hits = self.found_at.get(field)
-        if hits is None:
-            return None
-        for _, _, value in hits:
+        for _, key in self.found_at.get(field, ()):
+            value = self.attributes[key]
             if type(value) is str and value:
                 if value[0] not in _SPECIAL:
                     return value
@@ -113,12 +109,18 @@ class SpanReader:
                     return str(unquoted(value))
         return None
 
+    def identity(self, field: str) -> str | None:
+        """As `text`, for what identifies something: applications write some of these as numbers."""
+        text = self.text(field)
+        if text is not None or field not in self.found_at:
+            return text
+        value = self.attributes[self.found_at[field][0][1]]
+        return str(value) if type(value) is int else None
+
     def number(self, field: str) -> int | None:
         """The most trusted of a field's attributes that is a natural number."""
-        hits = self.found_at.get(field)
-        if hits is None:
-            return None
-        for _, _, value in hits:
+        for _, key in self.found_at.get(field, ()):
+            value = self.attributes[key]
             if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
                 value = int(value)
             if isinstance(value, (int, float)) and 0 <= value < 1e15:
@@ -126,8 +128,8 @@ class SpanReader:
         return None
 
     def with_lists(self, field: str) -> list[tuple[int, str, Any]]:
-        """A field's attributes, as in `found_at`, with the lists that are spelled out in keys."""
-        hits = list(self.found_at.get(field, ()))
+        """A field's attributes as (rank, name, value), with the lists that are spelled out in keys."""
+        hits = [(rank, key, self.attributes[key]) for rank, key in self.found_at.get(field, ())]
         for rank, key in enumerate(getattr(self.names, field)):
             if key.endswith(".*") and key[:-2] in self._spelled_out():
                 hits.append((rank, key, unflatten(self.attributes, key[:-2])))

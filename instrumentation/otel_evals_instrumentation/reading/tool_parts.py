@@ -78,16 +78,21 @@ def unwrapped_result(part: Part) -> Part:
     return part if value is part.data else replace(part, data=value)
 
 
+_TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
+"""How Vercel's AI SDK types a result."""
+
+
 def result_value(value: Any) -> Any:
     """A tool's result as the value it was, out of the wrappings of texts and typed outputs."""
     value = parse(value)
     if isinstance(value, dict):
-        if set(value) == {"type", "value"}:  # Vercel: {"type": "text" | "json" | "error-text", "value": ...}
+        if set(value) == {"type", "value"} and value["type"] in _TYPES:
             return value["value"]
         if value.get("type") == "function_result" and "result" in value:  # Microsoft's agents
             return parse(value["result"])
         if value.get("type") == "text" and _is_text(value):  # the only content of MCP's result
-            return parse(value.get("text", value.get("content")))
+            text = unmasked(str(value.get("text", value.get("content"))))
+            return None if text is None else parse(text)
         if "raw_output" in value and "tool_name" in value:  # LlamaIndex
             return value["raw_output"]
         if isinstance(value.get("content"), (list, tuple)) and set(value) <= {
@@ -99,7 +104,8 @@ def result_value(value: Any) -> Any:
             return result_value(value["content"])
         return value
     if isinstance(value, (list, tuple)) and value and all(_is_text(item) for item in value):
-        return parse("\n\n".join(str(item.get("text", item.get("content", ""))) for item in value))
+        text = unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in value))
+        return None if text is None else parse(text)
     if (
         isinstance(value, (list, tuple))
         and len(value) == 1

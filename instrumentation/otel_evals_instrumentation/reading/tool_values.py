@@ -11,6 +11,7 @@ from otel_evals_instrumentation.reading.values import literal, parse
 __all__ = ["arguments_of", "result_of"]
 
 _CALL_ENVELOPE = {"args", "kwargs", "sanitize_inputs_outputs", "cancellation_token"}
+_GEMINI = {"id", "name", "response", "will_continue", "scheduling", "parts"}
 _CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}
 
 
@@ -40,8 +41,11 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     return parsed
 
 
-def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
-    """A tool's result as the value it was, and whether it says that the tool failed."""
+def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any, bool]:
+    """A tool's result as the value it was, and whether it says that the tool failed.
+
+    Where the convention wraps no results, an object with an `output` is the tool's own.
+    """
     parsed = parse(value)
     if isinstance(parsed, str):
         message = read_message_str(parsed)
@@ -49,9 +53,9 @@ def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
     if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
     keys = parsed.keys()
-    if "output" in keys and keys <= {"output", "kwargs", "tags", "metadata"}:
+    if wrapped and "output" in keys and keys <= {"output", "kwargs", "tags", "metadata"}:
         return result_of(parsed["output"], depth + 1)
-    if "outputs" in keys and keys <= {"outputs", "kwargs", "tags", "metadata"}:
+    if wrapped and "outputs" in keys and keys <= {"outputs", "kwargs", "tags", "metadata"}:
         return result_of(parsed["outputs"], depth + 1)
     if "tool_output" in keys and "tool_name" in keys:  # LlamaIndex' event
         return result_of(parsed["tool_output"], depth + 1)
@@ -61,7 +65,7 @@ def result_of(value: Any, depth: int = 0) -> tuple[Any, bool]:
         return result_of({"type": "tool", **parsed["data"]}, depth + 1)
     if "content" in keys and ("tool_call_id" in keys or "toolCallId" in keys):
         return result_value(parsed["content"]), parsed.get("status") == "error"
-    if "response" in keys and keys <= {"id", "name", "response", "will_continue", "scheduling", "parts"}:
+    if wrapped and "response" in keys and keys <= _GEMINI:
         return unwrapped_value(result_value(parsed["response"])), False
     if parsed.get("isError") is True or parsed.get("is_error") is True:
         return result_value(parsed), True

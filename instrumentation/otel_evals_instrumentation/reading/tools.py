@@ -7,17 +7,18 @@ from typing import Any
 from otel_evals.model import Availability, ToolCall
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.span_reader import SpanReader
+from otel_evals_instrumentation.reading.tool_parts import result_value
 from otel_evals_instrumentation.reading.tool_values import arguments_of, result_of
 from otel_evals_instrumentation.reading.values import is_masked, parse, parse_or_mend
 
-__all__ = ["read_tool"]
+__all__ = ["read_tool", "tool_name_in"]
 
 _METHODS = (".__call__", ".__acall__", ".run", ".arun", ".call", ".acall", ".invoke", ".ainvoke", ".tool")
 """What stands after a tool's name where the span is named after the method that ran it."""
 
 
 def read_tool(reader: SpanReader) -> None:
-    """Read a tool's span: name, id, arguments, result, status."""
+    """Read a tool's span: id, arguments, result, status; its name is known."""
     span, fields = reader.span, reader.fields
     arguments = _value(reader, "arguments", "tool_arguments")
     result = _value(reader, "result", "tool_results")
@@ -31,18 +32,16 @@ def read_tool(reader: SpanReader) -> None:
         result = _part(reader, "tool_results", "gen_ai.output.messages", "tool_result")
     if arguments is None:
         arguments = _parameters(reader)
-    value, failed = (None, False) if result in (None, "None") else result_of(result)
+    value, failed = (None, False) if result in (None, "None") else _result(reader, result)
     error = fields.get("error")
     failed = failed or error is not None or reader.attributes.get("gen_ai.tool.status") == "error"
     if failed and error in (None, fields.get("error_type")):
         told = value.get("error") if isinstance(value, dict) else value
         error = told if isinstance(told, str) else error
-    name = reader.text("tool_name") or _name_in(span.name)
-    fields["name"] = name
     fields["tool_call"] = ToolCall(
-        name=name,
+        name=fields["name"],
         id=reader.text("tool_id"),
-        arguments=None if arguments is None else arguments_of(arguments),
+        arguments=None if arguments is None else _arguments(reader, arguments),
         result=value,
         error=error,
         error_type=fields.get("error_type"),
@@ -50,6 +49,41 @@ def read_tool(reader: SpanReader) -> None:
         span_id=span.span_id,
         duration=None if span.end_time is None else (span.end_time - span.start_time) / 1e9,
     )
+
+
+_UNWRAPPED = frozenset(
+    (
+        "langfuse",
+        "langwatch",
+        "laminar",
+        "mlflow",
+        "braintrust",
+        "genkit",
+        "vercel_ai",
+        "livekit",
+        "voltagent",
+    )
+)
+"""Conventions that hand on what a tool gave, as it is."""
+
+
+def _is_plain(reader: SpanReader, noted_as: str, key: str) -> bool:
+    """Whether a value has OpenTelemetry's own name, under which instrumentations of tools wrap nothing."""
+    source = reader.sources.get(noted_as)
+    return reader.dialect == "otel_genai" and source is not None and source.key == key
+
+
+def _result(reader: SpanReader, result: Any) -> tuple[Any, bool]:
+    if not _is_plain(reader, "tool_results", "gen_ai.tool.call.result"):
+        return result_of(result, wrapped=reader.dialect not in _UNWRAPPED)
+    failed = isinstance(result, dict) and (result.get("isError") is True or result.get("is_error") is True)
+    return result_value(result), failed
+
+
+def _arguments(reader: SpanReader, arguments: Any) -> Any:
+    if _is_plain(reader, "tool_arguments", "gen_ai.tool.call.arguments") and isinstance(arguments, dict):
+        return arguments
+    return arguments_of(arguments)
 
 
 def _parameters(reader: SpanReader) -> dict[str, Any] | None:
@@ -65,7 +99,7 @@ def _parameters(reader: SpanReader) -> dict[str, Any] | None:
     return found or None
 
 
-def _name_in(span_name: str) -> str:
+def tool_name_in(span_name: str) -> str:
     """The tool's name in span names such as `execute_tool lookup`, `tool_call [lookup]` and `lookup.run`."""
     name = span_name.rpartition(" ")[2].strip("[]")
     while name.endswith(_METHODS):
@@ -74,7 +108,8 @@ def _name_in(span_name: str) -> str:
 
 
 def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
-    for _, key, value in reader.found_at.get(field, ()):
+    for _, key in reader.found_at.get(field, ()):
+        value = reader.attributes[key]
         if value == "":
             continue
         if is_masked(value):

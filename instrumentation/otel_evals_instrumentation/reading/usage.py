@@ -8,7 +8,7 @@ from typing import Any
 from otel_evals.model import Usage
 from otel_evals_instrumentation.reading.values import parse
 
-__all__ = ["usage_in"]
+__all__ = ["first_count", "usage_in"]
 
 _INPUT = (
     "input_tokens",
@@ -32,6 +32,8 @@ _OUTPUT = (
 )
 _CACHE = (
     "cache_read_input_tokens",
+    "cached_input",
+    "input_cache_read",
     "input_cached_tokens",
     "cached_input_tokens",
     "cachedInputTokens",
@@ -55,18 +57,19 @@ def usage_in(value: Any) -> Usage | None:
     counts = parse(value)
     if not isinstance(counts, Mapping):
         return None
-    given, said = _count(counts, _INPUT), _count(counts, _OUTPUT)
+    given, said = first_count(counts, _INPUT), first_count(counts, _OUTPUT)
     if given is None and said is None:
         return None
     return Usage(
         input_tokens=given or 0,
         output_tokens=said or 0,
-        cache_read_tokens=_count(counts, _CACHE) or 0,
-        reasoning_tokens=_count(counts, _REASONING) or 0,
+        cache_read_tokens=first_count(counts, _CACHE) or 0,
+        reasoning_tokens=first_count(counts, _REASONING) or 0,
     )
 
 
-def _count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
+def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
+    """The first of these keys that is a natural number; None if there is none."""
     for key in keys:
         value = counts.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:

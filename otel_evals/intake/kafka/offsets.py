@@ -75,7 +75,10 @@ class Offsets:
                 commits[partition] = first.offset + 1
         return commits
 
-    def forget(self, partitions: Iterable[Partition]) -> None:
-        """Forget partitions that belong to another consumer now."""
+    def forget(self, partitions: Iterable[Partition]) -> set[str]:
+        """Forget partitions that another consumer has now; returns the traces that are not done with."""
+        traces: set[str] = set()
         for partition in partitions:
-            self._taken.pop(partition, None)
+            for taken in self._taken.pop(partition, ()):
+                traces |= taken.traces
+        return traces

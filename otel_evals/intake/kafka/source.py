@@ -3,7 +3,9 @@
 Messages are the Collector's `otlp_proto` (or `otlp_json`), traces keyed by trace id, so that all spans of a
 trace come to one member of the group. An offset is committed only when the runs of everything before it are
 done with: judged and delivered, or in the store. What is not committed comes again, to this member or
-another, and is judged under the same evaluation ids. Messages that are no OTLP go to the dead-letter topic.
+another, and is judged under the same evaluation ids. Traces of partitions that go to another member before
+they are complete are let go of, so that nobody judges a part of one. Messages that are no OTLP go to the
+dead-letter topic.
 """
 
 from __future__ import annotations
@@ -27,7 +29,28 @@ _BATCH = 500
 _POLL_SECONDS = 0.2
 _COMMIT_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
+_LOG_SECONDS = 10.0
 _REASON = "otel_evals.reason"
+
+
+class _Rarely(logging.Filter):
+    """One line of a kind in ten seconds: where a broker is away, librdkafka has twenty a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = record.args[0] if isinstance(record.args, tuple) and record.args else record.msg
+        now = time.monotonic()
+        passes = now >= self._next.get(kind, 0.0)
+        if passes:
+            self._next[kind] = now + _LOG_SECONDS
+        return passes
+
+
+_library = _logger.getChild("librdkafka")
+_library.addFilter(_Rarely())
 
 
 class KafkaSource:
@@ -40,7 +63,8 @@ class KafkaSource:
         handle: takes the value of a message, and returns the ids of its traces that may be judged; raises
             RefusedError if it is no OTLP.
         open_traces: ids of the traces that are not done with; None if that cannot be told now.
-        room: whether more may be taken.
+        let_go: is given the ids of traces of which another member gets everything again.
+        room: whether more may be taken; until then partitions are paused, and the group is kept.
     """
 
     def __init__(
@@ -50,6 +74,7 @@ class KafkaSource:
         dead_letters: str,
         handle: Callable[[Signal, bytes], Collection[str]],
         open_traces: Callable[[], Collection[str] | None],
+        let_go: Callable[[Collection[str]], object],
         room: Callable[[], bool],
     ) -> None:
         shared = {key: value for key, value in properties.items() if key != "group.id"}
@@ -62,13 +87,15 @@ class KafkaSource:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
             },
-            logger=_logger,
+            logger=_library,
         )
         self._topics = dict(topics)
         self._dead_letters = dead_letters
         self._handle = handle
         self._open_traces = open_traces
+        self._let_go = let_go
         self._room = room
+        self._paused = False
         self._offsets = Offsets()
         self._assigned: set[Partition] = set()
         self._commit_at = 0.0
@@ -116,16 +143,21 @@ class KafkaSource:
                 self._stop.wait(1.0)
 
     def _step(self) -> None:
-        if self._room():
-            for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
-                self._take(message)
-        else:
-            self._stop.wait(_POLL_SECONDS)
+        self._pause(not self._room())
+        for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
+            self._take(message)
         if self._producer is not None:
             self._producer.poll(0)
         if time.monotonic() >= self._commit_at:
             self._commit()
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
+
+    def _pause(self, paused: bool) -> None:
+        """Have no message come, or have them come again; a paused member still answers its group."""
+        if paused or self._paused:  # again and again while paused: partitions that are new are not
+            change = self._consumer.pause if paused else self._consumer.resume
+            change([TopicPartition(topic, number) for topic, number in self._assigned])
+        self._paused = paused
 
     def _take(self, message: Any) -> None:
         error = message.error()
@@ -151,7 +183,7 @@ class KafkaSource:
                 self._bury(message, reason, taken)
 
         if self._producer is None:
-            self._producer = Producer(self._shared, logger=_logger)
+            self._producer = Producer(self._shared, logger=_library)
         headers = [*(message.headers() or ()), (_REASON, reason.encode())]
         try:
             self._producer.produce(
@@ -194,5 +226,5 @@ class KafkaSource:
 
     def _lose(self, _: Any, partitions: Sequence[Any]) -> None:
         gone = {(p.topic, p.partition) for p in partitions}
-        self._offsets.forget(gone)
+        self._let_go(self._offsets.forget(gone))
         self._assigned -= gone

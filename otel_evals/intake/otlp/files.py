@@ -23,7 +23,7 @@ from otel_evals.intake.otlp.json import LogRecord, Record, records_of
 from otel_evals.intake.otlp.spill import Spill
 from otel_evals.model import SpanEvent, SpanRecord
 
-__all__ = ["LogRecord", "Record", "read_records", "read_traces", "records_of"]
+__all__ = ["LogRecord", "Record", "read_records", "read_requests", "read_traces", "records_of"]
 
 _MEMORY = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s*")
@@ -69,6 +69,19 @@ def read_records(path: str) -> Iterator[Record]:
     return (record for record, _ in _sized_records(path, None, None))
 
 
+def read_requests(path: str, skipped: Callable[[str, int], None] | None = None) -> Iterator[Any]:
+    """The export requests of one file as they stand there: parsed JSON, or protobuf messages.
+
+    Args:
+        path: the file; `-` is standard input.
+        skipped: called with the file and a line's number for each line that is no JSON.
+
+    Raises:
+        ConfigError: the file is missing or holds no OTLP at all.
+    """
+    return (request for _, request, _ in _sized_requests(path, skipped))
+
+
 def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
     """The spans of a trace, each with its log records, oldest first."""
     logs: dict[str, list[SpanEvent]] = {}
@@ -90,14 +103,30 @@ def _sized_records(
     path: str, progress: Callable[[int], None] | None, skipped: Callable[[str, int], None] | None
 ) -> Iterator[tuple[Record, int]]:
     """Records with their share of the bytes they stood in."""
+    for size, request, position in _sized_requests(path, skipped):
+        records = list(_records(request))
+        yield from ((record, size // len(records) + 200) for record in records)
+        if progress is not None:
+            progress(position())
+
+
+def _records(request: Any) -> Iterator[Record]:
+    if not hasattr(request, "SerializeToString"):
+        return records_of(request)
+    from otel_evals.intake.otlp.protobuf import protobuf_records
+
+    return protobuf_records(request)
+
+
+def _sized_requests(
+    path: str, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[int, Any, Callable[[], int]]]:
+    """Export requests, each with its bytes and with how far the file was read."""
     found = False
     with _open(path) as (stream, position):
         for size, request in _requests(stream, path, skipped):
-            records = list(request)
             found = True
-            yield from ((record, size // len(records) + 200) for record in records)
-            if progress is not None:
-                progress(position())
+            yield size, request, position
     if not found:
         raise ConfigError(path, "holds no OTLP: expected JSON, JSON lines or protobuf, gzip or not")
 
@@ -148,8 +177,8 @@ class _Inflated(RawIOBase):
 
 def _requests(
     stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Iterator[Record]]]:
-    """Export requests as (bytes, records)."""
+) -> Iterator[tuple[int, Any]]:
+    """Export requests with their bytes."""
     try:
         head = stream.peek(64)
         if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
@@ -164,16 +193,16 @@ def _requests(
 
 def _json_requests(
     stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[int, Iterator[Record]]]:
+) -> Iterator[tuple[int, Any]]:
     """One request per line; a file whose first line is no JSON by itself is read as one text."""
     first = stream.readline()
     if (request := _json(first)) is None:
         yield from _json_text(first + stream.read(), path)
         return
-    yield len(first), records_of(request)
+    yield len(first), request
     for number, line in enumerate(stream, 2):
         if (request := _json(line)) is not None:
-            yield len(line), records_of(request)
+            yield len(line), request
         elif line.strip() and skipped is not None:
             skipped(path, number)
 
@@ -191,7 +220,7 @@ def _json(line: bytes) -> Any:
         return None
 
 
-def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Iterator[Record]]]:
+def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Any]]:
     """Requests that are spread over lines, one after the other."""
     text = raw.decode("utf-8-sig", "replace")
     decode, at = json.JSONDecoder().raw_decode, 0
@@ -200,5 +229,5 @@ def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Iterator[Record]]]:
             request, end = decode(text, at)
         except (ValueError, RecursionError) as error:
             raise ConfigError(path, f"is not valid JSON: {error}") from error
-        yield end - at, records_of(request)
+        yield end - at, request
         at = end

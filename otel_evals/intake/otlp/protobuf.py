@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from otel_evals.errors import ConfigError
 from otel_evals.model import SpanEvent, SpanRecord
 
-__all__ = ["attributes_of", "log_event", "protobuf_requests", "span_record"]
+__all__ = ["attributes_of", "log_event", "protobuf_records", "protobuf_requests", "span_record"]
 
 _KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUS = ("UNSET", "OK", "ERROR")
@@ -19,8 +19,8 @@ _LARGEST = 512 * 1024 * 1024
 _Log = tuple[str, str, SpanEvent]
 
 
-def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, Iterator[SpanRecord | _Log]]]:
-    """The export requests of a protobuf file as (bytes, records).
+def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, Any]]:
+    """The export requests of a protobuf file with their bytes.
 
     Raises:
         ConfigError: `opentelemetry-proto` is not installed, or the file is no OTLP.
@@ -35,14 +35,19 @@ def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, 
         try:
             traces = ExportTraceServiceRequest.FromString(message)
             if _has_ids(traces):
-                yield len(message), _spans(traces)
+                yield len(message), traces
                 continue
         except DecodeError:  # logs are no traces: the fields' types differ
             pass
         try:
-            yield len(message), _logs(ExportLogsServiceRequest.FromString(message))
+            yield len(message), ExportLogsServiceRequest.FromString(message)
         except DecodeError as error:
             raise ConfigError(path, "holds neither JSON nor an OTLP export request") from error
+
+
+def protobuf_records(request: Any) -> Iterator[SpanRecord | _Log]:
+    """The spans or log records of an export request's message."""
+    return _spans(request) if hasattr(request, "resource_spans") else _logs(request)
 
 
 def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from otel_evals.intake.receiver.answers import PROTOBUF, ExportAnswer, RefusedError
 
-__all__ = ["ExportRequest", "Signal", "decode", "decompress"]
+__all__ = ["ExportRequest", "Signal", "decode", "decompress", "json_message"]
 
 Signal = Literal["traces", "logs", "metrics"]
 
@@ -112,10 +112,19 @@ def _from_json(data: bytes, message: Any, signal: str) -> Any:
         parsed = json.loads(data)
         if not isinstance(parsed, dict):
             raise ValueError("no object")
-        _ids_to_base64(parsed)
-        return ParseDict(parsed, message, ignore_unknown_fields=True)
+        return json_message(parsed, message)
     except (ValueError, RecursionError, ParseError, TypeError, AttributeError):
         raise RefusedError(ExportAnswer(400, f"the body is no OTLP/JSON request of {signal}")) from None
+
+
+def json_message(request: dict[str, Any], message: Any) -> Any:
+    """Fill a message from parsed OTLP/JSON, whose ids are changed in place.
+
+    Raises:
+        ValueError, TypeError, AttributeError, ParseError: it is none.
+    """
+    _ids_to_base64(request)
+    return ParseDict(request, message, ignore_unknown_fields=True)
 
 
 def _ids_to_base64(request: dict[str, Any]) -> None:

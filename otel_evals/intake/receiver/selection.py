@@ -14,13 +14,13 @@ from otel_evals import semconv
 from otel_evals.dialect import Dialects
 from otel_evals.intake.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.otlp.protobuf import attributes_of, log_event, span_record
-from otel_evals.sampling import is_sampled
+from otel_evals.recursion import state_marking
+from otel_evals.sampling import credible_state, is_sampled
 
 __all__ = ["Selection", "Selector"]
 
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)
-_MARKED = f"{semconv.MARK_IN_TRACE_STATE}="
 
 
 @dataclass(slots=True, eq=False)
@@ -57,9 +57,13 @@ class Selector:
         dialects: claim spans.
         ceiling: the highest sampling probability of any rule.
         max_attributes: a span with more is malformed.
+        trust_remote: whether marks count that are not signed.
     """
 
-    def __init__(self, dialects: Dialects, ceiling: float, max_attributes: int) -> None:
+    def __init__(
+        self, dialects: Dialects, ceiling: float, max_attributes: int, *, trust_remote: bool = False
+    ) -> None:
+        self._believed = ("signed", "unsigned") if trust_remote else ("signed",)
         self._dialects = dialects
         self._ceiling = ceiling
         self._max_attributes = max_attributes
@@ -92,7 +96,7 @@ class Selector:
                             selection.items.append(item)
                             selection.places.append((r, s, i))
                             selection.claimed[r, s, i] = item
-                    elif _MARKED not in span.trace_state:
+                    elif not self._is_ours(span):
                         parent = span.parent_span_id
                         link = UnclaimedSpan(trace_id.hex(), span.span_id.hex(), parent.hex() or None)
                         selection.items.append(link)
@@ -124,6 +128,7 @@ class Selector:
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
         """Whether any rule can sample this trace. Spans of one request share few traces."""
+        state = credible_state(int.from_bytes(trace_id), state)
         if "ot=" in state:
             return _valid(trace_id) and is_sampled(self._ceiling, int.from_bytes(trace_id), state)
         found = known.get(trace_id)
@@ -144,7 +149,11 @@ class Selector:
         return self._too_many if len(span.attributes) > self._max_attributes else None
 
     def _claims(self, scope: str, span: Any) -> bool:
-        return _MARKED not in span.trace_state and self._dialects.claims(scope, _Keys(span))
+        return not self._is_ours(span) and self._dialects.claims(scope, _Keys(span))
+
+    def _is_ours(self, span: Any) -> bool:
+        state = span.trace_state
+        return semconv.MARK_IN_TRACE_STATE in state and state_marking(state) in self._believed
 
 
 class _Keys:

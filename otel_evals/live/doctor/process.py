@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -88,6 +89,13 @@ def _check_provider(tracers: Any) -> Iterator[Finding]:
         text = f"the global tracer provider is another one than that which is scored: {name}"
         fix = "otel_evals.configure(...) after the library that sets it, or with tracer_provider="
         yield Finding(check="tracer_provider", status="note", text=text, fix=fix)
+    if _mlflow_keeps_apart(tracers):
+        yield Finding(
+            check="tracer_provider",
+            status="problem",
+            text="MLflow records its spans with a tracer provider of its own, which is not scored",
+            fix="MLFLOW_USE_DEFAULT_TRACER_PROVIDER=false, or tracer_provider=get_bridged_tracer_provider()",
+        )
     sampler = getattr(tracers, "sampler", None)
     words = str(getattr(sampler, "get_description", lambda: "")())
     if "AlwaysOff" in words.split("remote")[0] or "TraceIdRatioBased{0.0}" in words or "{0}" in words:
@@ -97,6 +105,13 @@ def _check_provider(tracers: Any) -> Iterator[Finding]:
             text=f"its sampler records no trace: {words}",
             fix="OTEL_TRACES_SAMPLER=parentbased_always_on",
         )
+
+
+def _mlflow_keeps_apart(tracers: Any) -> bool:
+    """Whether MLflow traces, and with another provider."""
+    tracing = getattr(sys.modules.get("mlflow.tracing.provider"), "provider", None)
+    own = getattr(tracing, "get", lambda: None)()
+    return hasattr(own, "add_span_processor") and not same_provider(own, tracers)
 
 
 def _check_exporters(pipeline: Pipeline, processors: list[Described]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,11 +135,10 @@ class Relay(Attacher):
         if self._releases:
             self._put(Released(trace_id, span_id))
 
-    def release_others(self, spans: Iterable[SpanRecord], awaited: Collection[str]) -> None:
+    def release_all(self, spans: Iterable[SpanRecord]) -> None:
         """Queue the release of spans."""
         for span in spans:
-            if span.span_id not in awaited:
-                self.release(span.trace_id, span.span_id)
+            self.release(span.trace_id, span.span_id)
 
     def flush(self) -> None:
         """Send what is queued, unless nothing has changed; on the engine's thread, or after it has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
 import threading
@@ -24,6 +25,8 @@ __all__ = ["SPANS", "EngineServer", "main"]
 SPANS = b"S"
 """First byte of a frame of captured items; any other frame is a pickled call."""
 _REPORT_SECONDS = 0.1
+_COLLECT_AFTER = 5_000
+"""New objects until Python looks for cycles, in this process alone: what is in flight outlives young ones."""
 _AFTER_ALL = ("flush", "shutdown")
 """Calls that are answered after the reports of everything before them; the others are answered at once."""
 
@@ -81,6 +84,8 @@ class EngineServer:
 
     def serve(self) -> None:
         """Process frames until the parent closes the pipe."""
+        gc.freeze()  # what is loaded stays until the end
+        gc.set_threshold(_COLLECT_AFTER, 20, 20)
         threading.Thread(target=self._keep_reporting, name="otel-evals-reports", daemon=True).start()
         while (frame := self._parent.receive()) is not None:
             if frame[:1] == SPANS:

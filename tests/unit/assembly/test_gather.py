@@ -274,3 +274,17 @@ def test_a_flush_closes_a_run_that_waits_for_the_backlog() -> None:
     learning.waiting = 9
     learning.root()
     assert learning.closed(float("inf")) == 1
+
+
+def test_the_only_choice_above_a_call_that_had_ended_is_given_to_its_run() -> None:
+    """Some log a streamed call's choice when its span has ended, in the context of the application's span."""
+    for choices in (1, 2):
+        collected = Collected()
+        collected.add(ended(41, 410, 409), 0.0)
+        for _ in range(choices):
+            collected.add(CapturedLog(41, 409, SpanEvent(name="gen_ai.choice", body={"message": "Hi"})), 0.1)
+        (closed,) = collected.close(1.0)
+        above = [span for span in closed.spans if span.logs]
+        assert [span.span_id for span in above] == [format_span_id(409)] * (2 - choices), (
+            "two: whose is whose?"
+        )

@@ -64,6 +64,29 @@ def test_a_trace_without_its_root_waits_until_it_is_idle() -> None:
     assert ids(group) == {2}
 
 
+def test_a_trace_without_its_root_waits_as_long_as_its_source_does() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1)], 0.0)
+    traces.source_waits = True
+    assert traces.close_due(100.0) == []
+    traces.source_waits = False
+    assert traces.close_due(129.0) == []
+    traces.add([span(1)], 129.5)
+    (group,) = traces.close_due(134.5)
+    assert ids(group) == {1, 2}
+
+
+def test_a_trace_that_is_let_go_of_is_gathered_anew() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1), link(9, trace="c" * 32)], 0.0)
+    traces.let_go([TRACE, "c" * 32, "d" * 32])
+    assert (traces.open_traces, traces.size) == (set(), (0, 0))
+    gathered = traces.add([span(2, 1), span(1)], 1.0)
+    assert (gathered.losses, gathered.late) == ([], [])
+    (group,) = traces.close_due(40.0)
+    assert ids(group) == {1, 2}
+
+
 def test_a_root_that_no_dialect_claims_ends_the_trace_too_and_links_lead_through_it() -> None:
     traces = gatherer()
     traces.add([span(3, 2), link(2, 1), span(1)], 0.0)

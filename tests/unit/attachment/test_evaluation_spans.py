@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -29,6 +29,7 @@ from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 
 from otel_evals.attachment import EvaluationSpans
 from otel_evals.attachment.evaluation_spans import EvaluationSpan
+from otel_evals.attachment.records import judged_context
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals.recursion import is_marked, need_span
 
@@ -53,7 +54,7 @@ class Service:
     def evaluate(
         self, ended: Evaluation = BY_JUDGE, run: Run = RUN, *, needed: bool = False
     ) -> EvaluationSpan:
-        span = self.spans.open(run, ended.span_id, ended.scorer_id, 5)
+        span = self.spans.open(run, ended.span_id, ended.scorer_id, 5, judged_context(run, ended.span_id))
         span.needed = span.needed or needed
         self.spans.end(span, ended)
         return span
@@ -112,7 +113,7 @@ def test_code_that_calls_no_judge_has_none() -> None:
     service = Service()
     service.evaluate(BY_CODE)
     service.evaluate(evaluation("x", ScorerFailure(error_type="KeyError", message="'total'")))
-    span = service.spans.open(RUN, SPAN, "x", 5)
+    span = service.spans.open(RUN, SPAN, "x", 5, judged_context(RUN, SPAN))
     span.get_span_context()  # as log records and exemplars read it
     service.spans.abandon(span, "stored", "shutdown")
     service.spans.end(span, BY_CODE)
@@ -122,7 +123,7 @@ def test_code_that_calls_no_judge_has_none() -> None:
 def test_a_judge_that_was_asked_in_vain_is_told() -> None:
     """A timeout leaves no steps behind."""
     service = Service()
-    span = service.spans.open(RUN, SPAN, "slow", 5)
+    span = service.spans.open(RUN, SPAN, "slow", 5, judged_context(RUN, SPAN))
     with trace.use_span(span):
         need_span()
     service.spans.end(span, evaluation("slow", ScorerFailure(error_type="timeout", message="30 s")))
@@ -144,7 +145,7 @@ def test_a_judge_that_was_asked_in_vain_is_told() -> None:
 )
 def test_what_a_scorer_writes_on_it_is_there(write: Any) -> None:
     service = Service()
-    span = service.spans.open(RUN, SPAN, "keyword_coverage", 5)
+    span = service.spans.open(RUN, SPAN, "keyword_coverage", 5, judged_context(RUN, SPAN))
     assert span.is_recording()
     write(span)
     service.spans.end(span, BY_CODE)
@@ -155,7 +156,7 @@ def test_what_a_scorer_writes_on_it_is_there(write: Any) -> None:
 def test_an_attempt_that_is_made_again_or_put_off_says_so() -> None:
     service = Service()
     for outcome, reason in (("retried", ""), ("stored", "shutdown")):
-        span = service.spans.open(RUN, SPAN, "judge", 5)
+        span = service.spans.open(RUN, SPAN, "judge", 5, judged_context(RUN, SPAN))
         span.needed = True
         service.spans.abandon(span, outcome, reason)
         attributes = service.exported[-1].attributes or {}
@@ -239,7 +240,7 @@ def test_without_the_sdk_s_tracer_it_is_recorded_and_nothing_below_it() -> None:
 
     inner = Service()
     spans = EvaluationSpans(Other())
-    span = spans.open(RUN, SPAN, "hallucination", 5)
+    span = spans.open(RUN, SPAN, "hallucination", 5, judged_context(RUN, SPAN))
     assert not span.get_span_context().trace_flags.sampled
     spans.end(span, BY_JUDGE)
     found = inner.exported[-1]
@@ -258,6 +259,28 @@ def test_in_the_same_trace_it_is_a_child_of_the_judged_span_and_never_an_error()
         assert (span.parent.trace_id, span.parent.span_id) == (int(TRACE, 16), int(SPAN, 16))
         assert (span.status.status_code, span.links) == (StatusCode.UNSET, ())
         assert span.resource == service.provider.resource
+
+
+@pytest.mark.parametrize("roots_too", [False, True])
+def test_a_processor_that_takes_no_child_of_an_ended_span_gets_traces_of_their_own(roots_too: bool) -> None:
+    """MLflow's forgets a trace when its root ends; one that takes nothing at all is not helped by that."""
+
+    class Forgetful(SpanProcessor):
+        def on_start(self, span: ReadableSpan, parent_context: Context | None = None) -> None:
+            if span.parent is not None or roots_too:
+                raise KeyError(None)
+
+    service = Service(same_trace=True)
+    service.provider.add_span_processor(Forgetful())
+    if roots_too:
+        with pytest.raises(KeyError):
+            service.evaluate(BY_CODE)
+        return
+    service.evaluate(BY_CODE)
+    service.evaluate(BY_CODE)
+    assert [(s.parent, [link.context.trace_id for link in s.links]) for s in service.exported] == (
+        [(None, [int(TRACE, 16)])] * 2
+    )
 
 
 def test_a_conversation_s_is_linked_to_all_its_runs() -> None:

@@ -223,9 +223,12 @@ SCHEMA_REFUSES = [
 ]
 
 
+SCHEMA = config_schema()
+
+
 @pytest.mark.parametrize("text", [*SCHEMA_ACCEPTS, *SCHEMA_REFUSES])
 def test_the_schema_accepts_what_is_right(text: str) -> None:
-    validator = jsonschema.Draft202012Validator(config_schema())
+    validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid(yaml.safe_load(text)) is (text in SCHEMA_ACCEPTS)
 
 

@@ -87,6 +87,7 @@ def test_every_sampler_is_told() -> None:
         "Sampler",
         "cascade_order",
         "parse",
+        "credible_state",
         "is_sampled",
         "randomness",
         "share",

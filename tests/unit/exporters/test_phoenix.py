@@ -210,6 +210,7 @@ def test_refusals_say_whether_another_try_may_help(server: Server, status: int, 
         (formatdate(time.time() + 3600, usegmt=True), 3000.0, 3601.0),
         (formatdate(time.time() - 3600, usegmt=True), 0.0, 0.0),
     ],
+    ids=["seconds", "a date to come", "a date gone by"],
 )
 def test_the_wait_a_server_asks_for_is_read(server: Server, header: str, low: float, high: float) -> None:
     server.script = [Answer(429, {"Retry-After": header})]

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from opentelemetry import trace
+from opentelemetry import baggage, trace
 from opentelemetry._logs import LogRecord
+from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import (
     NonRecordingSpan,
     Span,
@@ -28,7 +30,7 @@ from otel_evals import sampling, semconv
 from otel_evals.dialect import Dialects, load_dialects
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan
-from otel_evals.recursion import mark
+from otel_evals.recursion import mark, signature
 
 DIALECTS = load_dialects()
 CLAIMED = {"gen_ai.operation.name": "chat"}
@@ -176,11 +178,12 @@ def test_expected_are_roots_and_with_nested_targets_every_claimed_span() -> None
 def test_only_traces_that_the_ceiling_may_sample_are_looked_at(
     ceiling: float, trace_id: int, state: str
 ) -> None:
-    app = App(ceiling)
+    app = App(ceiling, trust_remote=True)
     with app.tracer.start_as_current_span("server", remote(trace_id, state)), app.claimed("agent"):
         pass
     # With a ceiling of 1 no trace is left out here, even one that its head sampler should have dropped.
-    picked = ceiling == 1 or sampling.is_sampled(ceiling, trace_id, state)
+    believed = sampling.credible_state(trace_id, state)
+    picked = ceiling == 1 or sampling.is_sampled(ceiling, trace_id, believed)
     assert app.intake.names == (["agent"] if picked else [])
 
 
@@ -200,8 +203,12 @@ def test_a_trace_that_is_kept_and_one_that_is_not() -> None:
 
 @pytest.mark.parametrize(
     "context",
-    [lambda: mark(), lambda: remote(5, f"{semconv.MARK_IN_TRACE_STATE}=1")],
-    ids=["context", "state"],
+    [
+        lambda: mark(),
+        lambda: remote(5, f"{semconv.MARK_IN_TRACE_STATE}={signature()}"),
+        lambda: baggage.set_baggage(semconv.MARK, signature(), Context()),
+    ],
+    ids=["context", "state", "baggage"],
 )
 def test_marked_spans_and_all_below_them_are_never_captured(context: Callable[[], Any]) -> None:
     app = App()
@@ -218,6 +225,87 @@ def test_marked_spans_and_all_below_them_are_never_captured(context: Callable[[]
     with app.claimed("after"):
         pass
     assert app.intake.names == ["after"]
+
+
+FORGED = ["1", "", "0" * 32, "true", "ümlaut", signature()[:-1], signature() + "0", signature().upper() + "x"]
+
+
+@pytest.mark.parametrize("value", FORGED)
+@pytest.mark.parametrize("where", ["state", "baggage", "both"])
+def test_a_stranger_s_mark_switches_nothing_off(value: str, where: str) -> None:
+    """Anybody can write a header; what it says is counted, and said once."""
+    app, context = App(), remote(5, f"vendor=x,{semconv.MARK_IN_TRACE_STATE}={value}")
+    if where == "baggage":
+        context = remote(5)
+    if where != "state":
+        context = baggage.set_baggage(semconv.MARK, value, context)
+    with app.tracer.start_as_current_span("server", context), app.claimed("agent") as agent:
+        pass
+    assert app.intake.names == ["agent"]
+    assert isinstance(agent, ReadableSpan)
+    assert semconv.MARK not in (agent.attributes or {})
+    told = {"mark_not_signed": 1} if app.capture.remote else {}  # no member: a value that no header can have
+    assert app.capture.remote == told
+    assert told or where == "state"
+
+
+def test_what_is_excluded_by_a_mark_of_another_process_is_counted() -> None:
+    app = App()
+    for context in (remote(5, f"{semconv.MARK_IN_TRACE_STATE}={signature()}"), mark()):
+        with app.tracer.start_as_current_span("server", context), app.claimed("agent"):
+            pass
+    assert app.intake.names == []
+    assert app.capture.remote == {"marked": 1}, "not those of this process"
+    trusting = App(trust_remote=True)
+    with (
+        trusting.tracer.start_as_current_span("server", remote(5, "otel_evals=1")),
+        trusting.claimed("agent"),
+    ):
+        pass
+    assert (trusting.intake.names, trusting.capture.remote) == ([], {"marked": 1})
+
+
+HIGH = (1 << 128) - 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["ot=th:8", "ot=th:ffffffffffffff", "ot=rv:00000000000000", "ot=th:fffffffffffff;rv:ffffffffffffff"],
+)
+@pytest.mark.parametrize("trace_id", [1, HIGH, 0x5555])
+@pytest.mark.parametrize("ceiling", [1.0, 0.5])
+def test_a_stranger_s_threshold_decides_nothing(state: str, trace_id: int, ceiling: float) -> None:
+    """Neither whether the request is scored nor with which probability that goes on record."""
+    app, plain = App(ceiling), App(ceiling)
+    with app.tracer.start_as_current_span("server", remote(trace_id, f"a=b,{state}")), app.claimed("agent"):
+        pass
+    with plain.tracer.start_as_current_span("server", remote(trace_id)), plain.claimed("agent"):
+        pass
+    assert app.intake.names == plain.intake.names
+    assert [span.record().trace_state for span in app.intake.spans] in ([], ["a=b"])
+    assert app.capture.remote == {"threshold_not_trusted": 1}
+
+
+def test_thresholds_of_one_s_own_head_sampler_count() -> None:
+    """A trace that begins here has its tracestate from a sampler of this process."""
+
+    class Consistent(Sampler):
+        def should_sample(  # type: ignore[override]  # asked by position here
+            self, context: Any, trace_id: int, name: str, kind: Any, attributes: Any, *rest: Any
+        ) -> SamplingResult:
+            state = TraceState([("ot", "th:8;rv:90000000000000")])
+            return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, state)
+
+        def get_description(self) -> str:
+            return "consistent"
+
+    app = App()
+    tracer: Any = app.tracer
+    tracer.sampler = Consistent()
+    with app.claimed("agent"):
+        pass
+    assert [span.record().trace_state for span in app.intake.spans] == ["ot=th:8;rv:90000000000000"]
+    assert app.capture.remote == {}
 
 
 # --- what may not happen to the application ---

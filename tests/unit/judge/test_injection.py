@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import BaseModel
 from runs import a_run, tool
 
 from otel_evals.evals.attacks import load_attacks
@@ -175,6 +177,11 @@ def skeleton(request: JudgeRequest) -> tuple[str, str, list[str]]:
     return request.instructions.replace(mark, ""), block.sub("<>", request.prompt), names
 
 
+@functools.cache
+def reply_form(schema: type[BaseModel] | None) -> dict[str, Any] | None:
+    return schema.model_json_schema() if schema else None
+
+
 def test_the_corpus_is_large_and_varied() -> None:
     assert len({attack.text for attack in ATTACKS}) >= 60
     sizes = Counter(attack.family for attack in ATTACKS)
@@ -188,9 +195,7 @@ def test_no_attack_changes_the_question_or_its_form(name: str) -> None:
     assert BENIGN not in "".join(skeleton(request)[1] for request in plain)
     for attack in ATTACKS:
         asked = requests(name, attack.text)
-        assert [r.schema.model_json_schema() if r.schema else None for r in asked] == [
-            r.schema.model_json_schema() if r.schema else None for r in plain
-        ]
+        assert [reply_form(r.schema) for r in asked] == [reply_form(r.schema) for r in plain]
         assert [skeleton(request) for request in asked] == [skeleton(request) for request in plain]
 
 

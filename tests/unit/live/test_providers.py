@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from otel_evals.errors import ConfigError
-from otel_evals.live.providers import Providers, make_missing
+from otel_evals.live.providers import Providers, flush, make_missing
 
 OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
 
@@ -103,7 +105,8 @@ def test_those_there_are_are_flushed_and_shut_down_the_meters_last() -> None:
     everything = Providers(*(Provider(name, told) for name in names))
     assert everything.force_flush(1_000)
     everything.shutdown()
-    assert told == [*(f"flush {name}" for name in names), *(f"shutdown {name}" for name in names)]
+    assert sorted(told[:3]) == sorted(f"flush {name}" for name in names)
+    assert told[3:] == [f"shutdown {name}" for name in names]
     told.clear()
     slow = Providers(Provider("tracers", told, flushes=False), None, object())
     assert not slow.force_flush(1_000)
@@ -111,3 +114,25 @@ def test_those_there_are_are_flushed_and_shut_down_the_meters_last() -> None:
     everything.shutdown()
     assert told == ["flush tracers"], "once"
     assert Providers().force_flush(1)
+
+
+def test_a_provider_that_never_comes_back_or_raises_costs_the_time_given_and_no_more() -> None:
+    """As with an exporter that logs its errors by the processor that is being flushed."""
+
+    class Blocked(Provider):
+        def force_flush(self, timeout_millis: int) -> bool:
+            super().force_flush(timeout_millis)
+            return threading.Event().wait(60)
+
+    class Raising(Provider):
+        def force_flush(self, timeout_millis: int) -> bool:
+            raise SystemExit("in a processor")
+
+    told: list[str] = []
+    began = time.monotonic()
+    assert not flush([Blocked("one", told), Blocked("two", told), Provider("three", told)], 200)
+    assert sorted(told) == ["flush one", "flush three", "flush two"]
+    assert time.monotonic() - began < 20
+    assert not flush([Raising("four", told), Provider("five", told)], 30_000)
+    assert "flush five" in told
+    assert flush([object(), None], 0)

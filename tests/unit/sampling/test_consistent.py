@@ -18,6 +18,7 @@ from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, sampling
 from otel_evals.model import OperationKind
+from otel_evals.sampling.consistent import credible_state, is_sampled, probability_of, threshold
 from otel_evals.scoring.scorer import scorer
 
 RANGE = 1 << 56
@@ -174,3 +175,15 @@ def test_samplers_travel_to_other_processes(words: str) -> None:
     run = Run(trace_id="1" * 32, root_span_id="1" * 16, root_kind=OperationKind.AGENT, resource={"a": 1})
     assert str(there) == str(sampler)
     assert there.chance(run) == sampler.chance(run)
+
+
+@given(st.integers(1, 2**128 - 1), st.text("0123456789abcdef", min_size=1, max_size=14), st.booleans())
+def test_a_tracestate_is_believed_only_if_the_trace_could_have_been_recorded(
+    trace_id: int, th: str, rv: bool
+) -> None:
+    state = f"a=b,ot=th:{th}" + (";rv:80000000000000" if rv else "")
+    believed = credible_state(trace_id, state)
+    assert believed in (state, "a=b")
+    assert is_sampled(1.0, trace_id, believed), "a run under `always()` is always sampled"
+    assert credible_state(trace_id, state, trusted=False) == "a=b"
+    assert probability_of(threshold(1.0, state)) >= 2**-20, "the floor"

@@ -203,12 +203,12 @@ FEW = ["token:", "中1", "\u0301\u0316", '{"a":', "...a", "<a"]
 
 @pytest.mark.parametrize("name", sorted(CODE_SCORERS))
 def test_code_scorers_let_other_threads_go_on(name: str) -> None:
-    check(lambda text: CODE_SCORERS[name](), FEW, (1_000_000, 90_000))
+    check(lambda text: CODE_SCORERS[name](), FEW[:3], (1_000_000,))
 
 
 @pytest.mark.parametrize("name", judge_scorers())
 def test_judge_scorers_let_other_threads_go_on(name: str) -> None:
-    check(lambda text: judge_scorer(name, text), FEW[:3], (1_000_000,))
+    check(lambda text: judge_scorer(name, text), FEW[:1], (1_000_000,))
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ def _params(text: str) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(ROUTINES))
-@pytest.mark.parametrize("piece", FEW)
+@pytest.mark.parametrize("piece", FEW[:3])
 def test_routines_let_other_threads_go_on(name: str, piece: str) -> None:
     text = text_of(piece, 1_000_000)
     assert shortest_pause(lambda: ROUTINES[name](text)) < MAX_PAUSE
@@ -296,7 +296,7 @@ def test_what_is_too_long_is_not_scored_and_says_so() -> None:
 
 def test_a_secret_is_found_wherever_a_part_ends() -> None:
     secret = "ghp_" + "a1" * 18
-    for before in range(0, 2_100, 7):
+    for before in range(0, 2_100, 61):
         found = outcome(built_in.no_secrets(), run_of({"input": "so?", "output": "a " * before + secret}))
         assert found.label == "leak", before
 

@@ -101,16 +101,16 @@ def test_only_threads_that_still_run_are_abandoned_and_only_until_they_end() -> 
             assert await asyncio.to_thread(blocks.began.acquire, timeout=SECONDS)
         waiting = [asyncio.ensure_future(call(blocks, None)) for _ in range(5)]
         await asyncio.sleep(0)
-        assert len(counted) == 0, "nobody has left yet"
+        assert len(counted.calls) == 0, "nobody has left yet"
         for task in waiting:
             await cancelled(task)
-        assert len(counted) == 0
+        assert len(counted.calls) == 0
         for number, task in enumerate(running, 1):
             await cancelled(task)
-            assert len(counted) == number
+            assert len(counted.calls) == number
         blocks.release.set()
         async with asyncio.timeout(SECONDS):
-            while len(counted):  # noqa: ASYNC110  # a thread changes it
+            while len(counted.calls):  # noqa: ASYNC110  # a thread changes it
                 await asyncio.sleep(0.001)
         assert counted.slots.borrowed_tokens == 0
 
@@ -123,6 +123,6 @@ def test_calls_that_end_by_themselves_are_never_abandoned() -> None:
         abandoned_threads.set(counted)
         results = await asyncio.gather(*(call(where, number) for number in range(20)))
         assert [value for value, _ in results] == list(range(20))
-        assert len(counted) == 0
+        assert len(counted.calls) == 0
 
     asyncio.run(body())

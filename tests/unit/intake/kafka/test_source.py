@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,15 @@ import pytest
 from gateways import GatewayProcess, GatewayThread, eventually
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from otel_evals import Rule
+from otel_evals.live.providers import Providers
+from otel_evals.model import Run
 from otel_evals.scorers import answered
+from otel_evals.scoring.scorer import scorer
 from tests.pipeline.test_gateway import body, recorded
 
 kafka = pytest.importorskip("confluent_kafka")
@@ -64,11 +71,27 @@ def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None
     spans = recorded()
     as_json = MessageToJson(encode_spans(spans)).encode()
     produce(brokers, [*runs(20), ("json", as_json)])
-    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+    metrics = InMemoryMetricReader()
+    providers = Providers(meters=MeterProvider([metrics]))
+    with GatewayThread(Rule(answered()), gateway=section(brokers), providers=providers) as gateway:
         assert len(gateway.evaluations(21)) == 21
         eventually(lambda: committed(brokers) == 21)
         _, stats = gateway.service._stats()
         assert (stats["kafka"]["lag"], stats["kafka"]["uncommitted"]) == (0, 0)
+        points = {
+            metric.name: metric.data.data_points[0].value
+            for resource in metrics.get_metrics_data().resource_metrics  # type: ignore[union-attr]
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if ".kafka." in metric.name
+        }
+        assert points == {
+            "otel_evals.gateway.kafka.lag": 0,
+            "otel_evals.gateway.kafka.assigned": 4,
+            "otel_evals.gateway.kafka.uncommitted": 0,
+            "otel_evals.gateway.kafka.commit.age": 0,
+            "otel_evals.gateway.kafka.dead_letters": 0,
+        }
 
 
 def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_rest(brokers: str) -> None:
@@ -98,6 +121,58 @@ def test_nothing_is_committed_before_its_run_was_judged(brokers: str) -> None:
         assert committed(brokers) == 0
     assert len(gateway.scored.evaluations) == 3, "they are judged when it ends, and then committed"
     assert committed(brokers) == 3
+
+
+def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
+    """Other encodings may be valid protobuf; what comes of them is nothing that OTLP has."""
+    no_span = ExportTraceServiceRequest()
+    no_span.resource_spans.add().scope_spans.add()
+    no_id = ExportTraceServiceRequest()
+    no_id.resource_spans.add().scope_spans.add().spans.add(name="chat m")
+    produce(brokers, [("a", no_span.SerializeToString()), *runs(1), ("b", no_id.SerializeToString())])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len(gateway.evaluations(1)) == 1
+        eventually(lambda: committed(brokers) == 3)
+        assert gateway.service._kafka.stats()["dead_letters"] == 2
+
+
+def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
+    """Far more than the queue has room for arrives at once."""
+
+    @scorer(version="1")
+    async def slow(run: Run) -> float:
+        await asyncio.sleep(0.01)
+        return 1.0
+
+    produce(brokers, runs(120))
+    with GatewayThread(Rule(slow, concurrency=4), gateway=section(brokers), queue_size=5) as gateway:
+        assert len(gateway.evaluations(120)) == 120
+        counts = gateway.service.scoring.stats().rules["slow"]
+        assert (counts.scored, counts.dropped) == (120, {})
+        eventually(lambda: committed(brokers) == 120)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) -> None:
+    """Its first spans came before the other member did, the last one after: nobody judges a part of it."""
+    made = [recorded() for _ in range(40)]
+    ids = [f"{spans[0].context.trace_id:032x}" for spans in made]
+    roots = {(f"{s[-1].context.trace_id:032x}", f"{s[-1].context.span_id:016x}") for s in made}
+    waiting = section(brokers) | {"quiet": 0.3, "idle": 4.0}
+    with GatewayThread(Rule(answered()), gateway=waiting) as first:
+        produce(brokers, [(key, body(spans[:-1])) for key, spans in zip(ids, made, strict=True)])
+        eventually(lambda: len(first.service.scoring.gatherer.open_traces) == 40)
+        with GatewayThread(Rule(answered()), gateway=waiting) as second:
+            eventually(lambda: second.service._kafka.stats()["assigned"] == 2, 60)
+            produce(brokers, [(key, body(spans[-1:])) for key, spans in zip(ids, made, strict=True)])
+            judged = (first.scored, second.scored)
+            eventually(lambda: len({e.trace_id for d in judged for e in d.evaluations}) == 40, 60)
+            eventually(lambda: committed(brokers) == 80, 60)
+    assert {(e.trace_id, e.span_id) for d in judged for e in d.evaluations} == roots
+    assert all(d.evaluations for d in judged), "both had a share"
+    losses = [g.service.scoring.engine.losses() for g in (first, second)]
+    assert not [each for each in losses if set(each) - {"span_repeated"}], losses
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def served() -> Iterator[Served]:
             "/v1/traces",
             "application/x-protobuf",
             {"Content_Encoding": "gzip"},
-            gzip.compress(bytes(60_000)),
+            gzip.compress(bytes(60_000), mtime=0),
             413,
         ),
         ("/v1/traces", "application/x-protobuf", {}, bytes(10_001), 413),

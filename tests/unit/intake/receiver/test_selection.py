@@ -10,6 +10,7 @@ from trace_builder import DIALECTS
 
 from otel_evals.intake.items import CapturedLog, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.receiver.selection import Selection, Selector
+from otel_evals.recursion import signature
 from otel_evals.sampling import is_sampled
 
 CHAT = {"gen_ai.operation.name": "chat"}
@@ -47,7 +48,11 @@ def test_claimed_spans_are_records_and_others_are_links() -> None:
 
 def test_what_is_ours_or_marked_is_passed_over() -> None:
     assert select({}, scope="otel_evals").items == []
-    assert select({"trace_state": "vendor=1,otel_evals=1"}).items == []
+    signed = f"vendor=1,otel_evals={signature()}"
+    assert select({"trace_state": signed}).items == []
+    assert select({"trace_state": "vendor=1,otel_evals=1"}).items, "a stranger's"
+    trusting = Selector(DIALECTS, 1.0, 4, trust_remote=True)
+    assert trusting.spans(spans_of({"trace_state": "vendor=1,otel_evals=1"})).items == []
     assert select({"attributes": {**CHAT, "otel_evals.internal": "x"}}).items == []
 
 

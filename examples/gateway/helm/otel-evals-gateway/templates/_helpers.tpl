@@ -1,0 +1,26 @@
+{{- define "gateway.name" -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "gateway.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "gateway.labels" -}}
+{{ include "gateway.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "gateway.stores" -}}
+{{- if and .Values.persistence.enabled (not .Values.config.gateway.kafka) -}}yes{{- end -}}
+{{- end -}}
+
+{{- define "gateway.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- if include "gateway.stores" . -}}
+{{- $_ := set $config "store" "/var/lib/otel-evals/runs.db" -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}

@@ -1,0 +1,87 @@
+"""What scorers gave of late, without content: means, costs of judges, the worst runs; for `/stats`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import Any
+
+from otel_evals.model import Direction, Evaluation, Run, Score
+
+__all__ = ["RecentScores"]
+
+_SCORES = 500
+"""Of each rule, for its mean."""
+_RUNS = 2_000
+"""Over all rules, for the worst of them."""
+_WORST = 10
+
+
+@dataclass(slots=True)
+class _Scorer:
+    scores: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_SCORES))
+    """Value and weight."""
+    cost: float = 0.0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    badness: float
+    """0 for the best value there is, 1 for the worst."""
+    row: dict[str, Any]
+
+
+class RecentScores:
+    """Notes evaluations on the engine's thread; read on any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._scorers: dict[str, _Scorer] = {}
+        self._runs: deque[_Scored] = deque(maxlen=_RUNS)
+
+    def note(self, run: Run, evaluation: Evaluation) -> None:
+        """Note an evaluation that has ended."""
+        outcome = evaluation.outcome
+        with self._lock:
+            scorer = self._scorers.setdefault(evaluation.rule or evaluation.scorer_id, _Scorer())
+            for step in getattr(outcome, "steps", ()):
+                scorer.tokens += step.usage.total_tokens
+                scorer.cost += step.cost or 0.0
+            if isinstance(outcome, Score):
+                weight = evaluation.sampled.weight
+                if weight is not None:
+                    scorer.scores.append((outcome.value, weight))
+                self._runs.append(_scored(run, evaluation, outcome))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Means and costs by rule, and the worst of the latest scored runs, as plain values."""
+        with self._lock:
+            scorers = {name: _summary(scorer) for name, scorer in self._scorers.items()}
+            runs = list(self._runs)
+        bad = [each for each in runs if each.badness > 0]
+        worst = nlargest(_WORST, enumerate(bad), key=lambda pair: (pair[1].badness, pair[0]))
+        return {"scorers": scorers, "worst": [each.row for _, each in worst]}
+
+
+def _summary(scorer: _Scorer) -> dict[str, Any]:
+    weights = sum(weight for _, weight in scorer.scores)
+    mean = sum(value * weight for value, weight in scorer.scores) / weights if weights else None
+    return {"mean": mean, "of": len(scorer.scores), "cost": scorer.cost, "tokens": scorer.tokens}
+
+
+def _scored(run: Run, evaluation: Evaluation, score: Score) -> _Scored:
+    share = score.value / evaluation.scale if evaluation.scale else score.value
+    badness = share if evaluation.direction is Direction.LOWER else 1.0 - share
+    return _Scored(
+        badness,
+        {
+            "scorer": evaluation.rule or evaluation.scorer_id,
+            "score": score.value,
+            "agent": run.agent_name,
+            "trace_id": evaluation.trace_id,
+            "time": evaluation.time // 1_000_000_000,
+        },
+    )

@@ -1,0 +1,70 @@
+"""Fields of runs that are derived when they are asked for are the same whatever is asked for first."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals.assembly import find_runs
+from otel_evals.dialect import load_dialects
+from otel_evals.intake.otlp.files import read_traces
+from otel_evals.model import Operation, Run, SpanRecord
+from otel_evals.processes.records import pack_record
+
+FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")
+DIALECTS = load_dialects()
+OF_RUNS = [field.name for field in fields(Run) if field.name != "operations"]
+OF_OPERATIONS = [field.name for field in fields(Operation)]
+
+
+def traces(most: int) -> list[list[SpanRecord]]:
+    """At most so many traces of each capture."""
+    found = []
+    for entry in json.loads((Path(FOLDER) / "MANIFEST.json").read_text()):
+        paths = [str(Path(FOLDER) / name) for name in (entry["file"], entry.get("logs_file")) if name]
+        found += [list(trace) for trace in list(read_traces(paths))[:most]]
+    return found
+
+
+def check(trace: list[SpanRecord], stride: int) -> None:
+    """Ask fresh runs for one field each, and compare with runs all of whose fields were derived in order."""
+    whole = find_runs(trace, DIALECTS)
+    for run in whole:
+        everything(run)
+    for name in OF_RUNS[::stride]:
+        fresh = find_runs(trace, DIALECTS)
+        assert [getattr(run, name) for run in fresh] == [getattr(run, name) for run in whole], name
+    for name in OF_OPERATIONS[::stride]:
+        fresh = find_runs(trace, DIALECTS)
+        assert [[getattr(o, name) for o in run.operations] for run in fresh] == [
+            [getattr(o, name) for o in run.operations] for run in whole
+        ], name
+    fresh = find_runs(trace, DIALECTS)
+    assert pickle.loads(pack_record(tuple(fresh))) == tuple(whole) == tuple(pickle.loads(pickle.dumps(fresh)))
+    assert not any(run.unreadable for run in whole)
+
+
+def everything(run: Run) -> dict[str, Any]:
+    """All fields, the operations' first."""
+    for operation in run.operations:
+        for name in OF_OPERATIONS:
+            getattr(operation, name)
+    return {name: getattr(run, name) for name in OF_RUNS}
+
+
+def test_it_does_not_matter_what_is_asked_for_first() -> None:
+    for number, trace in enumerate(traces(most=1)):
+        check(trace[: len(trace)], stride=5 + number % 3)
+
+
+@pytest.mark.slow
+def test_it_does_not_matter_for_any_field_of_any_capture() -> None:
+    for trace in traces(most=1_000):
+        check(trace, stride=1)

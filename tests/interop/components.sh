@@ -1,0 +1,85 @@
+#!/bin/sh
+# Builds the real components of the tests of the gateway: an OpenTelemetry Collector with its Kafka exporter and
+# with Jaeger's storage and query API, telemetrygen, a Kafka broker, and an agent in JavaScript. They come from the
+# Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped. The
+# folder is OTEL_EVALS_INTEROP, or .venv-interop, with -components; nothing is built again while its sources stay.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+sources=$here/components
+interop=${OTEL_EVALS_INTEROP:-$here/../../.venv-interop}-components
+JAEGER=v1.76.0  # version 2.13.0 of the product; it names the versions of everything else
+TELEMETRYGEN=v0.155.0
+mkdir -p "$interop/bin"
+interop=$(cd "$interop" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+current() {  # the name of what is built, and its sources: whether it was built from these
+    name=$1 && shift
+    cat "$0" "$@" | cksum >"$scratch/$name.now"
+    cmp -s "$scratch/$name.now" "$interop/$name.built"
+}
+
+built() {
+    cp "$scratch/$1.now" "$interop/$1.built"
+}
+
+without() {
+    echo "no $1: the tests that need it will be skipped" >&2
+}
+
+collector() {  # inside Jaeger's sources: its packages may be imported from there only
+    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false
+    GOPROXY=$(go env GOPROXY)
+    export GOPROXY="${GOPROXY%,direct}"
+    found=$(go mod download -json "github.com/jaegertracing/jaeger@$JAEGER" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+    cp -r "$found" "$scratch/jaeger"
+    cd "$scratch/jaeger"
+    chmod -R u+w .
+    sed -i -E '/^replace .* => \.\//d' go.mod
+    rm cmd/jaeger/internal/extension/jaegerstorage/*.go
+    cp "$sources/jaegerstorage.go" cmd/jaeger/internal/extension/jaegerstorage
+    mkdir cmd/jaeger/tests
+    cp "$sources/collector.go" cmd/jaeger/tests
+    go build -mod=mod -trimpath -ldflags="-s -w" -o "$interop/bin/otelcol" ./cmd/jaeger/tests
+}
+
+telemetrygen() {
+    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN="$interop/bin"
+    go install -trimpath -ldflags="-s -w" \
+        "github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen@$TELEMETRYGEN"
+}
+
+kafka() {
+    rm -rf "$interop/kafka"
+    mvn -q -B -f "$sources/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory="$interop/kafka.part"
+    mv "$interop/kafka.part" "$interop/kafka"
+}
+
+javascript() {
+    mkdir -p "$interop/node"
+    cp "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" "$interop/node"
+    npm ci --prefix "$interop/node" --no-audit --no-fund --silent
+}
+
+build() {  # a function, the command that it needs, and its sources
+    name=$1 needed=$2 && shift 2
+    current "$name" "$@" && return
+    if command -v "$needed" >/dev/null && sh "$0" "$name" >"$scratch/$name.log" 2>&1; then
+        built "$name"
+    else
+        [ ! -f "$scratch/$name.log" ] || tail -n 5 "$scratch/$name.log" >&2
+        without "$name (it needs $needed)"
+    fi
+}
+
+if [ $# -gt 0 ]; then  # as a process of its own, which ends at the first command that fails
+    "$1"
+    exit
+fi
+build kafka mvn "$sources/pom.xml" &
+build javascript npm "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" &
+build collector go "$sources/collector.go" "$sources/jaegerstorage.go"
+build telemetrygen go
+wait

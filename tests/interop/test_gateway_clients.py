@@ -1,0 +1,93 @@
+"""Agents that are not written in Python: the Vercel AI SDK in Node, and telemetrygen in Go."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import GatewayProcess, GatewayThread, eventually
+from stub_openai import CallTool, StubOpenAI
+
+from otel_evals import Rule
+from otel_evals.scorers import answered, grounded_in_tools, tool_error_rate
+from tests.support.components import component
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.servers import clean_environment
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
+ANSWER = "It arrives on 2026-11-25."
+
+
+def model(body: dict[str, Any]) -> Any:
+    """Looks the order up, then answers."""
+    looked_up = any(message["role"] == "tool" for message in body["messages"])
+    return ANSWER if looked_up else CallTool("lookup_order", {"order_id": "A-1001"})
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], env=clean_environment(), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_agent_in_javascript_is_judged_from_its_chunked_requests() -> None:
+    """The Vercel AI SDK with a tool: its answer, and the tool's result, reach the scorers."""
+    if shutil.which("node") is None:
+        pytest.skip("there is no node")
+    program = component("node/agent.mjs")
+    rules = Rule(answered()), Rule(tool_error_rate()), Rule(grounded_in_tools())
+    with StubOpenAI(model) as llm, GatewayThread(*rules, gateway={"quiet": 0.5, "idle": 5.0}) as gateway:
+        assert run("node", program, gateway.endpoint, llm.url, "5").splitlines() == [ANSWER] * 5
+        evaluations = gateway.evaluations(15)
+        received = gateway.service._stats()[1]["items"]["traces"]
+    assert received["received"] == received["to_judge"]
+    assert Counter((e.scorer_id, e.outcome.value) for e in evaluations) == {
+        ("answered", 1.0): 5,
+        ("tool_error_rate", 0.0): 5,
+        ("grounded_in_tools", 1.0): 5,
+    }
+    assert len({e.trace_id for e in evaluations}) == 5
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_spans_of_telemetrygen_are_judged_and_forwarded(protocol: str, tmp_path: Path) -> None:
+    """The Collector's load generator with agents' attributes, through an inline gateway: nothing is lost."""
+    program = component("bin/telemetrygen")
+    with OtlpReceiver() as backend:
+        section = {"mode": "inline", "forward": backend.endpoint, "grpc": "127.0.0.1:0"}
+        gateway = GatewayProcess(
+            tmp_path, ["answered"], section, store=str(tmp_path / "runs.db"), metrics=False, hold=30
+        )
+        with gateway:
+            attributes = {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": "gen",
+                "gen_ai.output.messages": json.dumps(
+                    [{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}]
+                ).replace('"', r"\""),
+            }
+            path = ["--otlp-http"] if protocol == "http" else []
+            run(
+                program,
+                "traces",
+                *path,
+                "--otlp-insecure",
+                "--otlp-endpoint",
+                f"127.0.0.1:{gateway.ports[protocol]}",
+                *("--traces", "200", "--rate", "1000", "--batch=false"),
+                *(part for k, v in attributes.items() for part in ("--telemetry-attributes", f'{k}="{v}"')),
+            )
+            eventually(lambda: len(gateway.records()) == 200, 90)
+            eventually(lambda: len(backend.spans) >= 400, 60)
+            items = gateway.page("/stats")[1]["items"]["traces"]
+            assert items["forwarded"] == items["received"] == 400
+    assert len({span.span_id for span in backend.spans}) == len(backend.spans) == 400
+    scored = [span.attributes.get("otel_evals.score.answered") for span in backend.spans]
+    assert scored.count(1.0) == 200

@@ -1,0 +1,93 @@
+"""The gateway while what it depends on is away: every run that a rule sampled ends, once, and is counted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import GatewayProcess, eventually, post
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from stub_openai import Misbehave, StubOpenAI
+
+from tests.pipeline.test_frameworks import judge_replies
+from tests.pipeline.test_gateway import body, recorded
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_judge_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+    """Its connections are reset for a while: those runs fail and say why; the others are scored."""
+    away = False
+    with StubOpenAI(lambda asked: Misbehave("reset") if away else judge_replies(asked)) as judge:
+        model = {"model": "openai/any", "api_base": judge.url, "api_key": "none"}
+        rules = [{"scorer": "hallucination", "options": {"model": model}, "attempts": 2}]
+        with GatewayProcess(tmp_path, rules, metrics=False) as gateway:
+            sent: set[str] = set()
+
+            def send(count: int) -> None:
+                for _ in range(count):
+                    spans = recorded()
+                    sent.add(f"{spans[0].context.trace_id:032x}")
+                    assert post(f"{gateway.endpoint}/v1/traces", body(spans))[0] == 200
+
+            def outcomes() -> list[dict[str, Any]]:
+                return [e for record in gateway.records() for e in record["evaluations"]]
+
+            def is_back() -> bool:
+                send(1)
+                before = len(sent)
+                eventually(lambda: len(outcomes()) == before, 60)
+                return outcomes()[-1]["status"] == "scored"
+
+            send(5)
+            eventually(lambda: len(outcomes()) == 5, 60)
+            away = True
+            send(5)
+            eventually(lambda: len(outcomes()) == 10, 60)
+            away = False
+            eventually(is_back, 90)
+            counts = gateway.page("/stats")[1]["rules"]["hallucination"]
+    ended = outcomes()
+    assert sorted(e["trace_id"] for e in ended) == sorted(sent), "each once"
+    assert [e["status"] for e in ended[:5]] == ["scored"] * 5
+    assert [e["status"] for e in ended[5:10]] == ["failed"] * 5
+    assert all(e["reason"] for e in ended if e["status"] == "failed")
+    assert counts["sampled"] == len(sent) == counts["scored"] + sum(counts["failed"].values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_two_hundred_thousand_tiny_traces_take_bounded_memory(tmp_path: Path) -> None:
+    """Traces that never become complete are evicted, and nothing else is kept of them."""
+    section = {"quiet": 600.0, "idle": 600.0}
+    with GatewayProcess(tmp_path, ["answered"], section, metrics=False, max_open_traces=2_000) as gateway:
+        sizes = []
+        for _ in range(2):
+            for _ in range(20):
+                assert post(f"{gateway.endpoint}/v1/traces", tiny_traces(5_000))[0] == 200
+            eventually(lambda: gateway.page("/stats")[1]["queue"] == 0, 90)
+            sizes.append(resident(gateway.process.pid))
+        stats = gateway.page("/stats")[1]
+    assert sum(stats["losses"].values()) == 198_000
+    assert stats["open_traces"] <= 2_000
+    assert sizes[1] - sizes[0] < 60, sizes
+
+
+def tiny_traces(count: int) -> bytes:
+    """So many traces of one span each, whose parent never comes."""
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    for _ in range(count):
+        span = spans.add(
+            trace_id=os.urandom(16), span_id=os.urandom(8), parent_span_id=b"parent!!", name="chat"
+        )
+        span.attributes.add(key="gen_ai.operation.name").value.string_value = "chat"
+    return bytes(request.SerializeToString())
+
+
+def resident(pid: int) -> float:
+    """Memory of a process, in MiB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
