@@ -73,11 +73,11 @@ class Attacher:
         self._scores = scores
         self._presets = tuple(presets)
 
-    def expect(self, rule: str, agent: str | None) -> None:
-        """A rule, given by its name, begins to score a run of this agent. Never raises."""
+    def expect(self, rule: str, run: Run) -> None:
+        """A rule, given by its name, begins to score a run. Never raises."""
         if self._metrics is not None:
             try:
-                self._metrics.estimates.expect(rule, agent)
+                self._metrics.estimates.expect(rule, run)
             except BaseException:  # somebody else's meter
                 _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
 

@@ -7,15 +7,24 @@ processes and time, and their increase over a time window is all that the window
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 from opentelemetry.metrics import Meter
 
 from otel_evals import semconv
+from otel_evals.export.record import tenant_of
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure
 
-__all__ = ["BoundedNames", "Estimates"]
+__all__ = ["BoundedNames", "Estimates", "MetricDimension"]
 
+MetricDimension = Literal["version", "tenant"]
+"""What the estimates' counters can be told apart by, besides scorer and agent."""
+_DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
+    "version": (semconv.GEN_AI_AGENT_VERSION, lambda run: run.agent_version or ""),
+    "tenant": (semconv.TENANT_ID, lambda run: str(tenant_of(run) or "")[:_LONGEST]),
+}
+_LONGEST = 200
 _OTHER = "_OTHER"  # OpenTelemetry's word for a value that is not told
 _MAX_NAMES = 100
 
@@ -44,13 +53,21 @@ class Estimates:
         meter: creates the instruments.
         scales: of the scorers, by the rule's name. A scorer that has none has no sums of scores.
         agents: bounds the number of agents' names.
+        by: further attributes, `version` or `tenant`, each with a hundred values at most.
     """
 
-    def __init__(self, meter: Meter, scales: Mapping[str, float | None], agents: BoundedNames) -> None:
+    def __init__(
+        self,
+        meter: Meter,
+        scales: Mapping[str, float | None],
+        agents: BoundedNames,
+        by: Iterable[MetricDimension] = (),
+    ) -> None:
         self._scales = scales
+        self._by = [(*_DIMENSIONS[name], BoundedNames()) for name in by]
         self._agents = agents
         self._reasons = BoundedNames()
-        self._begun: set[tuple[str, str | None]] = set()
+        self._begun: set[tuple[str, ...]] = set()
         self._runs = meter.create_counter(
             semconv.METRIC_ESTIMATE_RUNS,
             unit="{run}",
@@ -73,10 +90,10 @@ class Estimates:
             description="Sum of w * w * x * x of scored runs.",
         )
 
-    def expect(self, rule: str, agent: str | None) -> None:
-        """A rule begins to score: the agent's series start at zero, so that their first increase shows."""
-        attributes = self._attributes(rule, agent)
-        key = rule, attributes.get(semconv.GEN_AI_AGENT_NAME)
+    def expect(self, rule: str, run: Run) -> None:
+        """A rule begins to score a run: its series start at zero, so that their first increase shows."""
+        attributes = self._attributes(rule, run)
+        key = rule, *attributes.values()
         if key not in self._begun:
             self._begun.add(key)
             self._add(attributes, rule, 0.0, 0.0)
@@ -84,21 +101,27 @@ class Estimates:
     def record(self, run: Run, evaluation: Evaluation) -> dict[str, str]:
         """Count one evaluation; returns the attributes that it was counted with: rule and agent."""
         rule, outcome = evaluation.rule or evaluation.scorer_id, evaluation.outcome
-        attributes = self._attributes(rule, run.agent_name)
+        plain, attributes = self._plain(rule, run), self._attributes(rule, run)
         weight = evaluation.sampled.weight
         if weight is None or evaluation.revision > 1:
-            return attributes
+            return plain
         if isinstance(outcome, Score):
             self._add(attributes, rule, weight, outcome.value)
-            return attributes
+            return plain
         why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
         reason = self._reasons(evaluation.reason or "unknown")
         self._runs.add(weight, {**attributes, semconv.OUTCOME: evaluation.status, why: reason})
-        return attributes
+        return plain
 
-    def _attributes(self, rule: str, agent: str | None) -> dict[str, str]:
+    def _plain(self, rule: str, run: Run) -> dict[str, str]:
         name = {semconv.GEN_AI_EVALUATION_NAME: rule}
-        return {**name, semconv.GEN_AI_AGENT_NAME: self._agents(agent)} if agent else name
+        return {**name, semconv.GEN_AI_AGENT_NAME: self._agents(run.agent_name)} if run.agent_name else name
+
+    def _attributes(self, rule: str, run: Run) -> dict[str, str]:
+        attributes = self._plain(rule, run)
+        for attribute, read, bounded in self._by:
+            attributes[attribute] = bounded(read(run))
+        return attributes
 
     def _add(self, attributes: dict[str, str], rule: str, weight: float, score: float) -> None:
         self._runs.add(weight, {**attributes, semconv.OUTCOME: "scored"})

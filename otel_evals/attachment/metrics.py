@@ -10,7 +10,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from otel_evals import semconv
 from otel_evals.accounting.counters import Stats
-from otel_evals.attachment.estimates import BoundedNames, Estimates
+from otel_evals.attachment.estimates import BoundedNames, Estimates, MetricDimension
 from otel_evals.export.delivery import DestinationStats
 from otel_evals.model import Evaluation, Run, Score
 
@@ -31,6 +31,7 @@ class Metrics:
         exports: reads the counts of deliveries, by destination.
         scales: of the scorers, by the rule's name; those that are missing have none.
         failing: reads which rules fail again and again.
+        by: what else the sums for weighted means are told apart by.
     """
 
     def __init__(
@@ -42,11 +43,12 @@ class Metrics:
         exports: Callable[[], Mapping[str, DestinationStats]],
         scales: Mapping[str, float | None] | None = None,
         failing: Callable[[], Mapping[str, str]] = dict,
+        by: Iterable[MetricDimension] = (),
     ) -> None:
         self._stats = stats
         self._failing = failing
         self._exports = exports
-        self.estimates = Estimates(meter, scales or {}, BoundedNames())
+        self.estimates = Estimates(meter, scales or {}, BoundedNames(), by)
         self._score = meter.create_histogram(
             semconv.METRIC_SCORE,
             unit="1",

@@ -56,6 +56,9 @@ class Config:
     span, whose trace then has the duration, tokens and cost of scoring too. `off`: nowhere."""
     metrics: bool = True
     """Record metrics."""
+    metric_attributes: tuple[Literal["version", "tenant"], ...] = ()
+    """What the sums of weighted means are told apart by, besides scorer and agent: `version` of the agent,
+    `tenant`; of each, the first hundred values, and `_OTHER` for the rest."""
     hold: Seconds = 10.0
     """Seconds after its end that a judged span may wait for its scores before it is exported."""
     hold_limit: PositiveInt = 2048

@@ -21,6 +21,7 @@ class ConfigOptions(TypedDict, total=False):
     evaluation_events: bool
     evaluation_spans: Literal["linked", "same_trace", "off", True, False]
     metrics: bool
+    metric_attributes: Sequence[Literal["version", "tenant"]]
     hold: float | str
     hold_limit: int
     grace: float | str

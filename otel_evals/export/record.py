@@ -24,7 +24,7 @@ from otel_evals.model import (
     Usage,
 )
 
-__all__ = ["cost_of", "plain", "run_record", "steps_of"]
+__all__ = ["cost_of", "plain", "run_record", "steps_of", "tenant_of"]
 
 
 def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "conversation_id": run.conversation_id,
         "turns": [{"trace_id": turn.trace_id, "span_id": turn.root_span_id} for turn in run.turns],
         "user_id": run.user_id,
-        "tenant": plain(_tenant(run)),
+        "tenant": plain(tenant_of(run)),
         "provider": run.provider,
         "models": list(run.models),
         "start_time": run.start_time,
@@ -99,7 +99,7 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
     }
 
 
-def _tenant(run: Run) -> Any:
+def tenant_of(run: Run) -> Any:
     """Whose run it was, as its root span or its resource says."""
     own = run.root.span.attributes if run.root else {}
     return own.get(semconv.TENANT_ID, run.resource.get(semconv.TENANT_ID))

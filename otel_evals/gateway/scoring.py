@@ -204,6 +204,7 @@ class Scoring:
             exports=self.destination_stats,
             scales=self._scales,
             failing=lambda: self.engine.failing(),
+            by=self.config.metric_attributes,
         )
 
 

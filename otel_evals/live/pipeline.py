@@ -203,6 +203,7 @@ class Pipeline:
             exports=lambda: _of(me, Pipeline.destination_stats, {}),
             scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
             failing=lambda: _of(me, lambda pipeline: pipeline._engine.failing(), {}),
+            by=self.config.metric_attributes,
         )
 
     def _after_fork_in_child(self) -> None:

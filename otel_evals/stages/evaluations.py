@@ -211,7 +211,7 @@ class Evaluations:
         before = self._opened.get(job)
         if before is not None:
             self._attacher.abandon(before, "retried", end_time=job.paused)
-        self._attacher.expect(job.rule.name, job.run.agent_name)
+        self._attacher.expect(job.rule.name, job.run)
         opened = self._attacher.open(job.run, job.target.span_id, job.rule.scorer_id, job.started)
         self._opened[job] = opened
         return opened.context

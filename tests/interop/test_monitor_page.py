@@ -120,6 +120,13 @@ def test_from_an_alarm_to_a_run_to_a_label(address: str, page: Page, store: Path
     assert page.get_by_label("What should the score be?").first.input_value() == "1.0"
 
 
+def test_a_draw_gives_runs_to_label(address: str, page: Page) -> None:
+    page.goto(address + "/labels")
+    page.get_by_role("button", name=re.compile("Draw 8 of the")).click()
+    assert page.get_by_role("region", name="Drawn by chance").locator("tbody tr").count() == 8
+    assert page.get_by_role("button", name=re.compile("Draw")).count() == 0, "nothing new has arrived"
+
+
 def test_from_a_point_of_the_plot_to_its_runs(address: str, page: Page) -> None:
     page.set_viewport_size({"width": 1200, "height": 900})
     page.goto(address + VIEWS["scorer"])

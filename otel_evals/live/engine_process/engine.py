@@ -169,7 +169,7 @@ class RemoteEngine:
             if isinstance(item, Attached):
                 self._attach(item)
             elif isinstance(item, Expected):
-                self._attacher.expect(item.rule, item.agent)
+                self._attacher.expect(item.rule, item.run)
             else:
                 self._attacher.release(item.trace_id, item.span_id)
         self._counts = report.counts

@@ -10,12 +10,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from otel_evals import semconv
 from otel_evals.accounting.counters import Stats
 from otel_evals.attachment import Attacher
 from otel_evals.attachment.attacher import Opened
 from otel_evals.export import DestinationStats
-from otel_evals.model import Evaluation, Operation, Run, SpanRecord
+from otel_evals.export.record import tenant_of
+from otel_evals.model import Evaluation, Operation, OperationKind, Run, SpanRecord
 
 __all__ = ["Attached", "Counts", "Expected", "Relay", "Released", "Report"]
 
@@ -38,10 +41,24 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A rule that scores a run of an agent for the first time."""
+    """A rule that scores a run of an agent, in a version and for a tenant, for the first time."""
 
     rule: str
     agent: str | None
+    version: str | None = None
+    tenant: str | None = None
+
+    @property
+    def run(self) -> Run:
+        """A run that stands for all of these."""
+        return Run(
+            trace_id="",
+            root_span_id="",
+            root_kind=OperationKind.AGENT,
+            agent_name=self.agent,
+            agent_version=self.version,
+            resource=_tenant(self.tenant),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +118,9 @@ class Relay(Attacher):
         self._sending = threading.Lock()
         self._last: Counts | None = None
 
-    def expect(self, rule: str, agent: str | None) -> None:
+    def expect(self, rule: str, run: Run) -> None:
         """Queue what is new."""
-        item = Expected(rule, agent)
+        item = Expected(rule, run.agent_name, run.agent_version, _text(tenant_of(run)))
         if item not in self._expected and len(self._expected) < _MAX_EXPECTED:
             self._expected.add(item)
             self._put(item)
@@ -155,7 +172,16 @@ def _slim(run: Run, evaluation: Evaluation) -> Run:
         trace_flags=run.trace_flags,
         trace_state=run.trace_state,
         turns=tuple(_slim(turn, evaluation) for turn in run.turns),
+        resource=_tenant(tenant_of(run)),
     )
+
+
+def _tenant(tenant: Any) -> dict[str, Any]:
+    return {} if tenant is None else {semconv.TENANT_ID: _text(tenant)}
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _bare(operation: Operation) -> Operation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 from scored import evaluation, scored_run
 
 from otel_evals import sampling
-from otel_evals.attachment.estimates import BoundedNames, Estimates
+from otel_evals.attachment.estimates import BoundedNames, Estimates, MetricDimension
 from otel_evals.model import Dropped, NotScored, Outcome, Run, Sampled, Score, ScorerFailure
 from otel_evals.results.estimate import estimate
 from otel_evals.results.sums import Sums, total
@@ -26,10 +27,10 @@ SERIES = ("score", "runs_squared", "score_cross", "score_squared")
 class Meters:
     """The counters of a scorer, and what a reader collects of them."""
 
-    def __init__(self, scale: float | None = 1.0) -> None:
+    def __init__(self, scale: float | None = 1.0, by: Sequence[MetricDimension] = ()) -> None:
         self._reader = InMemoryMetricReader()
         self._provider = MeterProvider([self._reader], shutdown_on_exit=False)
-        self.estimates = Estimates(self._provider.get_meter("t"), {"s": scale}, BoundedNames())
+        self.estimates = Estimates(self._provider.get_meter("t"), {"s": scale}, BoundedNames(), by)
 
     def record(self, outcome: Outcome, p: float | None, run: Run = RUN, **changes: Any) -> None:
         done = replace(evaluation("s", outcome), sampled=Sampled(p, "sampler"), **changes)
@@ -83,15 +84,30 @@ def test_the_metrics_hold_the_mean_and_the_interval(runs: list[tuple[float, floa
 def test_all_series_of_an_agent_begin_at_zero_before_its_first_run_is_scored() -> None:
     """So that the first score is an increase; once only."""
     meters = Meters()
-    meters.estimates.expect("s", "support")
+    meters.estimates.expect("s", replace(RUN, agent_name="support"))
     meters.record(Score(value=1.0), 0.5)
-    meters.estimates.expect("s", "support")
-    meters.estimates.expect("s", None)
+    meters.estimates.expect("s", replace(RUN, agent_name="support"))
+    meters.estimates.expect("s", replace(RUN, agent_name=None))
     for name in (*SERIES, "runs"):
         support, nobody = sorted(meters.points(name), key=lambda p: -p.value)
         assert (support.value > 0, nobody.value) == (True, 0)
         assert dict(nobody.attributes or {}).keys() <= {"gen_ai.evaluation.name", "otel_evals.outcome"}
         assert (support.attributes or {})["gen_ai.agent.name"] == "support"
+
+
+def test_versions_and_tenants_are_told_apart_if_that_is_asked_for_up_to_a_bound() -> None:
+    meters = Meters(by=("version", "tenant"))
+    for number in range(150):
+        run = replace(RUN, agent_version="2", resource={"tenant.id": f"t{number}"})
+        meters.estimates.expect("s", run)
+        meters.record(Score(value=1.0), 1.0, run)
+    assert meters.value("score", gen_ai__agent__version="2", tenant__id="t7") == 1.0
+    assert meters.value("score", tenant__id="_OTHER") == 50.0
+    assert len(meters.points("score")) == 101
+    plain = Meters()
+    plain.record(Score(value=1.0), 1.0, replace(RUN, resource={"tenant.id": "t"}))
+    (point,) = plain.points("score")
+    assert "tenant.id" not in (point.attributes or {})
 
 
 @pytest.mark.parametrize(
@@ -139,7 +155,7 @@ def test_ten_thousand_agents_and_reasons_are_a_hundred_of_each_and_the_rest() ->
     meters = Meters()
     for number in range(10_000):
         run = replace(RUN, agent_name=f"agent{number}")
-        meters.estimates.expect("s", run.agent_name)
+        meters.estimates.expect("s", run)
         meters.record(Score(value=1.0), 1.0, run)
         meters.record(NotScored(reason=f"reason{number}"), 1.0, run)
     assert len(meters.points("score")) == 101
