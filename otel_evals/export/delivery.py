@@ -73,13 +73,18 @@ class DeliveryQueue:
         self._released = False
         self._scope: anyio.CancelScope | None = None
 
-    def put(self, scored: ScoredRun) -> None:
-        """Queue a scored run, or count it as dropped. Never waits, never raises."""
+    def put(self, scored: ScoredRun, leaving: ScoredRun | None = None) -> None:
+        """Queue a scored run, or count it as dropped. Never waits, never raises.
+
+        Args:
+            scored: is reported when it was delivered.
+            leaving: is sent; by default the scored run as it is.
+        """
         if end := "shutdown" if self._closing else "queue_full" if self._parcels.full else "":
             self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
             return
-        self._parcels.put(scored)
+        self._parcels.put(scored, leaving or scored)
         self.stats = replace(self.stats, pending=self.stats.pending + 1)
         if self._parcels.queued in (1, self._batch_size):
             self._wake.set()

@@ -87,10 +87,9 @@ class FanOut:
     def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names."""
         queues = [queue for queue in self._queues if names is None or queue.name in names]
-        if queues:
-            scored = redacted(scored)
+        leaving = redacted(scored) if queues else scored
         for queue in queues:
-            queue.put(scored)
+            queue.put(scored, leaving)
         return [queue.name for queue in queues]
 
     async def lacking(self, evaluation_ids: Collection[str], revision: int) -> list[str] | None:

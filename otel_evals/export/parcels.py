@@ -21,7 +21,7 @@ class Parcel:
     """Counts up in the order of arrival."""
     scored: ScoredRun
     left: ScoredRun
-    """The same with the evaluations that are still to be sent."""
+    """The same as it may leave, with the evaluations that are still to be sent."""
     tries: int = 0
     attempts: int = 0
     """Tries without those that found the trace missing."""
@@ -75,10 +75,10 @@ class Parcels:
         """Number of the oldest that is on its way."""
         return next(iter(self._open), None)
 
-    def put(self, scored: ScoredRun) -> None:
-        """Queue a scored run."""
+    def put(self, scored: ScoredRun, left: ScoredRun) -> None:
+        """Queue a scored run, to be sent in another form."""
         self.accepted += 1
-        parcel = self._open[self.accepted] = Parcel(self.accepted, scored, scored)
+        parcel = self._open[self.accepted] = Parcel(self.accepted, scored, left)
         self._queue.append(parcel)
 
     def park(self, parcel: Parcel, until: float) -> list[Parcel]:
