@@ -234,7 +234,7 @@ class Evaluations:
         """All that was to come for a target is there: deliver it."""
         if not target.run.turns:  # a conversation's spans are not held for it
             self._attacher.release(target.run.trace_id, target.span_id)
-        stored = self._store.keeps and self._store.deliver(target)
+        stored = self._store.deliver(target)
         if not stored and target.evaluations:
             self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
 
