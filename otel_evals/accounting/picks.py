@@ -57,13 +57,15 @@ class PickLog:
             return
         if run.turns and sampler.floor != sampler.ceiling:
             return  # of conversations that no rule could pick, the probability is not worked out
+        p = min(1.0, chance.probability if run.turns else chance.probability / self._ceiling)
+        if p == 1.0:
+            return  # nothing is left to chance
         seen = decision.rule.name, randomness_source(run)[0]
         if seen in self._seen:
             return
         self._seen[seen] = None
         if len(self._seen) > _MOST_REMEMBERED:
             del self._seen[next(iter(self._seen))]
-        p = min(1.0, chance.probability if run.turns else chance.probability / self._ceiling)
         key = int(self._clock()) // _MINUTE * _MINUTE, decision.rule.name
         one = Picks(1, int(decision.status == "sampled"), p, p * (1.0 - p))
         self._counts[key] = self._counts.get(key, Picks()) + one

@@ -48,7 +48,7 @@ def assemble(
         "scope_name": span.scope_name,
         "dialect": root.dialect,
         "trace_flags": span.trace_flags,
-        "trace_state": credible_state(int(span.trace_id, 16), span.trace_state),
+        "trace_state": span.trace_state and credible_state(int(span.trace_id, 16), span.trace_state),
     }
     return recovered(Run, Recovery(root, tuple(operations), above), given)
 

@@ -247,7 +247,7 @@ class SpanGatherer:
             if span_id != root and held.above != held.record.parent_span_id:
                 links[span_id] = held.above
             self._remember(span_id, scopes)
-        if choice := take_choice(next(r for r in records if r.span_id == root), self._logs):
+        if self._logs and (choice := take_choice(next(r for r in records if r.span_id == root), self._logs)):
             punctual = False
             records.append(choice)
         if waited or not punctual:

@@ -6,11 +6,14 @@ import asyncio
 import pickle
 from dataclasses import dataclass
 
+from opentelemetry.context import attach
+
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.judge.redaction import use_redaction
 from otel_evals.model import Run, StepRecord
 from otel_evals.processes.parent import Parent
 from otel_evals.processes.records import pack_record
+from otel_evals.recursion import mark
 from otel_evals.scoring.outcome import failure_of, root_cause, to_outcome
 from otel_evals.scoring.scorer import Scorer
 
@@ -49,6 +52,7 @@ def main() -> None:
 
 async def _answer(scorer: Scorer, frame: bytes) -> bytes:
     """The outcome for a packed run; any exception becomes a `Raised`, even SystemExit."""
+    attach(mark())  # anew, since the mark of a while ago is believed by nobody
     try:
         run: Run = pickle.loads(frame)
         return _packed(await scorer.score(run))

@@ -33,7 +33,8 @@ class RuleSets:
     def __init__(self, config: Config, make: Callable[[Config], Evaluations]) -> None:
         self._make = make
         self._ceiling = config.ceiling
-        self._raised: deque[tuple[int, float]] = deque(maxlen=_RAISES)
+        self.raised: deque[tuple[int, float]] = deque(maxlen=_RAISES)
+        """When a set of rules came that samples more than the one before, and how much that one sampled."""
         self._tasks: set[asyncio.Future[None]] = set()
         self.current = make(config)
         self.earlier: list[Evaluations] = []
@@ -41,7 +42,7 @@ class RuleSets:
     def use(self, config: Config) -> None:
         """Judge by other rules from now on; what was sampled ends under the rules that sampled it."""
         if config.ceiling > self._ceiling:
-            self._raised.append((time.time_ns(), self._ceiling))
+            self.raised.append((time.time_ns(), self._ceiling))
         self._ceiling = config.ceiling
         self.earlier.append(self.current)
         self.current = self._make(config)
@@ -57,7 +58,7 @@ class RuleSets:
         Spans of a trace that no rule can sample are not kept. Where a later set of rules can, what began
         under the earlier one may lack spans.
         """
-        partial = [run for run in runs if self._is_partial(run)] if self._raised else []
+        partial = [run for run in runs if self._is_partial(run)]
         if not partial:
             return runs, []
         losses = [Loss("run", "began_before_reload", run.trace_id) for run in partial]
@@ -65,7 +66,7 @@ class RuleSets:
 
     def _is_partial(self, run: Run) -> bool:
         trace_id, state = int(run.trace_id, 16), run.trace_state
-        return any(run.start_time < when and not is_sampled(c, trace_id, state) for when, c in self._raised)
+        return any(run.start_time < when and not is_sampled(c, trace_id, state) for when, c in self.raised)
 
     def retire(self) -> None:
         """Let go of earlier rules under which nothing is pending."""

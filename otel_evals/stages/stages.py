@@ -118,7 +118,8 @@ class Stages:
             next_conversation = self.conversations.next_due(now)
         if self._loss_log.next_poll <= now:
             self._loss_log.poll()
-        self.rule_sets.retire()
+        if self.rule_sets.earlier:
+            self.rule_sets.retire()
         return min(
             self.gatherer.next_close, self._split_runs.next_due, next_conversation, now + _TICK_SECONDS
         )
@@ -174,9 +175,10 @@ class Stages:
         """Score runs, and let go of every span that is neither judged nor part of a run that goes on."""
         if self.conversations.active:  # first, so that the store is never without them
             self._score_conversations(self.conversations.take(runs, time.monotonic()))
-        whole, lost = self.rule_sets.whole(runs)
-        self._lose(lost)
-        targets = self.evaluations.score(whole, group)
+        if self.rule_sets.raised:
+            runs, lost = self.rule_sets.whole(runs)
+            self._lose(lost)
+        targets = self.evaluations.score(runs, group)
         awaited = {target.span_id for target in targets} | self._split_runs.held
         others = [span for span in group.spans if span.span_id not in awaited]
         if others:

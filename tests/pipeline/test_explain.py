@@ -489,12 +489,12 @@ def test_the_metrics_of_the_funnel_are_the_books() -> None:
 
 
 def test_a_trace_from_another_service_is_explained_with_its_tracestate() -> None:
-    """The head sampler's threshold is part of the numbers, seen or unseen."""
+    """The head sampler's threshold is part of the numbers, seen or unseen, where it is believed."""
     from opentelemetry.trace import TraceState
 
     state = TraceState([("ot", "th:8;rv:f0000000000000")])
     parent = SpanContext(7, 8, is_remote=True, trace_flags=TraceFlags(1), trace_state=state)
-    with Live(Rule(cheap, sample=sampling.ratio(0.5))) as live:
+    with Live(Rule(cheap, sample=sampling.ratio(0.5)), trust_remote=True) as live:
         attributes = {"gen_ai.operation.name": "invoke_agent"}
         inside = set_span_in_context(NonRecordingSpan(parent))
         live.tracer.start_span("invoke_agent a", attributes=attributes, context=inside).end()

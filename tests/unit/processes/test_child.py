@@ -11,6 +11,7 @@ import pytest
 from runs import a_run
 
 from otel_evals import Run, scorer
+from otel_evals.judge.redaction import current_redaction
 from otel_evals.processes.child import Child, ProcessDiedError, is_child
 from otel_evals.processes.parent import signals_blocked
 from otel_evals.processes.portable import pack
@@ -27,7 +28,7 @@ def says(run: Run) -> float:
 
 
 def started() -> Child:
-    return Child(WORKER, pack(says))
+    return Child(WORKER, pack((says, current_redaction())))
 
 
 def ask(child: Child) -> float:
