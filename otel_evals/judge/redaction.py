@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from otel_evals.errors import ConfigError
 from otel_evals.judge.redact import redact_secrets, replaced
+from otel_evals.model import Operation, Run, SpanRecord
+from otel_evals.model.derived import derives, recovered
 
 __all__ = ["Redaction", "current_redaction", "redact", "redact_pii", "redacted", "use_redaction"]
 
@@ -32,6 +34,8 @@ _IDS = frozenset(
     }
 )  # fmt: skip
 """Fields by which scores are found again; they are never changed."""
+_OF_SPANS = ("name", "events", "logs", "status_message")
+"""Texts of a span beside its attributes."""
 
 # Possessive where parts could be divided in several ways: no text takes more than its length.
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
@@ -82,9 +86,10 @@ def redact(text: str) -> str:
 def redacted(value: _T) -> _T:
     """A value, all texts in it as they may leave: of dataclasses, mappings and sequences; ids stay.
 
-    The value itself is returned where nothing is taken out.
+    The value itself is returned where nothing is taken out. Of runs, each field is looked at when it is asked
+    for: most of what is in their spans never leaves.
     """
-    return value if not _current.functions else _walk(value, {}, 0)
+    return value if not _current.functions else _walk(value, _Texts(_current), 0)
 
 
 def redact_pii(text: str) -> str:
@@ -139,15 +144,13 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
             yield match
 
 
-def _walk(value: Any, known: dict[str, str], depth: int) -> Any:
+def _walk(value: Any, known: _Texts, depth: int) -> Any:
     if depth > _DEEPEST:
         return _FAILED
     match value:
         case None | bool() | int() | float() | Enum():
             return value
         case str():
-            if value not in known:
-                known[value] = _current(value)
             return known[value]
         case Mapping():
             new = {key: item if key in _IDS else _walk(item, known, depth + 1) for key, item in value.items()}
@@ -157,12 +160,96 @@ def _walk(value: Any, known: dict[str, str], depth: int) -> Any:
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
             return type(value)(items) if type(value) in (list, tuple) else tuple(items)
+    match value:
+        case Run():
+            return recovered(_RedactedRun, _Redacted(value, known.redaction), {})
+        case Operation():
+            return recovered(_RedactedOperation, _Redacted(value, known.redaction), {})
+        case SpanRecord():
+            given = {name: _walk(getattr(value, name), known, depth + 1) for name in _OF_SPANS}
+            for name in ("attributes", "resource"):
+                given[name] = _RedactedAttributes(getattr(value, name), known.redaction)
+            return replace(value, **given)
     if is_dataclass(value) and not isinstance(value, type):
         texts = {f.name: getattr(value, f.name) for f in fields(value) if f.init and f.name not in _IDS}
         new = {name: _walk(item, known, depth + 1) for name, item in texts.items()}
         changed = {name: item for name, item in new.items() if item is not texts[name]}
         return replace(value, **changed) if changed else value
     return value
+
+
+class _Texts(dict[str, str]):
+    """Texts as a redaction leaves them, by what they were; each is looked at once."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self.redaction = redaction
+
+    def __missing__(self, text: str) -> str:
+        found = self[text] = self.redaction(text)
+        return found
+
+
+class _Redacted:
+    """The fields of a record as they may leave."""
+
+    __slots__ = ("_record", "_redaction")
+
+    failed = False
+
+    def __init__(self, record: Run | Operation, redaction: Redaction) -> None:
+        self._record = record
+        self._redaction = redaction
+
+    def derive(self, field: str) -> Mapping[str, Any]:
+        """One field."""
+        value = getattr(self._record, field)
+        return {field: value if field in _IDS else _walk(value, _Texts(self._redaction), 0)}
+
+
+@derives(*(field.name for field in fields(Run)))
+class _RedactedRun(Run):
+    """A run as it may leave; equal to a run in which the same is said."""
+
+    __hash__ = Run.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return _says_the_same(self, other, Run)
+
+
+@derives(*(field.name for field in fields(Operation)))
+class _RedactedOperation(Operation):
+    """An operation as it may leave; equal to one in which the same is said."""
+
+    __hash__ = Operation.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return _says_the_same(self, other, Operation)
+
+
+def _says_the_same(one: object, other: object, of: type[Run | Operation]) -> bool:
+    return isinstance(other, of) and all(
+        getattr(one, field.name) == getattr(other, field.name) for field in fields(of)
+    )
+
+
+class _RedactedAttributes(Mapping[str, Any]):
+    """Attributes as they may leave."""
+
+    __slots__ = ("_attributes", "_redaction")
+
+    def __init__(self, attributes: Mapping[str, Any], redaction: Redaction) -> None:
+        self._attributes = attributes
+        self._redaction = redaction
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._attributes[key]
+        return value if key in _IDS else _walk(value, _Texts(self._redaction), 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attributes)
+
+    def __len__(self) -> int:
+        return len(self._attributes)
 
 
 def _tell(problem: str) -> None:

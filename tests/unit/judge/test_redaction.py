@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Iterator
 
@@ -81,12 +82,28 @@ def test_it_takes_time_linear_in_the_text(unit: str) -> None:
 
 def test_ids_stay_and_what_has_no_secret_is_not_copied() -> None:
     run = scored_run()
-    assert redacted(run) is run
+    assert redacted(run).evaluations is run.evaluations
+    assert redacted(run).run.tool_calls is run.run.tool_calls
     use_redaction(Redaction((lambda text: text.upper(),)))
     loud = redacted(run)
     assert loud.run.output == (run.run.output or "").upper()
     assert (loud.run.trace_id, loud.run.root_span_id) == (run.run.trace_id, run.run.root_span_id)
     assert [e.evaluation_id for e in loud.evaluations] == [e.evaluation_id for e in run.evaluations]
+
+
+def test_of_a_run_only_what_is_asked_for_is_looked_at() -> None:
+    seen: list[str] = []
+    use_redaction(Redaction((lambda text: seen.append(text) or text.upper(),)))  # type: ignore[func-returns-value]
+    given = scored_run().run
+    run = redacted(given)
+    assert seen == []
+    assert run.output == (given.output or "").upper()
+    assert seen == [given.output]
+    use_redaction(Redaction())
+    assert run.agent_name == (given.agent_name or "").upper(), "what held when it was handed out"
+    assert run != given
+    assert redacted(given) == given
+    assert pickle.loads(pickle.dumps(redacted(given))) == given
 
 
 def test_values_that_have_no_end_are_cut_off_and_others_left_alone() -> None:
