@@ -377,7 +377,7 @@ def test_the_books_balance_at_every_moment(seed: int, most: int, queue_size: int
             if number % 50 == 25:
                 time.sleep(draw.choice((0.02, 0.08)))
             assert live.pipeline.stats().check() == []
-        live.pipeline.shutdown(1_500)
+        live.pipeline.shutdown(20_000)
         stats = live.pipeline.stats()
     assert stats.check() == []
     assert stats.eligible == stats.rules["asked"].sampled == 150

@@ -555,7 +555,7 @@ def test_the_books_balance_with_a_store_whatever_fails(seed: int, queue_size: in
                 assert live.pipeline.stats().check() == []
                 live.pipeline.force_flush(200)
                 assert live.pipeline.stats().check() == []
-                live.pipeline.shutdown(1_500)
+                live.pipeline.shutdown(20_000)
                 stats = live.pipeline.stats()
                 assert stats.check() == []
                 counters = stats.rules["judge"]
