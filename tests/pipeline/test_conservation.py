@@ -66,7 +66,7 @@ def test_a_thousand_faulty_runs_add_up(seed: int, queue_size: int, rate: float) 
         assert while_running.check() == []
         live.pipeline.force_flush(200)
         assert live.pipeline.stats().check() == []
-        live.pipeline.shutdown(1_500)
+        live.pipeline.shutdown(20_000)
         stats = live.pipeline.stats()
 
     assert stats.check() == []
