@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ from otel_evals.results.sums import Sums, total
 from tests.support.result_records import START, record, records
 
 END = START + 48 * 3600
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultsStore]:
-    opened = ResultsStore(tmp_path / "results.db")
-    yield opened
-    opened.close()
 
 
 def kinds(store: ResultsStore, now: float = END, **options: Any) -> list[str]:

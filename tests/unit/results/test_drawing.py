@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from otel_evals.results.alarms.monitors import AlarmSettings, find_alarms
 from otel_evals.results.correction import Labelled, corrected
@@ -17,13 +14,6 @@ from otel_evals.results.sums import Sums
 from tests.support.result_records import START, record
 
 END = START + 48 * 3600
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultsStore]:
-    opened = ResultsStore(tmp_path / "results.db")
-    yield opened
-    opened.close()
 
 
 def outstanding(store: ResultsStore) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,13 +24,6 @@ from tests.support.runs import a_run
 from tests.support.traffic import Live, SeededIds, agent_run
 
 END = START + 48 * 3600
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultsStore]:
-    opened = ResultsStore(tmp_path / "results.db")
-    yield opened
-    opened.close()
 
 
 @scorer(inline=True)
