@@ -68,11 +68,11 @@ javascript() {
 build() {  # a function, the command that it needs, and its sources
     name=$1 needed=$2 && shift 2
     current "$name" "$@" && return
-    if command -v "$needed" >/dev/null && sh "$0" "$name" >"$scratch/$name.log" 2>&1; then
+    if command -v "$needed" >/dev/null && timeout 900 sh "$0" "$name" >"$scratch/$name.log" 2>&1; then
         built "$name"
     else
         [ ! -f "$scratch/$name.log" ] || tail -n 5 "$scratch/$name.log" >&2
-        without "$name (it needs $needed)"
+        without "$name (it needs $needed, and at most 15 minutes)"
     fi
 }
 
