@@ -149,6 +149,11 @@ def test_a_lock_holds_names_versions_and_hashes_only(lock: Path) -> None:
     assert wrong == []
 
 
+def test_the_lock_of_the_javascript_agent_holds_no_address() -> None:
+    lock = ROOT / "tests" / "interop" / "components" / "package-lock.json"
+    assert "://" not in lock.read_text(encoding="utf-8")
+
+
 def test_the_demo_is_locked_to_versions_of_the_development_environment() -> None:
     demo, dev = (set(pins(ROOT / "requirements" / f"{name}.lock")) for name in ("demo", "dev"))
     assert demo
