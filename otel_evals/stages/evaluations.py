@@ -21,7 +21,7 @@ from otel_evals.attachment.content import without_content
 from otel_evals.config import Config
 from otel_evals.engine.job import Job, Target
 from otel_evals.engine.scheduler import Scheduler
-from otel_evals.judge.redaction import redacted, use_redaction
+from otel_evals.judge.redaction import redacted
 from otel_evals.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
 from otel_evals.sampling.decide import Decider, Decision, RunDecisions, chance_of
 from otel_evals.stages.conversations import JoinedConversation
@@ -58,7 +58,6 @@ class Evaluations:
         self._deliver = deliver
         self._store = store
         self._capture_content = config.capture_content
-        use_redaction(config.redact)
         self._rules = {rule.name: rule for rule in config.rules}
         self._decider = Decider(config.rules)
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)

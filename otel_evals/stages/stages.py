@@ -28,6 +28,7 @@ from otel_evals.engine.job import Job
 from otel_evals.export.fanout import FanOut
 from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpansNow
+from otel_evals.judge.redaction import use_redaction
 from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
 from otel_evals.stages.assembly_limits import assembly_limits
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
@@ -84,6 +85,7 @@ class Stages:
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
         self._picks = PickReports(ledger.picks, self.fan_out)
+        use_redaction(config.redact)  # before any scorer is handed to a process of its own
         fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
         self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
         self._loss_log = LossLog(losses)
