@@ -15,10 +15,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from math import inf
 from typing import Any, Generic, Protocol, TypeVar
+
+from otel_evals.engine.executor import ContextExecutor
 
 __all__ = ["EngineThread", "Work", "gather_seconds"]
 
@@ -201,7 +203,7 @@ class EngineThread(Generic[_Item]):
         background = asyncio.ensure_future(self.work.run())
         background.add_done_callback(_report)
         self._loop = asyncio.get_running_loop()
-        self._loop.set_default_executor(_ContextExecutor(thread_name_prefix="otel-evals-executor"))
+        self._loop.set_default_executor(ContextExecutor(thread_name_prefix="otel-evals-executor"))
         self._ready.set()
         self._wake()
         if self._capacity == 0:
@@ -252,13 +254,6 @@ class EngineThread(Generic[_Item]):
             delay = _IDLE_SECONDS
         delay = min(max(0.0, delay), _IDLE_SECONDS)
         self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
-
-
-class _ContextExecutor(ThreadPoolExecutor):
-    """Propagates the caller's context, as `asyncio.to_thread` does, so that a scorer's calls stay marked."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return super().submit(contextvars.copy_context().run, fn, *args, **kwargs)
 
 
 def _main(me: weakref.ref[EngineThread[Any]]) -> None:

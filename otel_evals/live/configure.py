@@ -55,7 +55,7 @@ _ended: Pipeline | None = None
 _made = Providers()
 _chained = False
 _FLUSH_MILLIS = 3_000
-_REPORT_MILLIS = 30_000
+_REPORT_MILLIS = 60_000
 _stopping = OneAtATime()
 _watch: QuietWatch | None = None
 _used = Providers()
@@ -327,16 +327,23 @@ def shutdown(timeout_millis: int | None = None) -> None:
 def _exit() -> None:
     """Stop scoring at interpreter exit, and shut down the providers that were created here."""
     if REPORTS in os.environ:
-        force_flush(_REPORT_MILLIS)
         write_report(doctor())
-    shutdown()
+    shutdown(None if _scored_before_threads_end else 0)
     _made.shutdown()
+
+
+_scored_before_threads_end = True
+"""False when the time at exit is used up: what is left is dropped, `shutdown_timeout` being for all of it."""
 
 
 def _before_threads_end() -> None:
     """Score what is left while threads can still be started and the providers still work."""
+    global _scored_before_threads_end
     if _pipeline is not None:
-        _pipeline.force_flush(int(_pipeline.config.shutdown_timeout * 1000))
+        timeout = int(_pipeline.config.shutdown_timeout * 1000)
+        _scored_before_threads_end = _pipeline.force_flush(
+            max(timeout, _REPORT_MILLIS) if REPORTS in os.environ else timeout
+        )
 
 
 # Runs when the main thread ends: before the providers' exit handlers, and before executors are closed, which

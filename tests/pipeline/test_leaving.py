@@ -24,6 +24,7 @@ from traffic import agent_run
 @scorer
 async def slow(run) -> float:
     await asyncio.sleep(0.2)
+    await asyncio.get_running_loop().getaddrinfo("localhost", 80)  # as every client does, in an executor
     return 1.0
 
 @scorer
