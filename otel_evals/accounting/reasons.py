@@ -13,6 +13,7 @@ REASONS: Mapping[str, str] = {
     "unreadable": "its spans, or what was said in them, could not be read; the log has the error",
     "root_never_ended": "its root span did not end within `max_age`",
     "root_not_ended_at_shutdown": "its root span had not ended when scoring was shut down",
+    "undecided_at_shutdown": "the shutdown timeout expired before the rules were evaluated for it",
     "too_many_traces": "more traces than `max_open_traces` were open, and it was the oldest",
     "too_many_bytes": "open traces held more than `max_bytes`, and it was the oldest",
     "began_before_reload": "it began before a reload that raised sampling, and its first spans were not kept",

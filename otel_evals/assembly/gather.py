@@ -17,6 +17,7 @@ from opentelemetry.trace import format_span_id, format_trace_id
 from otel_evals.assembly.complete_runs import CompleteRuns
 from otel_evals.assembly.misplaced_choices import take_choice
 from otel_evals.assembly.open_trace import size_of
+from otel_evals.assembly.unread import SpanPlace, count_unread, places_of
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent, SpanRecord
@@ -102,10 +103,9 @@ class SpanGatherer:
         """By span id: the instrumentation scopes of its run."""
         self._logs: OrderedDict[str, list[SpanEvent]] = OrderedDict()
         self._bytes = 0
-        self.next_close = inf
-        """When the next run closes, on the caller's clock."""
+        self.next_close = inf  # on the caller's clock, as all times
         self.next_eviction = inf
-        """When to call `evict_old` again at the latest, on the caller's clock."""
+        """When to call `evict_old` at the latest."""
 
     def waiting(self, trace_id: str) -> int:
         """How many spans of a trace wait for their root to end. May be called from any thread."""
@@ -135,8 +135,7 @@ class SpanGatherer:
                     self._add_span(item, now, gathered)
             except Exception:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
-                log = isinstance(item, CapturedLog)
-                gathered.losses.append(_UNREADABLE_LOG if log else _UNREADABLE_SPAN)
+                gathered.losses.append(_UNREADABLE_LOG if isinstance(item, CapturedLog) else _UNREADABLE_SPAN)
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
@@ -150,10 +149,8 @@ class SpanGatherer:
 
     def _close_root(self, trace_id: str, root: str, *, waited: bool = False) -> SpanGroup | None:
         trace = self._traces.get(trace_id)
-        if trace is None or root not in trace.spans:
-            return None
-        group = self._close(trace_id, trace, root, waited=waited)
-        return group if group.spans else None  # a span above has ended since: it closes with all below it
+        group = self._close(trace_id, trace, root, waited=waited) if trace and root in trace.spans else None
+        return group if group and group.spans else None  # else a span above has ended: it closes with that
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict the traces whose root has not ended within `max_age`."""
@@ -167,22 +164,25 @@ class SpanGatherer:
             lost += self._evict(trace_id, "root_never_ended")
         return lost
 
-    def evict_all(self) -> list[Loss]:
-        """Evict all traces."""
-        return [
-            loss for trace in list(self._traces) for loss in self._evict(trace, "root_not_ended_at_shutdown")
-        ]
+    def end(self, items: Collection[IntakeItem]) -> list[Loss]:
+        """Forget all traces; returns the runs that are lost with them, and with items that were not added."""
+        ended = {root for _, _, root in self._due}
+        places = dict(places_of(items))
+        for trace_id, trace in self._traces.items():
+            places |= {s: SpanPlace(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
+        self._traces.clear()
+        return count_unread(places, self._closed, kept=ended if self._report_ended else ())
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
         record = item.record()
         owner = format_span_id(item.owner) if item.owner else None
         above = owner or record.parent_span_id
         if above in self._closed or record.span_id in self._closed:
-            gathered.late.append((record, above))
-            self._learn_late(record, above)
+            self._take_late(record, above, gathered)
             return
         trace = self._trace(record.trace_id, now)
         if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
+            self._remember(record.span_id)  # so that its late children are late, and no runs
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         trace.scopes.add(record.scope_name)
@@ -196,7 +196,8 @@ class SpanGatherer:
         if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
             gathered.losses += self._evict_excess(record.trace_id)
 
-    def _learn_late(self, span: SpanRecord, above: str | None) -> None:
+    def _take_late(self, span: SpanRecord, above: str | None, gathered: Gathered) -> None:
+        gathered.late.append((span, above))
         scopes = {span.scope_name, *self._closed.get(above or "", ())}
         self._complete.learn(scopes, complete=False)
         self._remember(span.span_id, scopes)
@@ -260,8 +261,7 @@ class SpanGatherer:
         """The spans of a run as if it closed now, without log records."""
         mine = [trace.spans[s] for s in trace.spans if self._root_of(trace, s) == root]
         links = {h.record.span_id: h.above for h in mine if h.above != h.record.parent_span_id}
-        links.pop(root, None)
-        return SpanGroup(tuple(h.record for h in mine), links)
+        return SpanGroup(tuple(h.record for h in mine), {s: links[s] for s in links if s != root})
 
     def _root_of(self, trace: _Trace, span_id: str) -> str:
         """The topmost span above this one that has ended; malformed traces may have cycles."""

@@ -60,13 +60,11 @@ class TraceGatherer:
         """Span ids of closed runs: True for spans that arrived, False for parents that did not."""
         self._bytes = 0
         self._latest = 0.0
-        self.keeps_open = False
-        """Whether open traces are kept elsewhere when the process ends, so that they are not lost."""
+        self.keeps_open = False  # whether open traces are kept elsewhere when the process ends, so not lost
         self.source_waits = False  # whether what traces without their root lack is held back at its source
         self.next_close = inf
         """When to call `close_due` again, on the caller's clock."""
-        self.next_eviction = inf
-        """Traces are evicted for want of room only, when it is wanted."""
+        self.next_eviction = inf  # traces are evicted for want of room only, when it is wanted
 
     def waiting(self, trace_id: str) -> int:
         """How many spans of a trace wait for it to be complete. May be called from any thread."""
@@ -131,12 +129,13 @@ class TraceGatherer:
         """Nothing is evicted for its age: a trace without new spans is complete."""
         return []
 
-    def evict_all(self) -> list[Loss]:
-        """Evict all traces; those that are kept elsewhere are not lost."""
+    def end(self, items: Iterable[IntakeItem]) -> list[Loss]:
+        """Forget all traces; returns the runs that are lost with them, and with items that were not added."""
         if self.keeps_open:
             self._traces.clear()
             return []
-        return [loss for t in list(self._traces) for loss in self._evict(t, "root_not_ended_at_shutdown")]
+        lost = self.add(items, self._latest).losses
+        return lost + [x for t in list(self._traces) for x in self._evict(t, "root_not_ended_at_shutdown")]
 
     def let_go(self, traces: Iterable[str]) -> None:
         """Forget open traces without a loss: they are gathered elsewhere, or here again."""
@@ -161,6 +160,7 @@ class TraceGatherer:
         trace = self._claimed(record.trace_id, now)
         full = len(trace.spans) >= self._limits.max_spans_per_trace
         if full and parent and record.span_id not in trace.spans:
+            trace.left_out.append(record.span_id)
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)
@@ -250,7 +250,7 @@ class TraceGatherer:
             if parent is not None and parent not in trace.spans and parent not in trace.links:
                 self._remember(parent, arrived=False)
             records.append(replace(record, logs=oldest_first(logs)) if logs else record)
-        for span_id in (*span_ids, *trace.links):
+        for span_id in (*span_ids, *trace.links, *trace.left_out):
             self._remember(span_id, arrived=True)
         records += trace.unclaimed_with_logs()
         return SpanGroup(tuple(records), dict(trace.links))

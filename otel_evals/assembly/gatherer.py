@@ -40,5 +40,5 @@ class Gatherer(Protocol):
     def evict_old(self, now: float) -> list[Loss]:
         """Evict what has waited for too long."""
 
-    def evict_all(self) -> list[Loss]:
-        """Evict all that is open."""
+    def end(self, items: Collection[IntakeItem]) -> list[Loss]:
+        """Forget all that is open; returns the losses, those of items that were never added among them."""

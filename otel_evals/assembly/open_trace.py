@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from otel_evals.model import SpanEvent, SpanRecord
 
 __all__ = ["OpenTrace", "oldest_first", "size_of"]
+
+_LEFT_OUT = 10_000
 
 
 @dataclass(slots=True)
@@ -23,6 +26,8 @@ class OpenTrace:
     """The parents of unclaimed spans."""
     logs: dict[str, list[SpanEvent]] = field(default_factory=dict)
     size: int = 0
+    left_out: deque[str] = field(default_factory=lambda: deque(maxlen=_LEFT_OUT))
+    """The newest spans that were one too many; what comes below them is late, and no run."""
     rooted: bool = False
     """Whether a span without a parent has arrived."""
 

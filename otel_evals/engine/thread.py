@@ -21,6 +21,7 @@ from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 from otel_evals.engine.executor import ContextExecutor
+from otel_evals.engine.looping import run_to_the_end
 
 __all__ = ["EngineThread", "Work", "gather_seconds"]
 
@@ -53,6 +54,9 @@ class Work(Protocol[_Item_contra]):
 
     async def run(self) -> None:
         """Run in the background, until cancelled: for instance delivery to destinations."""
+
+    def end(self, items: Sequence[_Item_contra]) -> None:
+        """Count what was not done, these items among it, which nobody takes any more; may be called again."""
 
 
 class EngineThread(Generic[_Item]):
@@ -158,9 +162,9 @@ class EngineThread(Generic[_Item]):
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def drain(self) -> None:
-        """Take all waiting items now; only on the engine's thread."""
-        while self._items:
+    def drain(self, until: float = inf) -> None:
+        """Take all waiting items now, or as many as can be until a moment; only on the engine's thread."""
+        while self._items and time.monotonic() < until:
             self._take_chunk()
         self._tick()
 
@@ -173,9 +177,19 @@ class EngineThread(Generic[_Item]):
         if thread is not None and not self.here:
             thread.join(max(0.0, timeout))
         if not self.alive:
-            with self._refusing:
-                self.refused += len(self._items)
-                self._items.clear()
+            self._end()
+
+    def _end(self) -> None:
+        """Have counted what is left; on the engine's thread, or once it has ended."""
+        items: list[_Item] = []
+        while self._items:
+            items.append(self._items.popleft())
+        with self._refusing:
+            self.refused += len(items)
+        try:
+            self.work.end(items)
+        except BaseException:
+            _logger.exception("error while counting what was not scored")
 
     def _started(self, *, wait: bool = False) -> asyncio.AbstractEventLoop | None:
         with self._starting:
@@ -209,6 +223,7 @@ class EngineThread(Generic[_Item]):
         if self._capacity == 0:
             self._stop.set()
         await self._stop.wait()
+        self._end()
         background.cancel()
         await asyncio.wait({background}, timeout=1.0)
 
@@ -261,24 +276,9 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
     if engine is not None:
         try:
             with asyncio.Runner() as runner:
-                _run_to_the_end(runner.get_loop(), engine._serve())
+                run_to_the_end(runner.get_loop(), engine._serve())
         except BaseException:
             _logger.exception("the scoring thread died")
-
-
-def _run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine, whatever the other tasks of the loop raise.
-
-    A task that raises SystemExit or KeyboardInterrupt stops the loop; a scorer may gather such a task.
-    Whoever awaits it is given the exception too, once the loop goes on.
-    """
-    main, level = loop.create_task(coroutine), logging.WARNING
-    while not main.done():
-        try:
-            loop.run_until_complete(main)
-        except (SystemExit, KeyboardInterrupt) as error:
-            _logger.log(level, "a task raised %s in the scoring thread, which goes on", type(error).__name__)
-            level = logging.DEBUG
 
 
 def _report(task: asyncio.Future[None]) -> None:

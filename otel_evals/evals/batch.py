@@ -152,6 +152,9 @@ class BatchScorer:
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
         await asyncio.gather(self._evaluations.scheduler.prepare(), self._fan_out.run())
 
+    def end(self, items: Sequence[object]) -> None:
+        """Nothing is handed over but by calls."""
+
     async def _finish(self, seconds: float) -> None:
         self._evaluations.scheduler.abort("shutdown")
         await self._fan_out.shutdown(seconds)

@@ -26,6 +26,13 @@ from otel_evals.store.store import RunStore
 __all__ = ["Engine", "LocalEngine"]
 
 
+_LATE_SECONDS = 0.2
+"""How long after its deadline a step of the shutdown is waited for."""
+_COUNT_SECONDS = 0.5
+"""How long the thread has, at least, to count what it did not score. It takes longer only if code that runs
+on it waits, such as a scorer marked `inline`; it then counts when it can."""
+
+
 class Engine(Protocol):
     """Scores captured items, on a thread or in a process."""
 
@@ -184,17 +191,18 @@ class LocalEngine:
         """Score and deliver what can be until the deadline, with four fifths of the time for scoring."""
         if not self.here:
             timeout = deadline - time.monotonic()
-            flush = self._flush(time.monotonic() + timeout * 0.8, ending=True)
-            self.thread.run(flush, timeout * 0.8 + 0.2)
-            self.thread.run(self._stages.finish_all(deadline), deadline - time.monotonic() + 0.2)
+            scored_until = time.monotonic() + timeout * 0.8
+            self._stages.read_until = scored_until + _LATE_SECONDS / 2
+            self.thread.run(self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
+            self.thread.run(self._stages.finish_all(deadline), deadline - time.monotonic() + _LATE_SECONDS)
 
     def close(self, deadline: float) -> None:
         """End the thread, and the processes of isolated scorers."""
-        self.thread.stop(max(0.1, deadline - time.monotonic()))
+        self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
         self._stages.close()
 
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
-        self.thread.drain()
+        self.thread.drain(self._stages.read_until)
         return await self._stages.flush(deadline, ending=ending)
 
     def open_traces(self, seconds: float) -> set[str] | None:

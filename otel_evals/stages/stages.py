@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from anyio.to_thread import current_default_thread_limiter
@@ -35,6 +35,7 @@ from otel_evals.stages.conversations import ConversationStage, JoinedConversatio
 from otel_evals.stages.evaluations import Evaluations
 from otel_evals.stages.pick_reports import PickReports
 from otel_evals.stages.rule_sets import RuleSets
+from otel_evals.stages.unread import undecided, what_is_left
 from otel_evals.store.store import ConversationState, Resumption, RunStore
 
 __all__ = ["Stages"]
@@ -82,8 +83,11 @@ class Stages:
             assembly_limits(config), report_ended=store.keeps, open_spans=open_spans
         )
         self._split_runs = SplitRuns()
+        self.read_until = inf
+        """When to stop reading runs and only count them, on `time.monotonic`; set from any thread."""
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, on_result=self._delivered)
+        self.put, self.lacking = self.fan_out.put_to, self.fan_out.lacking
         self._picks = PickReports(ledger.picks, self.fan_out)
         use_redaction(config.redact)  # before any scorer is handed to a process of its own
         fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
@@ -145,7 +149,10 @@ class Stages:
         if self.gatherer.next_close <= now:
             offered = time.monotonic()
             for group in self.gatherer.close_due(now):
-                self.score_group(group)
+                if time.monotonic() < self.read_until:
+                    self.score_group(group)
+                elif not self._store.keeps:
+                    self._ledger.lost(undecided(group.spans[0].trace_id))
                 if time.monotonic() - offered > _LOCK_SECONDS:
                     time.sleep(0)  # offers the interpreter's lock: whoever wants it would wait for 5 ms else
                     offered = time.monotonic()
@@ -230,37 +237,20 @@ class Stages:
         """Count late spans whose run is not kept."""
         self._ledger.lost(Loss("span", "span_late", trace_id, count))
 
-    def put(self, scored: ScoredRun, destinations: Collection[str] | None) -> Collection[str]:
-        """Hand a scored run to destinations."""
-        return self.fan_out.put_to(scored, destinations)
-
-    async def lacking(self, evaluation_ids: Sequence[str], revision: int) -> Sequence[str] | None:
-        """Which destinations lack evaluations."""
-        return await self.fan_out.lacking(evaluation_ids, revision)
-
     @property
     def waiting(self) -> int:
         """Jobs that have no slot yet."""
         return self.rule_sets.waiting
 
     async def open_traces(self, seconds: float) -> set[str] | None:
-        """Ids of the traces that are not done with: decided and in the store or, without one, delivered.
-
-        Returns:
-            None if the store could not be written within these seconds.
-        """
+        """Ids of the traces that are neither delivered nor in the store; None if that took too long."""
         found = self.gatherer.open_traces | self._split_runs.open_traces | self._store.open_traces
         return found if await self._store.flush(seconds) else None
 
     # --- the end ---
 
     async def flush(self, deadline: float, *, ending: bool = False) -> bool:
-        """Score and deliver everything taken so far; whether that was done in time.
-
-        Args:
-            deadline: in `time.monotonic` seconds.
-            ending: whether conversations end as well, whether idle or not.
-        """
+        """Score and deliver everything taken so far, all conversations too if `ending`; whether in time."""
         self._close_due(inf)
         await self._settle(deadline, ending=ending)
         await self._picks.tell()
@@ -284,14 +274,21 @@ class Stages:
 
     async def finish_all(self, deadline: float) -> None:
         """Drop what has not ended, and release the destinations and the store."""
-        self.rule_sets.abort("shutdown")
-        self._score_conversations(self.conversations.end())
-        self.conversations.clear()
+        self._drop_all()
         await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
-        self._lose(self.gatherer.evict_all())
         await self._picks.tell()
         await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
         await self._store.close(max(0.1, deadline - time.monotonic()))
+
+    def end(self, items: Sequence[IntakeItem]) -> None:
+        """Drop and count all that is left, whether or not there was time for `finish_all`."""
+        self._drop_all()
+        self._lose(what_is_left(self.gatherer, self._split_runs, items, kept=self._store.keeps))
+
+    def _drop_all(self) -> None:
+        self.rule_sets.abort("shutdown")
+        self._score_conversations(self.conversations.end())
+        self.conversations.clear()
 
     def close(self) -> None:
         """End what does not live on the engine's thread; once that thread has ended."""

@@ -288,3 +288,19 @@ def test_the_only_choice_above_a_call_that_had_ended_is_given_to_its_run() -> No
         assert [span.span_id for span in above] == [format_span_id(409)] * (2 - choices), (
             "two: whose is whose?"
         )
+
+
+def test_late_children_of_spans_beyond_the_limit_are_late_too() -> None:
+    """They are not taken for runs, though their parents were never kept."""
+    collected = Collected(max_spans_per_trace=5)
+    for number in range(20, 40):
+        collected.add(ended(3, number, parent=10, owner=10), 0.0)
+    collected.add(ended(3, 10), 0.0)
+    (closed,) = collected.close(1.0)
+    assert len(closed.spans) == 6
+    assert collected.ignored == {"span_limit_per_trace": 15}
+    for number in range(20, 40):
+        collected.add(ended(3, 100 + number, parent=number), 1.1)
+        collected.add(ended(3, 200 + number, parent=100 + number), 1.2)
+    assert collected.close(5.0) == []
+    assert collected.ignored == {"span_limit_per_trace": 15, "span_late": 40}

@@ -100,7 +100,7 @@ def test_unclaimed_spans_alone_are_nothing_to_judge() -> None:
     traces = gatherer()
     traces.add([link(1), link(2, 1)], 0.0)
     assert traces.close_due(inf) == []
-    assert traces.evict_all() == []
+    assert traces.end(()) == []
     assert (traces.open_spans, traces.waiting(TRACE)) == (0, 0)
 
 
@@ -167,7 +167,7 @@ def test_at_the_end_what_has_its_root_closes_and_the_rest_is_counted_or_kept() -
         traces.keeps_open = keeps
         traces.add([span(1), span(2, 9, trace="b" * 32)], 0.0)
         assert [ids(group) for group in traces.close_due(inf)] == [{1}]
-        lost = [loss.reason for loss in traces.evict_all()]
+        lost = [loss.reason for loss in traces.end(())]
         assert lost == ([] if keeps else ["root_not_ended_at_shutdown"])
         assert traces.open_spans == 0
 
@@ -200,3 +200,20 @@ def test_every_claimed_span_ends_in_one_group_or_is_counted(
     closed += [each.span_id for group in traces.close_due(now + 1_000) for each in group.spans]
     assert traces.open_spans == 0
     assert put == counted + len(closed)
+
+
+def test_late_children_of_spans_beyond_the_limit_are_late_and_no_trace_of_their_own() -> None:
+    traces = gatherer(max_spans_per_trace=3)
+    traces.add([span(1), *(span(number, 1) for number in range(2, 20))], 0.0)
+    (group,) = traces.close_due(5.0)
+    assert ids(group) == {1, 2, 3}
+    gathered = traces.add([span(100 + number, number) for number in range(2, 20)], 6.0)
+    assert len(gathered.late) == 18
+    assert traces.open_spans == 0
+
+
+def test_what_was_never_taken_counts_as_lost_at_the_end() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1)], 0.0)
+    lost = traces.end([span(1), span(1, trace="c" * 32)])
+    assert {loss.trace_id: loss.count for loss in lost} == {TRACE: 1, "c" * 32: 1}

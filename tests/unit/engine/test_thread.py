@@ -34,6 +34,7 @@ class Taken:
         self.on_take: Callable[[], object] = lambda: None
         self.on_tick: Callable[[], object] = lambda: None
         self.cancelled = False
+        self.left: list[Any] = []
         self._changed = threading.Condition()
 
     def take(self, items: Sequence[Any]) -> None:
@@ -57,6 +58,10 @@ class Taken:
             await asyncio.Event().wait()
         finally:
             self.cancelled = True
+
+    def end(self, items: Sequence[Any]) -> None:
+        self._note()
+        self.left += items
 
     def _note(self) -> None:
         self.contexts.add(TOLD.get())

@@ -190,6 +190,7 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_at_the_end() -> None:
                 agent_run(w.tracer)
             w.feed()
             await w.stages.finish_all(time.monotonic() + 1)
+            w.stages.end(())
             assert w.ledger.stats().ignored == {"root_never_ended": 1, "root_not_ended_at_shutdown": 1}
 
     run(body)
