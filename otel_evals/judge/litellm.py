@@ -32,6 +32,9 @@ from otel_evals.recursion import need_span, signature
 
 __all__ = ["LiteLLMJudge"]
 
+_OWN_CLIENT = {"api_key", "base_url", "client", "custom_llm_provider", "organization"}
+"""Options of LiteLLM that a client made here would not know of."""
+
 
 @dataclass(frozen=True, repr=False)
 class LiteLLMJudge:
@@ -179,7 +182,7 @@ class LiteLLMJudge:
                     model=self.model,
                     messages=messages[0 if request.instructions else 1 :],
                     response_format=request.schema if native else None,
-                    **self._options(),
+                    **self._options(litellm),
                 )
         except Exception as error:  # not kept as the cause: its text may hold the judge's key
             raise judge_error(error, self.model, own_secrets(self)) from None
@@ -205,7 +208,7 @@ class LiteLLMJudge:
             return None
         return (input_tokens * prices[0] + self.max_tokens * prices[1]) / 1e6
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, litellm: Any) -> dict[str, Any]:
         return {
             "api_base": self.api_base,
             "api_key": self.api_key or ("none" if self.api_base else None),
@@ -216,18 +219,21 @@ class LiteLLMJudge:
             "num_retries": 0,
             "caching": False,
             "drop_params": True,
-            **self._own_server(),
+            **self._client(litellm),
             **self.options,
             **self._headers(),
         }
 
-    def _own_server(self) -> dict[str, Any]:
-        """For an OpenAI-compatible server: a client that bounds its answers and follows no redirect."""
-        if self.api_base is None or not self.model.startswith("openai/"):
-            return {}
-        from otel_evals.judge.http_client import openai_client
+    def _client(self, litellm: Any) -> dict[str, Any]:
+        """A client that bounds answers and follows no redirect, where LiteLLM takes one."""
+        from otel_evals.judge.http_client import openai_client, provider_client
 
-        return {"client": openai_client(self.api_base, self.api_key or "none")}
+        if not _OWN_CLIENT.isdisjoint(self.options):
+            return {}
+        if self.api_base is not None and self.model.startswith("openai/"):
+            return {"client": openai_client(self.api_base, self.api_key or "none")}
+        client = provider_client(litellm, self.model, self.api_base, self.api_key)
+        return {} if client is None else {"client": client}
 
     def _headers(self) -> dict[str, Any]:
         """A server of one's own may run otel-evals too: the mark tells it not to score this."""

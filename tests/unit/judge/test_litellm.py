@@ -274,6 +274,46 @@ def test_an_answer_beyond_all_bounds_ends_the_call(how: str) -> None:
     assert not isinstance(caught.value, JudgeUnavailableError)
 
 
+PROVIDERS = [
+    ("openai/gpt-4o-mini", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    ("deepseek/deepseek-chat", "DEEPSEEK_API_BASE", "DEEPSEEK_API_KEY"),
+    ("together_ai/llama", "TOGETHER_AI_API_BASE", "TOGETHERAI_API_KEY"),
+    ("anthropic/claude-haiku-4-5", "ANTHROPIC_API_BASE", "ANTHROPIC_API_KEY"),
+]
+"""Models of providers whose addresses LiteLLM knows, and what sets address and key."""
+
+
+@pytest.mark.parametrize(("model", "base", "key"), PROVIDERS)
+@pytest.mark.parametrize("how", ["endless", "redirect"])
+def test_answers_of_providers_are_bounded_too(
+    model: str, base: str, key: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With clients of the kinds by which LiteLLM asks them, and without an address given to the judge."""
+    with StubOpenAI() as other, StubOpenAI() as stub:
+        there = Misbehave("status", 307, {"location": f"{other.url}/chat/completions"})
+        stub.script = [Misbehave("endless") if how == "endless" else there]
+        monkeypatch.setenv(base, stub.url)
+        monkeypatch.setenv(key, "sk-tests")
+        with pytest.raises(JudgeError) as caught:
+            run(lambda: LiteLLMJudge(model, timeout=30).ask(TEXT))
+        assert len(stub.requests) == 1
+        assert other.requests == []
+    assert ("the answer is longer than" in str(caught.value)) == (how == "endless")
+
+
+@pytest.mark.parametrize(("model", "base", "key"), PROVIDERS[:3])
+def test_providers_answer_through_a_bounded_client(
+    model: str, base: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        monkeypatch.setenv(base, stub.url)
+        monkeypatch.setenv(key, "sk-tests")
+        reply = run(lambda: LiteLLMJudge(model).ask(REQUEST))
+    assert reply.value == Verdict(verdict="yes")
+    assert stub.headers[0]["authorization"] == "Bearer sk-tests"
+    assert stub.headers[0]["accept-encoding"] == "identity"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_does_not_use_the_parent_s_connections() -> None:
     """Those that LiteLLM keeps for providers whose address it knows itself."""
