@@ -16,13 +16,12 @@ from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.assembly.complete_runs import CompleteRuns
 from otel_evals.assembly.misplaced_choices import take_choice
-from otel_evals.assembly.open_trace import size_of
 from otel_evals.assembly.unread import SpanPlace, count_unread, places_of
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
-__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup"]
+__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup", "size_of"]
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
@@ -104,8 +103,7 @@ class SpanGatherer:
         self._logs: OrderedDict[str, list[SpanEvent]] = OrderedDict()
         self._bytes = 0
         self.next_close = inf  # on the caller's clock, as all times
-        self.next_eviction = inf
-        """When to call `evict_old` at the latest."""
+        self.next_eviction = inf  # when to call `evict_old` at the latest
 
     def waiting(self, trace_id: str) -> int:
         """How many spans of a trace wait for their root to end. May be called from any thread."""
@@ -140,7 +138,7 @@ class SpanGatherer:
 
     def close_due(self, now: float) -> list[SpanGroup]:
         """Close the runs that are complete, and those whose grace period is over."""
-        closed = [self._close_root(trace_id, root) for trace_id, root in self._complete.take()]
+        closed = [self._close_root(*root) for root in (self._complete.take() if self._complete.roots else ())]
         while self._due and self._due[0][0] <= now:
             due, trace_id, root = self._due.popleft()
             closed.append(self._close_root(trace_id, root, waited=due <= now < inf))
@@ -171,7 +169,7 @@ class SpanGatherer:
         for trace_id, trace in self._traces.items():
             places |= {s: SpanPlace(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
         self._traces.clear()
-        return count_unread(places, self._closed, kept=ended if self._report_ended else ())
+        return count_unread(places, self._closed, ended if self._report_ended else ())
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
         record = item.record()
@@ -280,15 +278,12 @@ class SpanGatherer:
     def _evict_excess(self, newest: str) -> list[Loss]:
         """Evict the oldest traces beyond the bounds, but never the one that was just added to."""
         lost: list[Loss] = []
-        while len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
-            oldest = next(iter(self._traces))
-            if oldest == newest:
-                if len(self._traces) == 1:
-                    break
-                self._traces.move_to_end(oldest)
-                continue
-            few = self._bytes <= self._limits.max_bytes
-            lost += self._evict(oldest, "too_many_traces" if few else "too_many_bytes")
+        traces, limits = self._traces, self._limits
+        while len(traces) > 1 and (len(traces) > limits.max_traces or self._bytes > limits.max_bytes):
+            if next(iter(traces)) == newest:
+                traces.move_to_end(newest)
+            why = "too_many_bytes" if self._bytes > limits.max_bytes else "too_many_traces"
+            lost += self._evict(next(iter(traces)), why)
         return lost
 
     def _evict(self, trace_id: str, reason: str) -> list[Loss]:
@@ -298,3 +293,8 @@ class SpanGatherer:
         for span_id in trace.spans:
             self._remember(span_id)
         return [Loss("run", reason, trace_id, len(roots))] if roots else []
+
+
+def size_of(record: SpanRecord) -> int:
+    """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
+    return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)
