@@ -5,9 +5,9 @@
 
 Each round draws its scorers, texts, exporters, destinations, limits and faults from its seed: odd outcomes
 and exceptions, hostile text, blocking and raising exporters, forks, corrupt rows in the store, threads that
-cannot be started, memory ballast. Afterwards: nothing was raised into the application, the counters balance
-and nothing is pending, every span of the application has left once, no thread of it was stopped, deadlines
-and memory bounds hold. Exit code 1 with the seeds of the rounds in which that was not so.
+cannot be started, memory ballast. Afterwards: nothing was raised into the application, the counters balance,
+every run is in them and nothing pending, every span of the application has left once, no thread of it was
+stopped, deadlines and memory bounds hold. Exit code 1 with the seeds of the rounds in which that was not so.
 """
 
 from __future__ import annotations
@@ -220,6 +220,9 @@ class Attack:
         stats = self._pipeline.stats()
         for violation in stats.check():
             self._problem(f"the counters do not balance: {violation}")
+        counted = stats.seen + stats.losses.get("intake_full", 0)
+        if self._store is None and counted < self.found.runs:  # a store may have some for another process
+            self._problem(f"{self.found.runs} runs were made, {counted} are in the counters")
         for name, rule in stats.rules.items():
             if rule.pending:
                 self._problem(f"{name}: {rule.pending} pending after shutdown")
