@@ -8,6 +8,8 @@ from typing import Any
 
 from otel_evals.results.report.links import TraceLink
 from otel_evals.results.report.report import ScoreReport, SliceReport
+from otel_evals.results.report.sampling import SURPRISING
+from otel_evals.results.sampler_check import Picks
 
 __all__ = ["as_plain", "when"]
 
@@ -21,6 +23,18 @@ def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
         "until": when(until),
         "recorded": [when(each) for each in report.recorded] if report.recorded else None,
         "estimates": [_slice(each, link) for each in report.slices],
+        "sampler_checks": [_check(rule, picks) for rule, picks in report.picks.items()],
+    }
+
+
+def _check(rule: str, picks: Picks) -> dict[str, Any]:
+    return {
+        "rule": rule,
+        "runs": picks.runs,
+        "picked": picks.picked,
+        "expected": picks.expected,
+        "z": picks.z,
+        "surprising": picks.z is not None and abs(picks.z) > SURPRISING,
     }
 
 

@@ -13,6 +13,8 @@ from otel_evals.results.bounds import missing
 from otel_evals.results.compare import difference
 from otel_evals.results.estimate import Estimate, Interval, design_effect, estimate
 from otel_evals.results.report.runs import RunOfSlice, worst_runs
+from otel_evals.results.report.sampling import picked_by_rules
+from otel_evals.results.sampler_check import Picks
 from otel_evals.results.store.database import Database
 from otel_evals.results.store.reading import Measured, StoredSlice, Window, measure, stored_slices, time_range
 from otel_evals.results.store.schema import HOUR
@@ -111,6 +113,8 @@ class ScoreReport:
     recorded: tuple[int, int] | None
     """From when to when there is anything on record, in seconds."""
     slices: Sequence[SliceReport]
+    picks: Mapping[str, Picks] = field(default_factory=dict)
+    """What each rule picked, for the sampler check; without rules whose processes do not tell."""
 
 
 def make_report(database: Database, options: ReportOptions) -> ScoreReport:
@@ -141,7 +145,8 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
             )
             row = of_measured(columns, found[key], options.confidence, effect)
             rows.append(_with(row, others.get(key), options, worst))
-    return ScoreReport(database.name, options.window, recorded, rows)
+        picks = picked_by_rules(connection, slices, options.window)
+    return ScoreReport(database.name, options.window, recorded, rows, picks)
 
 
 def of_measured(

@@ -1,4 +1,4 @@
-"""What the sampler check says of the rules of some slices, in words."""
+"""What the sampler check says of the rules of some slices."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from otel_evals.results.sampler_check import Picks
 from otel_evals.results.store.picking import picks_of
 from otel_evals.results.store.reading import Window
 
-__all__ = ["sampler_checks"]
+__all__ = ["SURPRISING", "picked_by_rules", "sampler_checks"]
 
-_SURPRISING = 4.0
+SURPRISING = 4.0
+"""Standard deviations beyond which a sampler hardly picks by chance."""
+
+
+def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: Window) -> dict[str, Picks]:
+    """What the rules of these slices picked; without rules whose processes do not tell that."""
+    rules = sorted({each["rule"] for each in slices.values()})
+    found = picks_of(connection, window, rules=rules)
+    return {rule: picks for rule in rules for picks in found.get(rule, {}).values()}
 
 
 def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Window) -> list[str]:
     """A sentence for each rule of these slices; none where processes do not tell what their rules picked."""
-    rules = sorted({each["rule"] for each in slices.values()})
-    found = picks_of(connection, window, rules=rules)
-    return [_sentence(rule, picks) for rule in rules for picks in found.get(rule, {}).values()]
+    return [_sentence(*each) for each in picked_by_rules(connection, slices, window).items()]
 
 
 def _sentence(rule: str, picks: Picks) -> str:
     told = f"Sampler check of {rule}: {picks.picked} of {picks.runs} runs were sampled"
     if picks.z is None:
         return f"{told}; nothing was left to chance."
-    verdict = "means are not to be relied on" if abs(picks.z) > _SURPRISING else "as it should be"
+    verdict = "means are not to be relied on" if abs(picks.z) > SURPRISING else "as it should be"
     return f"{told}, {picks.expected:.0f} to be expected (z = {picks.z:+.1f}): {verdict}."

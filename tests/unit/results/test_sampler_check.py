@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from otel_evals import Rule, Run, sampling, scorer
 from otel_evals.accounting.picks import MinuteOfPicks, PickLog
+from otel_evals.cli.app import app
 from otel_evals.export.results import ResultsDestination
 from otel_evals.results.alarms.monitors import AlarmSettings, find_alarms
 from otel_evals.results.report.sampling import sampler_checks
@@ -93,6 +96,13 @@ def test_a_sampler_that_picks_too_few_raises_an_alarm_and_is_told_on_the_page(st
         (sentence,) = sampler_checks(connection, stored_slices(connection), Window())
     assert "4600 of 52000" in sentence
     assert sentence.endswith("not to be relied on.")
+    told = CliRunner().invoke(app, ["report", store.database.name, "--json"])
+    (check,) = json.loads(told.stdout)["sampler_checks"]
+    assert (check["rule"], check["runs"], check["picked"], check["expected"]) == (
+        "grounded", 52_000, 4_600, pytest.approx(5_200.0),
+    )  # fmt: skip
+    assert check["z"] < -4
+    assert check["surprising"]
 
 
 def test_live_rules_pick_as_they_say(tmp_path: Path) -> None:
