@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import tempfile
 import threading
@@ -15,14 +16,19 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
+from otel_evals.accounting.picks import MinuteOfPicks
 from otel_evals.cli.app import app
 from otel_evals.errors import DestinationError, StoreError
 from otel_evals.export.results import ResultsDestination
 from otel_evals.results.alarms.monitors import AlarmSettings, find_alarms
 from otel_evals.results.alarms.record import alarms_of, keep_alarms
+from otel_evals.results.sampler_check import Picks
+from otel_evals.results.store import schema
 from otel_evals.results.store.database import Database
+from otel_evals.results.store.drawing import draw, drawn_unlabelled
 from otel_evals.results.store.keeping import forget, keep_within
 from otel_evals.results.store.labelling import add_feedback, add_label, labels_on
+from otel_evals.results.store.picking import keep_picks
 from otel_evals.results.store.writing import ResultsStore
 from tests.support.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.support.result_records import START, record, records
@@ -52,8 +58,9 @@ def url(server: PostgresServer) -> str:
     """The server's database, empty."""
     store = ResultsStore(server.url)
     with store.database.writing() as connection:
-        for table in ("runs", "evaluations", "rollups", "clusters", "slices", "labels", "feedback", "alarms"):
-            connection.exec_driver_sql(f"TRUNCATE {table}")
+        for table in schema.metadata.sorted_tables:
+            if table is not schema.settings:
+                connection.exec_driver_sql(f"TRUNCATE {table.name}")
     store.close()
     return server.url
 
@@ -115,6 +122,29 @@ def test_alarms_labels_feedback_and_deletion_work_there_too(url: str) -> None:
     assert forget(store.database, trace_ids=[first["trace_id"]]) == (1, 1)
     assert labels_on(store.database, first["trace_id"]) == {}
     assert keep_within(store.database, 1e9, None, seldom=0.0) == 0
+    store.close()
+
+
+def test_the_sampler_check_and_the_label_queue_s_draws_work_there_too(url: str) -> None:
+    store = ResultsStore(url)
+    store.write(records(500, mean=lambda hour: 0.9))
+    few = Picks(20, 1, 2.0, 1.8)
+    rows = [MinuteOfPicks("a", "grounded", START + 60 * number, few) for number in range(2_000)]
+    for _ in range(2):  # what is told again changes nothing
+        keep_picks(store.database, rows)
+    assert {alarm.kind for alarm in find_alarms(store.database, AlarmSettings(), START + 48 * 3600)} == {
+        "sampler"
+    }
+    told = CliRunner().invoke(app, ["report", url, "--json"])
+    (check,) = json.loads(told.stdout)["sampler_checks"]
+    assert (check["runs"], check["picked"], check["surprising"]) == (40_000, 2_000, True)
+    assert draw(store.database, 50, random.Random(1)) == 50
+    with store.database.reading() as connection:
+        drawn = [row["evaluation_id"] for row in drawn_unlabelled(connection, 100)]
+    assert len(drawn) == 50
+    add_label(store.database, drawn[0], 1.0)
+    with store.database.reading() as connection:
+        assert len(drawn_unlabelled(connection, 100)) == 49
     store.close()
 
 
