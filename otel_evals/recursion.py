@@ -53,10 +53,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class ScorerSpan(NonRecordingSpan):
     """The current span while a scorer runs. It is recorded only if something needs it."""
 
-    def __init__(self, context: SpanContext) -> None:
-        super().__init__(context)
-        self.needed = False
-        """Whether a judge was called, or a span started below this one."""
+    needed = False
+    """Whether a judge was called, or a span started below this one."""
 
 
 def need_span(context: Context | None = None) -> None:

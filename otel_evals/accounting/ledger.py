@@ -69,7 +69,8 @@ class Ledger:
         """Rules have decided whether they sample a run."""
         for decision in decisions:
             rule = decision.rule.name
-            self.picks.note(run, decision)
+            if decision.chance is not None and decision.chance.probability < 1.0:
+                self.picks.note(run, decision)
             if decision.status == "sampled":
                 self.counters.sample(rule)
                 self.trace_log.decided(run, rule, "queued", None, decision.chance)

@@ -34,8 +34,8 @@ class CompleteRuns:
         self._look = open_spans
         self._now: OpenSpansNow | None = None
         self._added = 0
-        self._roots: deque[tuple[int, str, str]] = deque()
-        """Trace and span ids, each with how many items must have been added before the run closes."""
+        self.roots: deque[tuple[int, str, str]] = deque()
+        """Those whose runs are complete: how many items must have been added first, trace and span id."""
         self._runs: dict[str, int] = {}
         """By scope: how many of its runs waited and were complete when their root ended."""
 
@@ -43,7 +43,7 @@ class CompleteRuns:
         """A batch of so many items is about to be added; returns whether a root waits for that."""
         self._added += count
         self._now = None
-        return bool(self._roots)
+        return bool(self.roots)
 
     def root_ended(self, root: SpanRecord, scopes: Collection[str]) -> bool:
         """A root has ended in a trace with these scopes; returns whether its run is complete."""
@@ -53,14 +53,14 @@ class CompleteRuns:
         if not now.only_above(int(root.trace_id, 16), int(root.parent_span_id or "0", 16)):
             return False
         # Everything that was handed over before now is added first.
-        self._roots.append((self._added + now.waiting, root.trace_id, root.span_id))
+        self.roots.append((self._added + now.waiting, root.trace_id, root.span_id))
         return True
 
     def take(self) -> list[tuple[str, str]]:
         """Trace and span ids of the roots whose runs may close now."""
         taken = []
-        while self._roots and self._roots[0][0] <= self._added:
-            _, trace_id, span_id = self._roots.popleft()
+        while self.roots and self.roots[0][0] <= self._added:
+            _, trace_id, span_id = self.roots.popleft()
             taken.append((trace_id, span_id))
         return taken
 

@@ -16,12 +16,11 @@ from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.assembly.complete_runs import CompleteRuns
 from otel_evals.assembly.misplaced_choices import take_choice
-from otel_evals.assembly.open_trace import size_of
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent, SpanRecord
 
-__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup"]
+__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup", "size_of"]
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
@@ -135,13 +134,12 @@ class SpanGatherer:
                     self._add_span(item, now, gathered)
             except Exception:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
-                log = isinstance(item, CapturedLog)
-                gathered.losses.append(_UNREADABLE_LOG if log else _UNREADABLE_SPAN)
+                gathered.losses.append(_UNREADABLE_LOG if isinstance(item, CapturedLog) else _UNREADABLE_SPAN)
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
         """Close the runs that are complete, and those whose grace period is over."""
-        closed = [self._close_root(trace_id, root) for trace_id, root in self._complete.take()]
+        closed = [self._close_root(*root) for root in (self._complete.take() if self._complete.roots else ())]
         while self._due and self._due[0][0] <= now:
             due, trace_id, root = self._due.popleft()
             closed.append(self._close_root(trace_id, root, waited=due <= now < inf))
@@ -169,9 +167,8 @@ class SpanGatherer:
 
     def evict_all(self) -> list[Loss]:
         """Evict all traces."""
-        return [
-            loss for trace in list(self._traces) for loss in self._evict(trace, "root_not_ended_at_shutdown")
-        ]
+        why = "root_not_ended_at_shutdown"
+        return [loss for trace in list(self._traces) for loss in self._evict(trace, why)]
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
         record = item.record()
@@ -280,15 +277,12 @@ class SpanGatherer:
     def _evict_excess(self, newest: str) -> list[Loss]:
         """Evict the oldest traces beyond the bounds, but never the one that was just added to."""
         lost: list[Loss] = []
-        while len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
-            oldest = next(iter(self._traces))
-            if oldest == newest:
-                if len(self._traces) == 1:
-                    break
-                self._traces.move_to_end(oldest)
-                continue
-            few = self._bytes <= self._limits.max_bytes
-            lost += self._evict(oldest, "too_many_traces" if few else "too_many_bytes")
+        traces, limits = self._traces, self._limits
+        while len(traces) > 1 and (len(traces) > limits.max_traces or self._bytes > limits.max_bytes):
+            if next(iter(traces)) == newest:
+                traces.move_to_end(newest)
+            why = "too_many_bytes" if self._bytes > limits.max_bytes else "too_many_traces"
+            lost += self._evict(next(iter(traces)), why)
         return lost
 
     def _evict(self, trace_id: str, reason: str) -> list[Loss]:
@@ -298,3 +292,8 @@ class SpanGatherer:
         for span_id in trace.spans:
             self._remember(span_id)
         return [Loss("run", reason, trace_id, len(roots))] if roots else []
+
+
+def size_of(record: SpanRecord) -> int:
+    """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
+    return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)

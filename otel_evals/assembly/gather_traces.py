@@ -20,8 +20,8 @@ from math import inf
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals.assembly.gather import AssemblyLimits, Gathered, SpanGroup
-from otel_evals.assembly.open_trace import OpenTrace, oldest_first, size_of
+from otel_evals.assembly.gather import AssemblyLimits, Gathered, SpanGroup, size_of
+from otel_evals.assembly.open_trace import OpenTrace, oldest_first
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.model import Loss, SpanRecord
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from otel_evals.model import SpanEvent, SpanRecord
 
-__all__ = ["OpenTrace", "oldest_first", "size_of"]
+__all__ = ["OpenTrace", "oldest_first"]
 
 
 @dataclass(slots=True)
@@ -50,8 +50,3 @@ class OpenTrace:
 def oldest_first(logs: Iterable[SpanEvent]) -> tuple[SpanEvent, ...]:
     """Log records in the order of their times."""
     return tuple(sorted(logs, key=lambda log: log.time))
-
-
-def size_of(record: SpanRecord) -> int:
-    """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
-    return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)

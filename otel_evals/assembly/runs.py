@@ -157,9 +157,7 @@ def _read(
         if operation is not None:
             found.append(operation)
     found.sort(key=_order)
-    content = TraceContent()
-    for operation in found:
-        content.hold(operation)
+    TraceContent(found)
     return {o.span.span_id: o for o in found}
 
 

@@ -8,7 +8,7 @@ availability of one operation's content depends on that of all others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -26,14 +26,19 @@ _told: set[str] = set()
 
 
 class TraceContent:
-    """Holds the content of a trace's operations, each of which is read when it is asked for."""
+    """Takes over the content of a trace's operations, each of which is read when it is asked for.
 
-    def __init__(self) -> None:
+    Args:
+        operations: all of the trace's, as dialects have just made them.
+    """
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
         self._contents: list[_Content] = []
         self._marked = False
+        for operation in operations:
+            self._hold(operation)
 
-    def hold(self, operation: Operation) -> None:
-        """Hold the content of an operation that a dialect has just made."""
+    def _hold(self, operation: Operation) -> None:
         values = operation.__dict__
         content = _Content(operation, values.get(DERIVATION))
         self._contents.append(content)

@@ -85,8 +85,9 @@ class Attacher:
         """Record evaluation spans in this way from now on; None for none."""
         self._spans = spans
 
-    def open(self, run: Run, span_id: str, scorer_id: str, start_time: int) -> Opened:
+    def open(self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
+        self.expect(rule, run)
         judged = records.judged_context(run, span_id)
         span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
         own = contextvars.Context()  # nothing of the engine's, or of whoever woke it

@@ -210,8 +210,8 @@ class Evaluations:
         before = self._opened.get(job)
         if before is not None:
             self._attacher.abandon(before, "retried", end_time=job.paused)
-        self._attacher.expect(job.rule.name, job.run)
-        opened = self._attacher.open(job.run, job.target.span_id, job.rule.scorer_id, job.started)
+        rule = job.rule
+        opened = self._attacher.open(job.run, job.target.span_id, rule.name, rule.scorer_id, job.started)
         self._opened[job] = opened
         return opened.context
 

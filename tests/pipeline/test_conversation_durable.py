@@ -88,6 +88,7 @@ def test_conversations_that_wait_are_judged_whole_after_kill_9(tmp_path: Path) -
     assert rows(tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_a_conversation_judged_before_kill_9_is_not_judged_again_until_it_goes_on(tmp_path: Path) -> None:
     """Then whole, with the next revision."""
     run(tmp_path, f"say('c1'); say('c1'); scored(1)\n{KILL}", code=-signal.SIGKILL)
@@ -99,6 +100,7 @@ def test_a_conversation_judged_before_kill_9_is_not_judged_again_until_it_goes_o
     assert judged(tmp_path) == [("c1", 2, 1), ("c1", 3, 2)]
 
 
+@pytest.mark.slow
 def test_a_conversation_being_scored_at_kill_9_is_scored_once(tmp_path: Path) -> None:
     talk = "say('c1'); say('c1'); wait(lambda s: s.rules['turns@conversation'].pending == 1)\n"
     run(tmp_path, f"{talk}time.sleep(0.5)\n{KILL}", code=-signal.SIGKILL, TAKES="30")
@@ -116,6 +118,7 @@ def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_
     assert judged(tmp_path) == [("c1", 2, 1)]
 
 
+@pytest.mark.slow
 def test_a_process_without_the_rule_leaves_conversations_to_one_that_has_it(tmp_path: Path) -> None:
     run(tmp_path, f"say('c1'); otel_evals.force_flush()\n{KILL}", code=-signal.SIGKILL, IDLE="300")
     other = "wait(lambda s: s.store.taken_over == 1); otel_evals.force_flush()"

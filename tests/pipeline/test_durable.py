@@ -115,6 +115,7 @@ def test_after_kill_9_nothing_is_lost_and_nothing_is_doubled(tmp_path: Path) -> 
     assert left(tmp_path) == {"done": 20}
 
 
+@pytest.mark.slow
 def test_a_process_killed_between_delivering_and_saying_so_doubles_nothing(tmp_path: Path) -> None:
     """The destination has the scores, the store does not know: the next process asks it."""
     ending = f"""
@@ -131,6 +132,7 @@ otel_evals.force_flush()
     assert left(tmp_path) == {"done": 20}
 
 
+@pytest.mark.slow
 def test_a_process_killed_before_the_rules_decision_is_written_doubles_nothing(tmp_path: Path) -> None:
     """Scored and delivered while the file has but the spans: the next process asks the destination, too."""
     ending = f"""
@@ -148,6 +150,7 @@ otel_evals.force_flush()
     assert left(tmp_path) == {"done": 20}
 
 
+@pytest.mark.slow
 def test_a_run_whose_grace_is_not_over_survives_kill_9(tmp_path: Path) -> None:
     """Its spans are in the store as soon as its root has ended; the next process asks the rules about it."""
     ending = f"issue(10)\nwait(lambda s: s.store.written == 10)\n{KILL}"
@@ -183,6 +186,7 @@ def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_
     assert left(tmp_path) == {"done": 20}
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_file_and_no_run_is_scored_twice(tmp_path: Path) -> None:
     """Both write and both take over what a third one left when it was killed."""
     run(tmp_path, f"issue(20)\n{ALL_WRITTEN}{KILL}", code=-signal.SIGKILL, TAKES="30")

@@ -80,17 +80,23 @@ def check(tmp_path: Path, process: subprocess.Popen[str], code: int = 0, runs: i
     "ending",
     [
         pytest.param("", id="the end of the program"),
-        pytest.param("sys.exit(0)", id="sys.exit"),
+        pytest.param("sys.exit(0)", id="sys.exit", marks=pytest.mark.slow),
         pytest.param("otel_evals.shutdown()", id="shutdown"),
-        pytest.param("provider.shutdown()", id="the provider's shutdown"),
-        pytest.param("otel_evals.force_flush(); otel_evals.shutdown(10)", id="flush, then leave at once"),
+        pytest.param("provider.shutdown()", id="the provider's shutdown", marks=pytest.mark.slow),
+        pytest.param(
+            "otel_evals.force_flush(); otel_evals.shutdown(10)",
+            id="flush, then leave at once",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), signal.SIGTERM)",
             id="SIGTERM with a handler that exits",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "asyncio.run(asyncio.to_thread(agent_run, trace.get_tracer('x')))",
             id="after an event loop closed",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -104,7 +110,12 @@ def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None
     ("ending", "code"),
     [
         pytest.param("os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", -signal.SIGTERM, id="default"),
-        pytest.param("os.kill(os.getpid(), signal.SIGTERM); sys.exit(3)", 3, id="ignored before"),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGTERM); sys.exit(3)",
+            3,
+            id="ignored before",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", 7, id="the application's handler exits"
         ),
@@ -112,24 +123,28 @@ def test_nothing_is_lost_on_a_clean_way_out(tmp_path: Path, ending: str) -> None
             "asyncio.run(asyncio.sleep(0.01)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
             -signal.SIGTERM,
             id="after an event loop",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start(); otel_evals.shutdown(); "
             "time.sleep(9)",
             -signal.SIGTERM,
             id="during a shutdown",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "threading.Thread(target=otel_evals.shutdown).start(); time.sleep(0.1); "
             "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)",
             -signal.SIGTERM,
             id="during a shutdown on another thread",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start(); otel_evals.shutdown(); "
             "time.sleep(9)",
             7,
             id="during a shutdown, and the application's handler exits",
+            marks=pytest.mark.slow,
         ),
     ],
 )

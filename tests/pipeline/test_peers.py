@@ -92,6 +92,7 @@ class Departures:
         yield lambda usage, cost: None
 
 
+@pytest.mark.slow
 def test_a_limited_judge_is_asked_ten_times_per_second_and_everyone_is_served() -> None:
     """No second sees an eleventh request; what waits for its turn is scored, not dropped."""
     load()

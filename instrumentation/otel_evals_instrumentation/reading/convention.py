@@ -126,7 +126,9 @@ class Convention:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
-        recorded = as_recorded(span)
+        operation = span.attributes.get("gen_ai.operation.name")
+        plain = type(operation) is str and operation in _OPERATIONS  # not in quotes, as in stored JSON
+        recorded = span if plain else as_recorded(span)
         kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
         if kind is None:
             return None

@@ -178,7 +178,8 @@ class RemoteEngine:
         evaluation, opened = item.evaluation, None
         if item.began:
             start = evaluation.time - int(evaluation.duration * 1e9)
-            opened = self._attacher.open(item.run, evaluation.span_id, evaluation.scorer_id, start)
+            rule = evaluation.rule or evaluation.scorer_id
+            opened = self._attacher.open(item.run, evaluation.span_id, rule, evaluation.scorer_id, start)
             opened.span.needed = opened.span.needed or item.needs_span
         self._attacher.attach(item.run, evaluation, opened)
 

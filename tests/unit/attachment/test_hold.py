@@ -452,6 +452,7 @@ def test_a_span_passes_with_all_that_was_added_since_its_announcement(acts: list
                     known.pop(number, None)
 
 
+@pytest.mark.slow
 def test_threads_that_announce_and_take_at_once_disturb_nobody() -> None:
     scores, _ = listened(2)
     together, wrong = threading.Barrier(4), []

@@ -50,6 +50,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[s
     return path, records, told
 
 
+@pytest.mark.slow
 def test_what_was_scored_is_told_from_the_records_and_the_rest_worked_out_again(
     scored: tuple[Path, Path, dict[str, str]],
 ) -> None:

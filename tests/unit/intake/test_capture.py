@@ -329,6 +329,7 @@ def test_nothing_is_raised_into_the_application() -> None:
     CaptureLogRecords(Raises(), capture.keeps).on_emit(None)  # type: ignore[arg-type]  # on purpose
 
 
+@pytest.mark.slow
 def test_spans_that_never_end_are_forgotten_oldest_first() -> None:
     app = App()
     first = app.tracer.start_span("first", attributes=CLAIMED)

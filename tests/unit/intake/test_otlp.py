@@ -288,6 +288,7 @@ def test_texts_one_after_the_other_take_time_in_proportion(tmp_path: Path) -> No
     assert many < 40 * few
 
 
+@pytest.mark.slow
 def test_a_file_that_grows_without_end_is_given_up(tmp_path: Path) -> None:
     """0.3 MB of it would be 300 MB; traces that are merely alike are read."""
     path = tmp_path / "bomb.json.gz"

@@ -35,6 +35,7 @@ def ask(child: Child) -> float:
     return float(pickle.loads(child.ask(pack_record(a_run()))).value)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_do_not_end_it_not_even_while_it_starts(number: signal.Signals) -> None:

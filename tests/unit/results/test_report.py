@@ -255,6 +255,7 @@ def test_of_runs_of_one_user_nothing_is_said_about_others(tmp_path: Path) -> Non
     assert any("of one user" in warning for warning in row["warnings"])
 
 
+@pytest.mark.slow
 def test_a_window_that_is_not_of_whole_hours_is_wider_for_conversations_too(tmp_path: Path) -> None:
     given = [
         record(i, float(i // 20 % 3 > 0), conversation=f"c{i // 20}", user_id=None, time=START + i)

@@ -31,11 +31,13 @@ def simulation() -> Iterator[SimpleNamespace]:
         sys.path.remove(str(BENCHMARKS))
 
 
-SLOW = [pytest.param(values, marks=pytest.mark.slow) for values in ("half", "beta", "constant")]
+SLOW = [
+    pytest.param(values, marks=pytest.mark.slow) for values in ("rare", "mixed", "half", "beta", "constant")
+]
 
 
 @pytest.mark.parametrize("design", ["ratio", "errors"])
-@pytest.mark.parametrize("values", ["rare", "mixed", "crash", *SLOW])
+@pytest.mark.parametrize("values", ["crash", *SLOW])
 def test_intervals_of_closed_windows_hold(simulation: SimpleNamespace, design: str, values: str) -> None:
     """95% of them, whatever is scored, from fifty runs on; a thousand windows leave 0.7% to chance."""
     for n in (50, 200):
@@ -44,6 +46,7 @@ def test_intervals_of_closed_windows_hold(simulation: SimpleNamespace, design: s
         assert width < 0.6
 
 
+@pytest.mark.slow
 def test_intervals_of_many_runs_hold(simulation: SimpleNamespace) -> None:
     """A thousand scored runs a window."""
     for design in ("ratio", "errors"):
@@ -52,6 +55,7 @@ def test_intervals_of_many_runs_hold(simulation: SimpleNamespace) -> None:
         assert width < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("design", "n", "least", "effective"),
     [("steady", 200, 94, 0.88), ("stratified", 200, 94, 0.4), ("bursty", 1_000, 92, 0.12)],
@@ -98,12 +102,14 @@ def test_the_band_may_be_watched(simulation: SimpleNamespace) -> None:
     assert ratio < 2.5
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rare_at_the_floor_itself(simulation: SimpleNamespace) -> None:
     """Ten series of a whole period in each design: no alarm."""
     for kind in simulation.alarms.FALLS:
         assert simulation.alarms.floor_false(kind, 10, period=1_000) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "most"),
     [("ratio, 0/1", 400), ("ratio, beta", 90), ("errors, others fail", 570), ("errors, more errors", 260)],
@@ -138,6 +144,7 @@ def test_intervals_of_differences_hold(simulation: SimpleNamespace) -> None:
         assert simulation.versions.difference_coverage(design, "mixed", 200, 300) >= 92
 
 
+@pytest.mark.slow
 def test_a_worse_version_is_found_live(simulation: SimpleNamespace) -> None:
     """Worse by a tenth: in time; equal: not."""
     alarms, scores = simulation.versions.comparison("ratio", 0.1, 0.5, 4_000, 5)
@@ -146,6 +153,7 @@ def test_a_worse_version_is_found_live(simulation: SimpleNamespace) -> None:
     assert simulation.versions.comparison("ratio", 0.0, 0.5, 2_000, 3)[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", [(0.98, 0.9), (0.95, 0.7), (0.9, 0.5)])
 def test_a_corrected_judge_holds_and_is_no_wider_than_labels_alone(
     simulation: SimpleNamespace, judge: tuple[float, float]

@@ -65,6 +65,7 @@ def most_in_a_window(times: list[float], window: float) -> int:
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 10, 100])
 def test_a_steady_stream_is_picked_at_the_limit_and_evenly(limit: int) -> None:
     """After the first minute: close to the limit in the mean, and no minute far above it."""
@@ -294,6 +295,7 @@ def test_a_cascade_has_the_chance_of_the_rule_it_follows() -> None:
     assert (below & sampling.errors()).follows == {"cheap"}
 
 
+@pytest.mark.slow
 def test_weighted_estimates_behind_a_cascade_are_unbiased() -> None:
     """The mean of the expensive score among runs the cheap one finds low, from 30 % and then 10 % of them."""
     rng, cascade = random.Random(8), sampling.below("cheap", 0.5) & sampling.ratio(0.1)

@@ -340,6 +340,7 @@ def assert_linear(work: Callable[[int], object], size: int) -> None:
     raise AssertionError(f"four times the text took {min(growth):.1f} times as long")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -370,6 +371,7 @@ def test_long_monotonous_text_takes_no_longer_than_other_text(text: str) -> None
     assert_linear(judge_part, len(text))
 
 
+@pytest.mark.slow
 def test_more_facts_than_anyone_reads_are_judged_in_bounded_time() -> None:
     days = [f"{1900 + i % 200}-{i % 12 + 1:02}-{i % 28 + 1:02} ${i}.50 A-{i}" for i in range(1_500)]
 

@@ -267,6 +267,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_a_schema_s_pattern_of_exponential_time_is_given_up(schema: dict[str, Any]) -> None:
     """jsonschema's own search would stop every thread for as long as it takes."""

@@ -218,6 +218,7 @@ def open_and_leave(path: str, start: object) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 def test_several_processes_may_make_the_file_at_once(path: Path) -> None:
     """The schema is made by one of them, and seen by all."""
     spawn = multiprocessing.get_context("spawn")

@@ -94,6 +94,7 @@ def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None
         }
 
 
+@pytest.mark.slow
 def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_rest(brokers: str) -> None:
     (good,) = runs(1)
     produce(brokers, [("x", b"\xff\xffpoison"), good, ("y", b"{not json")])
@@ -123,6 +124,7 @@ def test_nothing_is_committed_before_its_run_was_judged(brokers: str) -> None:
     assert committed(brokers) == 3
 
 
+@pytest.mark.slow
 def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
     """Other encodings may be valid protobuf; what comes of them is nothing that OTLP has."""
     no_span = ExportTraceServiceRequest()
@@ -136,6 +138,7 @@ def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
         assert gateway.service._kafka.stats()["dead_letters"] == 2
 
 
+@pytest.mark.slow
 def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
     """Far more than the queue has room for arrives at once."""
 

@@ -45,7 +45,7 @@ class Sent:
 def test_what_comes_within_a_moment_leaves_in_one_report_in_order() -> None:
     async def body() -> None:
         sent = Sent()
-        opened = Attacher(None, None, None, None).open(RUN, SPAN, "x", 0)
+        opened = Attacher(None, None, None, None).open(RUN, SPAN, "x", "x", 0)
         sent.relay.attach(RUN, SCORED, opened)
         sent.relay.attach(RUN, SCORED, None)
         sent.relay.release(TRACE, SPAN)
