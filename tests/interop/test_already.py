@@ -5,6 +5,7 @@ what the README shows. `python -m tests.interop.test_already` writes into the pa
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -176,6 +177,25 @@ def test_all_scores_arrive_and_nothing_else_changes(
             sent = received.azure.of_type("RemoteDependency")
             assert len({s["trace_id"] for s in sent if SCORE in s["properties"]}) == CALLS, order
         record_property(f"seconds_to_first_score[{page}, {order}]", round(received.seconds, 1))
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_with_its_preset_azure_s_own_exporter_writes_scores_as_custom_events() -> None:
+    received = run("azure", "after", "azure")
+    events = received.azure.of_type("Event")
+    assert len({e["trace_id"] for e in events}) == CALLS
+    for event in events:
+        assert event["name"] == "gen_ai.evaluation.result"
+        told = event["properties"]
+        assert (told["gen_ai.evaluation.name"], told["gen_ai.evaluation.score.label"]) == (
+            "answered",
+            "answered",
+        )
+        assert float(told["gen_ai.evaluation.score.value"]) == 1.0
+        assert told["gen_ai.agent.name"] == "support"
+        assert json.loads(told["internal_properties"])["gen_ai.evaluator.name"] == "answered"
+    assert not [m for m in received.azure.of_type("Message") if "gen_ai.evaluation.name" in m["properties"]]
 
 
 @pytest.mark.interop
