@@ -43,6 +43,8 @@ def main() -> int:
         return 0 if command in {"-h", "--help"} else 2
     if sys.version_info < (3, 11):
         return restart_with_newer_python()
+    # The tests start hundreds of processes: without bytecode, each would compile all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         # Judges are in the development environment only: their library weighs more than all the rest.
         judged = any(option.startswith("--judge") for option in options)
