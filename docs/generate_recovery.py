@@ -85,6 +85,7 @@ What is particular about some, beside the names of their attributes:
 | `mastra` | a step is a model's call where it holds the request that was sent |
 | `mlflow` | attributes of other conventions are stored as JSON, each |
 | `openai-agents` | each question under one `trace()` is a run; agents that hand over are one |
+| `langfuse`, `laminar`, `mlflow`, ... | agents below an own span without question and answer are runs |
 | `openinference` | Haystack's agents are chains, BeeAI's events spans; messages are claimed without a kind |
 | `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
 | `openlit` | older versions write a conversation as one text, each line after its speaker |

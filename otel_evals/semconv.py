@@ -107,6 +107,8 @@ METRIC_RULES_FAILING: Final = "otel_evals.rules.failing"
 METRIC_SPANS_HELD: Final = "otel_evals.spans.held"
 METRIC_SPANS_LOST: Final = "otel_evals.spans.lost"
 METRIC_EXPORTS: Final = "otel_evals.exports"
+SHARED_SERVER: Final = "otel_evals.shared.server"
+METRIC_SHARED_FAILURES: Final = "otel_evals.shared.failures"
 
 ALARM_EVENT: Final = "otel_evals.alarm"
 """Log event of an alarm's start and of its end."""

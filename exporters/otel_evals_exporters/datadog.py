@@ -75,10 +75,10 @@ class DatadogDestination(ApiDestination):
         await self._http.send("POST", self._path, body)
         return ()
 
-    def trace_url(self, item: ScoreItem) -> str | None:
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """The trace, by a search for it."""
         host = "app." + self._site if self._site.count(".") == 1 else self._site
-        return f"https://{host}/llm/traces?query=%40trace_id%3A{item.evaluation.trace_id}"
+        return f"https://{host}/llm/traces?query=%40trace_id%3A{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Datadog's own OTLP address, for LLM Observability."""

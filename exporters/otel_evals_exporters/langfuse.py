@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from otel_evals.errors import DestinationError
 from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, cut
+from otel_evals.model import Feedback
+from otel_evals_exporters.feedback.langfuse import langfuse_feedback
 
 __all__ = ["LangfuseDestination"]
 
@@ -88,10 +91,10 @@ class LangfuseDestination(ApiDestination):
             raise DestinationError(self._http.scrub(why), retryable=False, reason="refused", status=422)
         return ()
 
-    def trace_url(self, item: ScoreItem) -> str | None:
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """The trace's page, where the project is known."""
-        project, trace = self._project_id, item.evaluation.trace_id
-        return f"{self._url}/project/{project}/traces/{trace}" if project else None
+        project = self._project_id
+        return f"{self._url}/project/{project}/traces/{trace_id}" if project else None
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Langfuse's OTLP address."""
@@ -100,6 +103,10 @@ class LangfuseDestination(ApiDestination):
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """The score as Langfuse has it, some seconds after it was sent."""
         return dict((await self._http.send("GET", f"/api/public/v2/scores/{item.id}")).json())
+
+    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """Scores that were not sent from here."""
+        return langfuse_feedback(self._http, query)
 
     async def _one_by_one(self, scores: Sequence[Mapping[str, Any]]) -> None:
         for score in scores:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from otel_evals.errors import DestinationError
 from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, cut, iso
+from otel_evals.model import Feedback
+from otel_evals_exporters.feedback.langsmith import langsmith_feedback
 
 __all__ = ["LangsmithDestination"]
 
@@ -76,6 +79,11 @@ class LangsmithDestination(ApiDestination):
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """The feedback as LangSmith has it."""
         return dict((await self._http.send("GET", f"/api/v1/feedback/{item.uuid}")).json())
+
+    async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """The feedback on the project's runs."""
+        async for each in langsmith_feedback(self._http, await self._session_id(), query):
+            yield each
 
     async def _session_id(self) -> str:
         """The project's id, looked up once."""

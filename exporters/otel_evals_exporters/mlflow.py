@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, iso
+from otel_evals.model import Feedback
+from otel_evals_exporters.feedback.mlflow import mlflow_feedback
 
 __all__ = ["MlflowDestination"]
 
@@ -81,10 +84,9 @@ class MlflowDestination(ApiDestination):
                 await self._put(item, _assessment(item, "label", {"value": item.label}))
         return ()
 
-    def trace_url(self, item: ScoreItem) -> str | None:
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """The trace's page in its experiment."""
-        trace = f"tr-{item.evaluation.trace_id}"
-        return f"{self._url}/#/experiments/{self._experiment}/traces?selectedEvaluationId={trace}"
+        return f"{self._url}/#/experiments/{self._experiment}/traces?selectedEvaluationId=tr-{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """MLflow's OTLP address."""
@@ -95,6 +97,10 @@ class MlflowDestination(ApiDestination):
         path = f"{self._path(item)}/{_id(item, '')}"
         return dict((await self._http.send("GET", path, params=self._params)).json()["assessment"])
 
+    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
+        """The assessments of the experiment's traces; none of Unity Catalog's."""
+        return None if self._schema else mlflow_feedback(self._http, self._experiment, query)
+
     async def _put(self, item: ScoreItem, assessment: Mapping[str, Any]) -> None:
         path, key = self._path(item), assessment["assessment_id"]
         try:
@@ -103,12 +109,9 @@ class MlflowDestination(ApiDestination):
             if error.status not in (409, 500):
                 raise
             # An id that is taken is answered with 500, as is much else: the update tells whether it was that.
-            trace = {"trace_id": f"tr-{item.evaluation.trace_id}"}
-            fields = {
-                key: assessment[key] for key in ("feedback", "rationale", "metadata") if key in assessment
-            }
-            update = {"assessment_id": key, **trace, **fields}
-            body = {"assessment": update, "update_mask": ",".join(fields)}
+            fields = {n: assessment[n] for n in ("feedback", "rationale", "metadata") if n in assessment}
+            ids = {"assessment_id": key, "trace_id": f"tr-{item.evaluation.trace_id}"}
+            body = {"assessment": {**ids, **fields}, "update_mask": ",".join(fields)}
             try:
                 await self._http.send("PATCH", f"{path}/{key}", body, params=self._params)
             except DestinationError:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 import anyio
 
 from otel_evals.errors import DestinationError
 from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, cut
 from otel_evals.export.retry import TRACE_NOT_FOUND
-from otel_evals.model import Run
+from otel_evals.model import Feedback, Run
+from otel_evals_exporters.feedback.opik import opik_feedback, opik_id
 
-__all__ = ["OpikDestination"]
+__all__ = ["OpikDestination", "opik_id"]
 
 _CANDIDATES = 16
 _THREADS = "traces/threads"
@@ -96,6 +96,10 @@ class OpikDestination(ApiDestination):
         scores = answer.json().get("feedback_scores") or ()
         return next((dict(score) for score in scores if score.get("name") == item.name), None)
 
+    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """The feedback scores of the project's traces and spans."""
+        return opik_feedback(self._http, self._project, query)
+
     def _score(self, item: ScoreItem, times: Mapping[str, int]) -> dict[str, Any]:
         score = {"project_name": self._project, "name": item.name, "value": item.value, "source": "sdk"}
         score |= {"category_name": item.label, "reason": cut(item.explanation, _REASON)}
@@ -141,10 +145,3 @@ class OpikDestination(ApiDestination):
                 if error.status != 404:
                     raise
         raise DestinationError(f"no trace {trace} yet", retryable=True, reason=TRACE_NOT_FOUND, status=404)
-
-
-def opik_id(hex_id: str, milliseconds: int) -> UUID:
-    """The id that Opik gives a trace or span: a UUID of version 7, with a hash in place of random bits."""
-    digest = hashlib.sha256(bytes.fromhex(hex_id)).digest()[:10]
-    number = int.from_bytes(milliseconds.to_bytes(6, "big") + digest, "big")
-    return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from otel_evals.errors import ConfigError
 from otel_evals.export.api import ApiDestination, Errors, client, needed
+from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem
+from otel_evals.model import Feedback
+from otel_evals_exporters.feedback.phoenix import phoenix_feedback
 
 __all__ = ["PhoenixDestination"]
 
@@ -74,13 +77,17 @@ class PhoenixDestination(ApiDestination):
             await self._http.send("POST", "/v1/trace_annotations", {"data": [_of_trace(r) for r in runs]})
         return ()
 
-    def trace_url(self, item: ScoreItem) -> str | None:
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """The trace's page."""
-        return f"{self._url}/redirects/traces/{item.evaluation.trace_id}"
+        return f"{self._url}/redirects/traces/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Phoenix takes spans beside its API."""
         return f"{self._url}/v1/traces", self._http.headers
+
+    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
+        """The annotations of runs on record."""
+        return phoenix_feedback(self._http, query)
 
 
 def _on_root(item: ScoreItem) -> bool:

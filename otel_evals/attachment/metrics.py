@@ -13,6 +13,7 @@ from otel_evals.accounting.counters import Stats
 from otel_evals.attachment.estimates import BoundedNames, Estimates, MetricDimension
 from otel_evals.export.delivery import DestinationStats
 from otel_evals.model import Evaluation, Run, Score
+from otel_evals.shared import servers
 
 __all__ = ["Metrics"]
 
@@ -111,6 +112,12 @@ class Metrics:
             [self._rules_failing],
             unit="1",
             description="Whether a rule fails again and again: 1 or 0.",
+        )
+        meter.create_observable_counter(
+            semconv.METRIC_SHARED_FAILURES,
+            [lambda _: [Observation(s.failures, {semconv.SHARED_SERVER: s.name}) for s in servers()]],
+            unit="{call}",
+            description="Calls to servers that processes share that failed, or were not made after one had.",
         )
 
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:

@@ -16,6 +16,7 @@ from otel_evals.cli.doctor import doctor
 from otel_evals.cli.explain import explain
 from otel_evals.cli.gateway import gateway
 from otel_evals.cli.init import init
+from otel_evals.cli.labels import labels
 from otel_evals.cli.monitor import monitor as monitor_command
 from otel_evals.cli.replay import replay
 from otel_evals.cli.report import report
@@ -42,6 +43,7 @@ app.command()(export)
 app.command()(doctor)
 app.command()(init)
 app.add_typer(results, name="results")
+app.add_typer(labels, name="labels")
 app.add_typer(scoring.app, name="scorers")
 app.command()(gateway)
 app.add_typer(judging.app, name="judge")

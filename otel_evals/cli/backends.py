@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 from urllib.parse import quote
 
 from otel_evals.config.names import build_destination
+from otel_evals.config.yaml_file import YamlFile
 from otel_evals.errors import ConfigError
 from otel_evals.export import ENTRY_POINT_GROUP
 
-__all__ = ["backend", "backends", "send_spans_to"]
+__all__ = ["backend", "backend_of_demo", "backends", "send_spans_to", "trace_link"]
 
 
 def backends() -> dict[str, Any]:
@@ -34,6 +37,62 @@ def backend(place: str) -> Any:
     except ConfigError as error:
         field = f"--to {name}" if error.field == "--to" else error.field.replace("--to.", "--to ", 1)
         raise ConfigError(field, error.problem) from None
+
+
+def backend_of_demo(place: str) -> Any:
+    """A destination by NAME, or by NAME=URL, at which something of the demo arrives.
+
+    Raises:
+        ConfigError: there is no such destination, a key is missing, or it has no address for telemetry.
+    """
+    found, (name, _, url) = backend(place), place.partition("=")
+    if url or hasattr(found, "send"):
+        return found
+    collector = f"give the address of a Collector that sends on to it, --to {name}=http://localhost:4318"
+    if lacking := [variable for variable in found.needs if not os.environ.get(variable)]:
+        raise ConfigError(f"--to {name}", f"is missing a key: set {' and '.join(lacking)}, or {collector}")
+    if found.spans_to() is None:
+        raise ConfigError(f"--to {name}", f"takes nothing by OTLP: {collector}")
+    return found
+
+
+def trace_link(option: str | None) -> str | None:
+    """An address with places for ids, where the option names a destination; else the option as it is.
+
+    Without an option, it is that of the first destination in the file that OTEL_EVALS_CONFIG names.
+
+    Raises:
+        ConfigError: the destination lacks an option, or does not tell where it shows a trace.
+    """
+    if option is None:
+        return next(filter(None, map(_address, _configured())), None)
+    if option not in backends():
+        return option
+    if (address := _address(backend(option))) is None:
+        problem = f"{option} does not tell where it shows a trace: give an address with {{trace_id}}"
+        raise ConfigError("--link", problem)
+    return address
+
+
+def _address(destination: Any) -> str | None:
+    url = getattr(destination, "trace_url", lambda *_: None)("{trace_id}", "{span_id}")
+    return str(url) if url else None
+
+
+def _configured() -> Iterator[Any]:
+    """The backends among the configured destinations; what is wrong with them is told elsewhere."""
+    path = os.environ.get("OTEL_EVALS_CONFIG")
+    try:
+        values = YamlFile(path).values if path else None
+    except ConfigError:
+        return
+    given = values.get("destinations") if isinstance(values, dict) else None
+    for place in given if isinstance(given, list) else ():
+        named = place if isinstance(place, dict) else {place: None}
+        for name, options in named.items():
+            if name in backends():
+                with suppress(Exception):  # whoever wrote the destination
+                    yield build_destination(name, options if isinstance(options, dict) else {}, "--link")
 
 
 def send_spans_to(destination: Any) -> Mapping[str, str]:

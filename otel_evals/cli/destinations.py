@@ -54,7 +54,7 @@ def try_out(
         raise typer.BadParameter("--trace and --span go together")
     try:
         place = backend(name)
-        if not hasattr(place, "trace_url"):
+        if not hasattr(place, "send"):
             typer.echo(
                 f"{name} has nothing sent to it: it reads evaluation events. Try: otel-evals demo --to {name}"
             )
@@ -105,7 +105,7 @@ async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:
         if not await _accepted(place, scored, time.monotonic() + wait):
             return False
         typer.echo("The score was accepted.")
-        if url := place.trace_url(item):
+        if url := place.trace_url(*ids):
             typer.echo(f"The trace: {url}")
         if type(place).read is not _base_read():
             found = await _read_back(place, item, time.monotonic() + wait)

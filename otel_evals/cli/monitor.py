@@ -40,7 +40,8 @@ def monitor(
         str | None, typer.Option(help="Base URL of an Alertmanager that alarms are sent to.")
     ] = None,
     link: Annotated[
-        str | None, typer.Option(help="Where traces are shown: jaeger=http://..., or with {trace_id}.")
+        str | None,
+        typer.Option(help="Where traces are shown: a destination, jaeger=http://host, or {trace_id} in one."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
@@ -103,6 +104,7 @@ def serve(
 
     import uvicorn
 
+    from otel_evals.cli.backends import trace_link
     from otel_evals.results.page.access import Access
     from otel_evals.results.page.app import Page
     from otel_evals.results.report.links import TraceLink
@@ -111,7 +113,7 @@ def serve(
         database,
         access=Access(token, host),
         settings=settings,
-        link=TraceLink.parse(link),
+        link=TraceLink.parse(trace_link(link)),
         receivers=receivers,
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -14,7 +14,7 @@ __all__ = ["report"]
 
 Link = Annotated[
     str | None,
-    typer.Option(help="Where traces are shown: jaeger=http://host:16686, or an address with {trace_id}."),
+    typer.Option(help="Where traces are shown: a destination, jaeger=http://host, or {trace_id} in one."),
 ]
 
 
@@ -39,12 +39,13 @@ def report(
 ) -> None:
     """Weighted means with intervals, what is missing, what changed, and the worst runs."""
     try:
+        from otel_evals.cli.backends import trace_link
         from otel_evals.results.report.links import TraceLink
         from otel_evals.results.report.loading import opened
         from otel_evals.results.report.report import ReportOptions, make_report
         from otel_evals.results.report.times import window_of
 
-        to_trace = TraceLink.parse(link)
+        to_trace = TraceLink.parse(trace_link(link))
         only = {"scorer_id": scorer, "agent_name": agent}
         with opened(source) as loaded:
             options = ReportOptions(

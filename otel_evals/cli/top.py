@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import typer
@@ -29,20 +30,24 @@ def top(
     once: bool = typer.Option(False, "--once", help="Print one look as plain text, and end."),
     as_json: bool = typer.Option(False, "--json", help="Print one look as JSON, and end."),
     cafile: str | None = typer.Option(None, help="PEM file of the authority of the gateway's certificate."),
+    token: str | None = typer.Option(
+        None, envvar="OTEL_EVALS_TOKEN", help="Bearer token, where the gateway requires one."
+    ),
 ) -> None:
     """Show what a running gateway does: rates, queue, lag, scores, costs, losses, worst runs.
 
     Exits with 1 if the gateway does not answer.
     """
+    read = functools.partial(_read, gateway, cafile, token)
     try:
-        before = _read(gateway, cafile)
+        before = read()
         if once or as_json:
             time.sleep(interval)
-            now = _read(gateway, cafile)
+            now = read()
             found = {**now, "rates": rates(before, now)}
             typer.echo(json.dumps(found) if as_json else "\n".join(_lines(before, now)))
         else:
-            _live(gateway, cafile, interval, before)
+            _live(gateway, read, interval, before)
     except ConfigError as error:
         typer.echo(f"otel-evals top: {error}", err=True)
         raise typer.Exit(1) from None
@@ -72,23 +77,28 @@ def _scored(stats: Stats) -> int:
     return sum(int(rule["scored"]) for rule in stats["rules"].values())
 
 
-def _read(gateway: str, cafile: str | None) -> Stats:
+def _read(gateway: str, cafile: str | None, token: str | None) -> Stats:
     import ssl
 
     try:
+        request = urllib.request.Request(f"{gateway.rstrip('/')}/stats")
+        if token:  # not for whomever the gateway's address redirects to
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         tls = ssl.create_default_context(cafile=cafile) if gateway.startswith("https:") else None
-        url = f"{gateway.rstrip('/')}/stats"
-        with urllib.request.urlopen(url, timeout=_SECONDS, context=tls) as response:
+        with urllib.request.urlopen(request, timeout=_SECONDS, context=tls) as response:
             stats: Stats = json.load(response)
             if "rules" in stats and "runs" in stats:
                 return stats
             raise ValueError("no counters of a gateway")
     except (OSError, ValueError, urllib.error.URLError) as error:
+        if isinstance(error, urllib.error.HTTPError) and error.code == 401:
+            problem = "refuses this bearer token" if token else "requires a bearer token"
+            raise ConfigError(gateway, f"{problem}: give --token or set OTEL_EVALS_TOKEN") from error
         reason = getattr(error, "reason", None) or error
         raise ConfigError(gateway, f"no gateway answers there: {reason}") from error
 
 
-def _live(gateway: str, cafile: str | None, interval: float, before: Stats) -> None:
+def _live(gateway: str, read: Callable[[], Stats], interval: float, before: Stats) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -97,7 +107,7 @@ def _live(gateway: str, cafile: str | None, interval: float, before: Stats) -> N
         shown = Text("")
         while True:
             try:
-                now = _read(gateway, cafile)
+                now = read()
                 shown = Text("\n".join(_lines(before, now)), no_wrap=True)
                 before, problem = now, Text(f"{gateway}, every {interval:g} s; Ctrl-C ends")
             except ConfigError as error:

@@ -12,7 +12,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach,
 from otel_evals.export.destination import Destination
 from otel_evals.scoring.cancellation import is_cancelled
 
-__all__ = ["holds", "keeps_picks"]
+__all__ = ["holds", "keeps_picks", "link_traces"]
 
 _log = logging.getLogger(__name__)
 _SECONDS = 10.0
@@ -35,6 +35,14 @@ async def keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
     with anyio.move_on_after(_SECONDS):
         return await _asked(destination, keep(rows), "keep what rules picked") is not _FAILED
     return False
+
+
+def link_traces(destinations: Sequence[Any]) -> None:
+    """Have destinations that show runs show where the others have their traces."""
+    links = [each.trace_url for each in destinations if hasattr(each, "trace_url")]
+    for each in destinations:
+        if (link_to := getattr(each, "link_to", None)) is not None:
+            link_to(links)
 
 
 async def _asked(destination: Destination, answer: Awaitable[Any], what: str) -> Any:

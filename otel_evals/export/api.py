@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import anyio
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.destination import Unaccepted
+from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpClient, HttpOptions
 from otel_evals.export.items import ScoreItem, items_of
 from otel_evals.export.retry import TRACE_NOT_FOUND
-from otel_evals.model import ScoredRun
+from otel_evals.model import Feedback, ScoredRun
 
 __all__ = ["ApiDestination", "Errors", "client", "needed"]
 
@@ -79,8 +80,8 @@ class ApiDestination(ABC):
         """Only scores with the same text may stand in one request."""
         return ""
 
-    def trace_url(self, item: ScoreItem) -> str | None:
-        """Where people find the judged trace; None if that cannot be told."""
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """Where people find a span's trace; None if that cannot be told."""
         return None
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
@@ -89,6 +90,10 @@ class ApiDestination(ABC):
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
         """A score as the backend has it; None where there is no API for that, or no such score."""
+        return None
+
+    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
+        """What was said there, None for what cannot be read; None where there is no API for it."""
         return None
 
     async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:
@@ -180,6 +185,8 @@ def needed(given: str | None, field: str, *variables: str, default: str | None =
     value = given or next((os.environ[v] for v in variables if os.environ.get(v)), default)
     if not value:
         raise ConfigError(field, f"is missing: give it, or set {' or '.join(variables)}")
+    if not isinstance(value, str):  # YAML reads an unquoted key of digits as a number
+        raise ConfigError(field, f"must be text, not {type(value).__name__}: put it in quotes")
     return value.strip()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TextIO
 
@@ -50,6 +50,11 @@ class ConsoleDestination:
         self._width = width
         self._file = file
         self._color = color
+        self._links: Sequence[Callable[[str, str], str | None]] = ()
+
+    def link_to(self, links: Sequence[Callable[[str, str], str | None]]) -> None:
+        """Show where other destinations have a run's trace; each gives an address for trace and span id."""
+        self._links = links
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Print a batch."""
@@ -72,6 +77,9 @@ class ConsoleDestination:
 
     def _lines(self, scored: ScoredRun) -> Iterator[_Line]:
         yield self._title(scored.run)
+        for link in self._links:
+            if address := link(scored.run.trace_id, scored.run.root_span_id):
+                yield [(f"  {_printable(address)}", "dim")]
         if self._content:
             yield [("  asked     ", "dim"), (self._short(scored.run.input), "")]
             yield [("  answered  ", "dim"), (self._short(scored.run.output), "")]
@@ -111,8 +119,12 @@ class ConsoleDestination:
         if text is None:
             return "(not recorded)"
         words = " ".join(text[: self._width * 8].split())
-        line = "".join(c for c in words if c.isprintable())
+        line = _printable(words)
         return line if len(line) <= self._width else line[: self._width - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text if c.isprintable())
 
 
 def _summary(evaluation: Evaluation) -> tuple[str, str, str]:

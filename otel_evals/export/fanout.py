@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from otel_evals.errors import ConfigError
-from otel_evals.export.abilities import holds, keeps_picks
+from otel_evals.export.abilities import holds, keeps_picks, link_traces
 from otel_evals.export.counts import DestinationStats
 from otel_evals.export.delivery import DeliveryCallback, DeliveryQueue
 from otel_evals.export.destination import Destination
@@ -64,6 +64,7 @@ class FanOut:
                 raise ConfigError(field, "must be at least 1")
         destinations = [each for each in destinations if not isinstance(each, EventPreset)]
         self._started = False
+        link_traces(destinations)
         self._destinations = destinations
         self._queues = [
             DeliveryQueue(

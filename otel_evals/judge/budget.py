@@ -25,8 +25,10 @@ from otel_evals.errors import (
     StoreError,
 )
 from otel_evals.judge.limiter import Call, Settle
+from otel_evals.judge.shared import SharedBudgetLedger
 from otel_evals.judge.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.model import Usage
+from otel_evals.shared import is_address, redis_server
 
 __all__ = ["Budget", "BudgetLedger"]
 
@@ -44,15 +46,16 @@ class Budget:
         usd: US dollars per day.
         tokens: tokens per day, in and out.
         per: whether each `scorer` or each `model` has this budget for itself, or `all` together.
-        store: path of a SQLite file that holds the budget across processes and restarts; in memory, and of
-            one process, when None.
+        store: path of a SQLite file that holds the budget across the processes of one machine, or address
+            `redis://HOST:PORT/NUMBER` of a server that holds it across machines; in memory, and of one
+            process, when None.
         unknown_price: whether a model without a known price is refused under a budget in dollars, or counted
             as nothing.
         name: tells budgets of the same kind apart in one store.
         now: seconds since the epoch.
 
     Raises:
-        ConfigError: there is neither `usd` nor `tokens`, or one is not positive.
+        ConfigError: there is neither `usd` nor `tokens`, one is not positive, or the address is none.
         StoreError: the file cannot be used, or is not private to this user.
     """
 
@@ -75,7 +78,7 @@ class Budget:
             raise ConfigError("budget.per", f"must be 'all', 'scorer' or 'model', not {per!r}")
         self._usd, self._tokens, self._per, self._name, self._now = usd, tokens, per, name, now
         self._refuses_unknown = unknown_price == "refuse"
-        self._ledger = BudgetLedger(str(store) if store is not None else MEMORY)
+        self._ledger = _ledger(store)
 
     def spent(self, what: str = "") -> tuple[float, int]:
         """Dollars and tokens spent or reserved today; `what` names the scorer or model it is per."""
@@ -87,7 +90,7 @@ class Budget:
 
         Raises:
             BudgetExceededError: what the call can cost is not left.
-            JudgeUnavailableError: the budget's file cannot be used now.
+            JudgeUnavailableError: the budget's file or server cannot be used now.
             JudgeError: the price is not known, or the answer's length not limited.
         """
         usd, tokens = self._most(call)
@@ -144,6 +147,12 @@ class Budget:
             f"{self._tokens} tokens" if self._tokens else "",
         ]
         return " and ".join(part for part in parts if part)
+
+
+def _ledger(store: str | Path | None) -> BudgetLedger | SharedBudgetLedger:
+    if is_address(store, "budget.store"):
+        return SharedBudgetLedger(redis_server(str(store)))
+    return BudgetLedger(str(store) if store is not None else MEMORY)
 
 
 def _unbilled(error: JudgeError) -> bool:

@@ -13,8 +13,10 @@ from anyio.lowlevel import RunVar
 
 from otel_evals.errors import ConfigError, StoreError
 from otel_evals.judge.judge import Judge, JudgeReply, JudgeRequest
+from otel_evals.judge.shared import SharedAnswers
 from otel_evals.judge.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.model import Usage
+from otel_evals.shared import is_address, redis_server
 
 __all__ = ["CachedJudge"]
 
@@ -31,11 +33,12 @@ class CachedJudge:
 
     Questions are the same when system message, prompt (but for the fences' random marks), form and vote are,
     and the judge's `identity`: for LiteLLM's model, server, temperature and the other options. A cache that
-    cannot be used, locked or full or deleted, is asked past: the answer is paid for again, not lost.
+    cannot be used, locked or full or deleted or away, is asked past: the answer is paid for again, not lost.
 
     Args:
         judge: who is asked what is not remembered.
-        store: path of a SQLite file to remember in across processes and restarts; in memory when None.
+        store: path of a SQLite file to remember in across processes and restarts, or address
+            `redis://HOST:PORT/NUMBER` of a server to remember in across machines; in memory when None.
         max_entries: how many answers are kept; the longest unused go first.
 
     Raises:
@@ -47,7 +50,7 @@ class CachedJudge:
         if max_entries < 1:
             raise ConfigError("cache.max_entries", f"must be at least 1, not {max_entries}")
         self._judge = judge
-        self._answers = _Answers(str(store) if store is not None else MEMORY, max_entries)
+        self._answers = _Answers(_kept(store, max_entries))
         self._asking: RunVar[dict[str, _Pending]] = RunVar("otel_evals.judge.asking")  # one per event loop
         self.redact = getattr(judge, "redact", None)
         if self.redact is None:
@@ -129,33 +132,30 @@ def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply | None:
     return _free(JudgeReply(value=value, model=model))
 
 
-class _Answers:
-    """Answers by key, in SQLite. A file that cannot be used costs a question, never an answer."""
+def _kept(store: str | Path | None, max_entries: int) -> _FileAnswers | SharedAnswers:
+    if is_address(store, "cache.store"):
+        return SharedAnswers(redis_server(str(store)), max_entries)
+    return _FileAnswers(str(store) if store is not None else MEMORY, max_entries)
 
-    def __init__(self, path: str, max_entries: int) -> None:
-        self._file = SQLiteFile(path, _SCHEMA, wait=1.0)
-        self._max_entries = max_entries
+
+class _Answers:
+    """Answers by key. What keeps them and cannot be used costs a question, never an answer."""
+
+    def __init__(self, kept: _FileAnswers | SharedAnswers) -> None:
+        self._kept = kept
         self._warned = False
 
     def get(self, key: str) -> tuple[str, str] | None:
         try:
-            with self._file.transaction() as db:
-                row = db.execute("SELECT model, value FROM judge_cache WHERE key = ?", (key,)).fetchone()
-                if row is not None:
-                    db.execute(f"UPDATE judge_cache SET used = {_NEXT} WHERE key = ?", (key,))
-        except StoreError as error:
+            return self._kept.get(key)
+        except (StoreError, ValueError, TypeError) as error:
             self._warn(error)
             return None
-        return None if row is None else (str(row[0]), str(row[1]))
 
     def put(self, key: str, reply: JudgeReply) -> None:
         try:
             value = json.dumps(reply.value) if isinstance(reply.value, str) else reply.value.model_dump_json()
-            with self._file.transaction() as db:
-                row = (key, reply.model, value)
-                db.execute(f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", row)
-                (count,) = db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()
-                db.execute(_FORGET, (max(0, count - self._max_entries),))
+            self._kept.put(key, reply.model, value)
         except (StoreError, ValueError, TypeError, AttributeError) as error:
             self._warn(error)
 
@@ -163,6 +163,28 @@ class _Answers:
         if not self._warned:
             _log.warning("the judge's cache is not used: %s", error)
         self._warned = True
+
+
+class _FileAnswers:
+    """In SQLite."""
+
+    def __init__(self, path: str, max_entries: int) -> None:
+        self._file = SQLiteFile(path, _SCHEMA, wait=1.0)
+        self._max_entries = max_entries
+
+    def get(self, key: str) -> tuple[str, str] | None:
+        with self._file.transaction() as db:
+            row = db.execute("SELECT model, value FROM judge_cache WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                db.execute(f"UPDATE judge_cache SET used = {_NEXT} WHERE key = ?", (key,))
+        return None if row is None else (str(row[0]), str(row[1]))
+
+    def put(self, key: str, model: str, text: str) -> None:
+        with self._file.transaction() as db:
+            row = (key, model, text)
+            db.execute(f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", row)
+            (count,) = db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()
+            db.execute(_FORGET, (max(0, count - self._max_entries),))
 
 
 _NEXT = "(SELECT COALESCE(MAX(used), 0) + 1 FROM judge_cache)"

@@ -6,20 +6,25 @@ provider has asked to be left alone for longer than a call should wait.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import anyio
+from anyio import to_thread
 from anyio.lowlevel import RunVar
 
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 from otel_evals.judge.breaker import CircuitBreaker
 from otel_evals.judge.limiter import Call, Settle
 from otel_evals.judge.rate_window import RateWindow, Reservation, parse_rate
+from otel_evals.judge.shared import SharedWindows
 from otel_evals.model import Usage
+from otel_evals.shared import is_address, redis_server
 from otel_evals.util.fork import renew_after_fork
 
 __all__ = ["JudgeLimits"]
@@ -40,10 +45,13 @@ class JudgeLimits:
         failures: calls in a row that find the provider unavailable until the breaker opens.
         cooldown: seconds an open breaker fails every call without making it; then one call tries again.
         longest_pause: seconds that a provider's `Retry-After` may stop calls at most.
+        store: address `redis://HOST:PORT/NUMBER` of a server over which `requests` and `tokens` hold for all
+            processes that name it; of one process when None. While it is away, they hold for each process.
+        name: of the provider, where several have limits in one store.
         clock: seconds, never going back.
 
     Raises:
-        ConfigError: an option is out of its range.
+        ConfigError: an option is out of its range, or the store's address is none.
     """
 
     def __init__(
@@ -55,14 +63,18 @@ class JudgeLimits:
         failures: int = 5,
         cooldown: float = 30.0,
         longest_pause: float = 300.0,
+        store: str | None = None,
+        name: str = "judge",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if concurrency < 1 or failures < 1 or not cooldown > 0 or not longest_pause > 0:
             wanted = "concurrency and failures must be at least 1, cooldown and longest_pause positive"
             raise ConfigError("limits", wanted)
         self._concurrency = concurrency
-        rates = {"requests": requests, "tokens": tokens}
-        self._windows = {n: RateWindow(*parse_rate(r, f"limits.{n}")) for n, r in rates.items() if r}
+        asked = {"requests": requests, "tokens": tokens}
+        rates = {what: parse_rate(rate, f"limits.{what}") for what, rate in asked.items() if rate}
+        self._windows = {what: RateWindow(*rate) for what, rate in rates.items()}
+        self._shared = _shared(store, name, rates)
         self._breaker = CircuitBreaker(failures, cooldown)
         self._longest_pause = longest_pause
         self._paused_until = 0.0
@@ -93,14 +105,15 @@ class JudgeLimits:
         with self.lock:
             self._refuse_if_stopped()
         async with self._queue().slots:
-            reservations = await self._reserve(call)
+            id = uuid4().hex
+            reservations = await self._reserve(id, call)
             try:
                 yield lambda usage, cost: self._settle(reservations, usage)
             except JudgeUnavailableError as error:
                 self._failed(error)
                 raise
             finally:
-                self._ended(reservations)
+                await self._ended(id, reservations)
             with self.lock:
                 self._breaker.call_succeeded()
 
@@ -112,7 +125,7 @@ class JudgeLimits:
             self._queues.set(queue)
         return queue
 
-    async def _reserve(self, call: Call) -> list[Reservation]:
+    async def _reserve(self, id: str, call: Call) -> list[Reservation]:
         """Wait for room in every window, first come first served; take it as the call starts."""
         wanted = {"requests": 1, "tokens": call.max_input_tokens // 3 + (call.max_output_tokens or 500)}
         async with self._queue().line:
@@ -123,9 +136,26 @@ class JudgeLimits:
                     waits = [window.wait(now, wanted[name]) for name, window in self._windows.items()]
                     wait = max([self._paused_until - now, *waits])
                     if wait <= 0.0:
-                        self._breaker.call_started(now)
-                        return [window.reserve(now, wanted[name]) for name, window in self._windows.items()]
+                        taken = [window.reserve(now, wanted[name]) for name, window in self._windows.items()]
+                if wait <= 0.0 and (wait := await self._take_shared(id, wanted, taken)) <= 0.0:
+                    with self.lock:
+                        self._breaker.call_started(self._clock())
+                    return taken
                 await anyio.sleep(min(wait, _POLL))
+
+    async def _take_shared(self, id: str, wanted: dict[str, int], taken: list[Reservation]) -> float:
+        """Take room in the windows of all processes too; or the seconds to wait, and nothing is taken."""
+        if self._shared is None:
+            return 0.0
+        wait = math.inf
+        try:
+            wait = await to_thread.run_sync(self._shared.take, id, wanted)
+        finally:
+            if wait > 0.0:
+                with self.lock:
+                    for reservation in taken:
+                        reservation.until = -math.inf
+        return wait
 
     def _refuse_if_stopped(self) -> None:
         now = self._clock()
@@ -150,11 +180,25 @@ class JudgeLimits:
             self._paused_until = max(self._paused_until, now + pause)
             self._breaker.call_failed(now)
 
-    def _ended(self, reservations: list[Reservation]) -> None:
+    async def _ended(self, id: str, reservations: list[Reservation]) -> None:
         with self.lock:
             now = self._clock()
             for window, reservation in zip(self._windows.values(), reservations, strict=True):
                 window.call_ended(now, reservation)
+        if self._shared is not None:
+            used = dict(zip(self._windows, (reservation.amount for reservation in reservations), strict=True))
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._shared.end, id, used)
+
+
+def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -> SharedWindows | None:
+    if store is None:
+        return None
+    if not is_address(store, "limits.store"):
+        raise ConfigError("limits.store", f"must be redis://HOST:PORT/NUMBER, not {store!r}")
+    if not rates:
+        raise ConfigError("limits.store", "needs `requests`, `tokens` or both: nothing else is shared")
+    return SharedWindows(redis_server(store), name, rates)
 
 
 class _LoopQueue:

@@ -22,6 +22,7 @@ from otel_evals.model.evaluations import (
     StepRecord,
     is_missing,
 )
+from otel_evals.model.feedback import Feedback
 from otel_evals.model.losses import Loss
 from otel_evals.model.operations import (
     Availability,
@@ -45,6 +46,7 @@ __all__ = [
     "Document",
     "Dropped",
     "Evaluation",
+    "Feedback",
     "Loss",
     "Message",
     "NotScored",

@@ -24,6 +24,8 @@ from otel_evals.sampling.algebra import ALONE, Chance, Earlier, Sampler, positiv
 from otel_evals.sampling.conditions import find_attribute
 from otel_evals.sampling.consistent import is_sampled
 from otel_evals.sampling.identity import randomness_source
+from otel_evals.sampling.shared_counts import SharedCounts
+from otel_evals.shared import is_address, redis_server
 
 __all__ = ["per_minute", "stratified"]
 
@@ -50,8 +52,8 @@ class _RateControl:
         self._limit = limit
         self._gentle = min(4.0, math.sqrt(limit))
         self._seconds = window / _SLICES
-        self._slices: deque[list[int]] = deque()  # [slice number, arrived, sampled]
-        self._arrived = self._sampled = 0
+        self._slices: deque[list[float]] = deque()  # [slice number, arrived, sampled]
+        self._arrived = self._sampled = 0.0
 
     def probability(self, now: float) -> float:
         """The probability of the next run."""
@@ -93,6 +95,29 @@ class _RateControl:
             self._sampled -= sampled
 
 
+class _SharedRateControl(_RateControl):
+    """Counts the runs of other processes too, as of the last exchange with them."""
+
+    __slots__ = ("_counts", "_others")
+
+    def __init__(self, limit: float, window: float, counts: SharedCounts) -> None:
+        super().__init__(limit, window)
+        self._counts = counts
+        self._others = counts.others
+
+    def probability(self, now: float) -> float:
+        if self._others is not self._counts.others:
+            self._others = self._counts.others
+            self._slices = deque([number, *both] for number, both in self._counts.totals().items())
+            self._arrived = sum(counts[1] for counts in self._slices)
+            self._sampled = sum(counts[2] for counts in self._slices)
+        return super().probability(now)
+
+    def count(self, now: float, sampled: bool) -> None:
+        self._counts.count(int(now / self._seconds), sampled)
+        super().count(now, sampled)
+
+
 class _Limited(Sampler):
     may_exclude = False
     counts = True
@@ -118,6 +143,24 @@ class _PerMinute(_Limited):
     def __init__(self, limit: float, words: str, clock: Callable[[], float]) -> None:
         super().__init__(limit, 60.0, words, clock)
         self._only = _RateControl(limit, 60.0)
+
+    def _control(self, run: Run) -> _RateControl:
+        return self._only
+
+
+class _SharedPerMinute(_Limited):
+    """A rate limit over all processes that name the same store and name."""
+
+    def __init__(self, limit: float, store: str, name: str, clock: Callable[[], float]) -> None:
+        server = redis_server(store)
+        words = f"per_minute({limit:.10g}, store={server.name!r}, name={name!r})"
+        super().__init__(limit, 60.0, words, clock)
+        self._made_of = limit, store, name, clock
+        counts = SharedCounts(server, name, _SLICES, 60.0 / _SLICES, clock)
+        self._only = _SharedRateControl(limit, 60.0, counts)
+
+    def __reduce__(self) -> tuple[type[_SharedPerMinute], tuple[Any, ...]]:
+        return type(self), self._made_of
 
     def _control(self, run: Run) -> _RateControl:
         return self._only
@@ -161,21 +204,38 @@ class _ByName:
         return getattr(run, self._name) if self._is_field else find_attribute(run, self._name)
 
 
-def per_minute(limit: float, *, clock: Callable[[], float] = time.monotonic) -> Sampler:
+def per_minute(
+    limit: float,
+    *,
+    store: str | None = None,
+    name: str | None = None,
+    clock: Callable[[], float] | None = None,
+) -> Sampler:
     """Sample about this many runs per minute, evenly; all runs while there are fewer.
 
-    The limit is per process. Rules that share one sampler object share its limit. Combined by `&`, only the
-    runs that the other sampler can sample count against it: `errors() & per_minute(10)`.
+    The limit is per process, or with a `store` that of all processes that name it. Rules that share one
+    sampler object share its limit. Combined by `&`, only the runs that the other sampler can sample count
+    against it: `errors() & per_minute(10)`.
 
     Args:
         limit: runs per minute, at least 1. A sudden burst of m runs exceeds it by about log2(m) runs; it is
-            never exceeded by more than 37 per minute.
-        clock: seconds, monotonic.
+            never exceeded by more than 37 per minute and process.
+        store: address `redis://HOST:PORT/NUMBER` of a server through which processes tell each other, twice a
+            second, how many runs came. While it is away, the others are taken to go on as they last did.
+        name: of the limit, by which processes share it; needed with a store.
+        clock: seconds; monotonic, and with a store since the epoch.
 
     Raises:
-        ConfigError: the limit is not a number of at least 1.
+        ConfigError: the limit is not a number of at least 1, or the store or the name is missing or none.
     """
-    return _PerMinute(_at_least_one(limit, f"per_minute({limit!r})"), f"per_minute({limit:.10g})", clock)
+    words = f"per_minute({limit!r})"
+    number = _at_least_one(limit, words)
+    if store is None and name is None:
+        return _PerMinute(number, f"per_minute({limit:.10g})", clock or time.monotonic)
+    if not is_address(store, "sample") or not isinstance(name, str) or not name:
+        fix = "`store` and `name` go together: per_minute(10, store='redis://HOST:PORT/0', name='support')"
+        raise ConfigError("sample", f"{words}: {fix}")
+    return _SharedPerMinute(number, str(store), name, clock or time.time)
 
 
 def stratified(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,7 +20,10 @@ from typer.testing import CliRunner
 from otel_evals.cli.app import app
 from otel_evals.export import DestinationStats, FanOut, Retry
 from otel_evals.export.items import ScoreItem
+from otel_evals.export.record import run_record
 from otel_evals.model import OperationKind, Outcome, Run, Score, ScoredRun, ScorerFailure
+from otel_evals.results.store.labelling import labels_on
+from otel_evals.results.store.writing import ResultsStore
 from otel_evals_exporters.mlflow import MlflowDestination
 from tests.support.scored import JUDGED, evaluation
 
@@ -164,3 +168,21 @@ def test_a_user_can_try_out_the_server(mlflow: str) -> None:
     assert done.exit_code == 0, done.output
     assert "Read back: " in done.stdout
     assert '"assessment_name": "otel_evals_test"' in done.stdout
+
+
+def test_what_a_person_says_in_mlflow_comes_back_as_a_label(mlflow: str, tmp_path: Path) -> None:
+    run, _ = ended_run(mlflow)
+    judged = scored(run, {"tone": Score(value=0.5)})
+    assert deliver(mlflow, judged) == DestinationStats(exported=1)
+    store = ResultsStore(tmp_path / "results.db")
+    store.write([run_record(judged)])
+    source = {"source_type": "HUMAN", "source_id": "ann@example.com"}
+    said = {"assessment_name": "tone", "source": source, "feedback": {"value": True}, "rationale": "Kind."}
+    url = f"{mlflow}/api/3.0/mlflow/traces/tr-{run.trace_id}/assessments"
+    httpx.post(url, json={"assessment": said}, timeout=30).raise_for_status()
+    for written in ("1 labels", "0 labels"):
+        done = CliRunner().invoke(app, ["labels", "pull", f"mlflow={mlflow}", store.database.name])
+        assert done.exit_code == 0, done.output
+        assert written in done.stdout
+        assert list(labels_on(store.database, run.trace_id).values()) == [1.0]
+    store.close()

@@ -2,7 +2,8 @@
 
 `python adopted_app.py PAGE ORDER` runs the page's code (`after`), with the lines of otel-evals first
 (`before`), or without them (`without`). Only the option that has an evaluation span for every score, in the
-same trace, is added. Models are asked at OPENAI_BASE_URL.
+same trace, and destinations named after ORDER are added. With README as the page, what stands there under
+"Use it" is run as it is. Models are asked at OPENAI_BASE_URL.
 """
 
 from __future__ import annotations
@@ -14,17 +15,31 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-DOCS = Path(__file__).parents[2] / "docs" / "already"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "already"
 QUESTION = "Where is my order?"
 
 
-def code_of(page: str, order: str) -> str:
+def code_of(page: str, order: str, *destinations: str) -> str:
     """The page's code in this order."""
+    if page == "README":
+        return code_of_readme()
     (code,) = re.findall(r"```python\n(.+?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
     library, found, ours = code.partition("import otel_evals\n")
     assert found
-    ours = ours.replace("otel_evals.configure(", 'otel_evals.configure(evaluation_spans="same_trace", ')
+    more = f'evaluation_spans="same_trace", destinations={list(destinations)}, '
+    ours = ours.replace("otel_evals.configure(", f"otel_evals.configure({more}")
     return {"after": library + found + ours, "before": found + ours + library, "without": library}[order]
+
+
+def code_of_readme() -> str:
+    """What the README shows under 'Use it', with the framework's instrumentation that it names after it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(
+        r"^## Use it\n.*?```python\n(.+?)```.*?`(Agent\.instrument_all\(\))`", text, re.M | re.S
+    )
+    assert found
+    return f"{found[1]}\nfrom pydantic_ai import Agent\n\n{found[2]}\n"
 
 
 def chat() -> None:
@@ -60,6 +75,7 @@ def request() -> None:
 
 
 WORK: dict[str, Callable[[], None]] = {
+    "README": ask_agent,
     "azure": ask_agent,
     "fastapi": request,
     "langfuse": chat_of_langfuse,
@@ -68,8 +84,8 @@ WORK: dict[str, Callable[[], None]] = {
 
 
 def main() -> None:
-    page, order = sys.argv[1:]
-    exec(compile(code_of(page, order), f"{page}.md", "exec"), {"__name__": "__main__"})
+    page, order, *destinations = sys.argv[1:]
+    exec(compile(code_of(page, order, *destinations), f"{page}.md", "exec"), {"__name__": "__main__"})
     for _ in range(int(os.environ["CALLS"])):
         WORK.get(page, chat)()
         time.sleep(0.01)

@@ -137,8 +137,7 @@ class Convention:
         _read_identity(reader, kind)
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
-        if _may_group(kind, span):
-            # The SDK's `trace()` may hold several calls of `Runner.run`.
+        if _may_group(kind, span, self.records_turns):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
             given = {**reader.fields, "span": span, "kind": kind, "dialect": self.name}
@@ -156,12 +155,20 @@ class Convention:
         )
 
 
-def _may_group(kind: OperationKind, span: SpanRecord) -> bool:
-    return (
-        span.parent_span_id is None
-        and kind not in (OperationKind.TOOL, OperationKind.RETRIEVAL, OperationKind.OTHER)
-        and "openai_agents" in span.scope_name.replace("-", "_")
-    )
+def _may_group(kind: OperationKind, span: SpanRecord, is_own: bool) -> bool:
+    """Whether a span may hold several invocations.
+
+    An application's own span may, and `trace()` of openai-agents around several calls of `Runner.run`.
+    """
+    if span.parent_span_id is not None:
+        return False
+    if is_own and kind is OperationKind.WORKFLOW:
+        return True
+    return kind not in (
+        OperationKind.TOOL,
+        OperationKind.RETRIEVAL,
+        OperationKind.OTHER,
+    ) and "openai_agents" in span.scope_name.replace("-", "_")
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:

@@ -91,8 +91,8 @@ def demo(options: DemoOptions) -> None:
     """Score live traffic, and print the scores beside the faults that were planted."""
     from pydantic_ai import Agent
 
-    from otel_evals.cli.backends import backend, send_spans_to
-    from otel_evals.cli.demo.report import Watch, print_report
+    from otel_evals.cli.backends import backend_of_demo, send_spans_to
+    from otel_evals.cli.demo.report import Watch, print_links, print_report
     from otel_evals.cli.demo.shop import Shop
     from otel_evals.cli.demo.traffic import Truth, converse, plan
 
@@ -102,7 +102,7 @@ def demo(options: DemoOptions) -> None:
     seen = InMemoryDestination()
     destinations: list[object] = [seen, {"jsonl": {"path": scores}}]
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
-    destinations += [backend(place) for place in options.to]
+    destinations += [backend_of_demo(place) for place in options.to]
     if options.to:
         os.environ.setdefault("OTEL_RESOURCE_ATTRIBUTES", "openinference.project.name=otel-evals-demo")
         os.environ |= send_spans_to(destinations[2])
@@ -121,6 +121,7 @@ def demo(options: DemoOptions) -> None:
     truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
     otel_evals.force_flush()
     print_report(seen.runs, truths, pipeline, [scores, truth])
+    print_links(seen.runs, destinations[2:])
     otel_evals.shutdown()
     show_history(options, scores)
 

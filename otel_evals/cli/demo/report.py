@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -20,7 +21,7 @@ from otel_evals.evals.table import bounds_cell, interval_cell, is_uneven, mean_c
 from otel_evals.evals.tally import ScorerTally, kin_of, tally
 from otel_evals.export import InMemoryDestination
 
-__all__ = ["Watch", "print_report"]
+__all__ = ["Watch", "print_links", "print_report"]
 
 _FACTS = (
     Fault.WRONG_NUMBER,
@@ -109,6 +110,19 @@ def print_report(
             console.print(f"[red]{name} accepted {sent.exported} of {len(runs)} scored runs: {sent}")
     for problem in stats.check():
         console.print(f"[red]The counters do not balance: {problem}")
+
+
+def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any]) -> None:
+    """Print where each backend shows the trace of the worst run by the first scorer."""
+    scored = [
+        (e.outcome.value, s.run) for s in runs for e in s.evaluations[:1] if isinstance(e.outcome, Score)
+    ]
+    if not scored:
+        return
+    run = min(scored, key=lambda each: each[0])[1]
+    for each in backends:
+        if url := getattr(each, "trace_url", lambda *_: None)(run.trace_id, run.root_span_id):
+            print(f"One of the worst runs in {each.name}: {url}")
 
 
 _Judged = Sequence[tuple[Run, Evaluation]]

@@ -31,6 +31,8 @@ _LARGE = 256 * 1024
 _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1/metrics": "metrics"}
 
 Page = Callable[[], tuple[int, dict[str, Any]]]
+_OPEN: Collection[str] = ("/healthz", "/readyz")
+"""Paths of pages that need no token: orchestrators ask for them, and they say nothing of the traffic."""
 
 
 class HttpReceiver:
@@ -42,7 +44,8 @@ class HttpReceiver:
         limits: of requests.
         load: what is in progress, over all receivers.
         tokens: of senders; None if none is required.
-        pages: what GET requests are answered with, as status and JSON, by path.
+        pages: what GET requests are answered with, as status and JSON, by path; where tokens are required,
+            for all but `/healthz` and `/readyz`.
     """
 
     def __init__(
@@ -91,8 +94,7 @@ class HttpReceiver:
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         self._silent.discard(request.protocol)
         if request.method in ("GET", "HEAD") and request.path in self._pages:
-            status, body = self._pages[request.path]()
-            return web.json_response(body, status=status)
+            return self._page(request)
         signal = _PATHS.get(request.path)
         if signal not in self._signals or signal is None:
             return _response(ExportAnswer(404, "there is nothing at this path"), "traces", JSON)
@@ -104,6 +106,16 @@ class HttpReceiver:
         answer = await self._export(request, signal, content_type)
         self._load.count(signal, answer)
         return _response(answer, signal, content_type if content_type == JSON else PROTOBUF)
+
+    def _page(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path not in _OPEN and not self._admits(request):
+            answer = {"message": "a bearer token is required"}
+            return web.json_response(answer, status=401, headers={"WWW-Authenticate": "Bearer"})
+        status, body = self._pages[request.path]()
+        return web.json_response(body, status=status)
+
+    def _admits(self, request: web.BaseRequest) -> bool:
+        return self._tokens is None or self._tokens.accept(request.headers.get("Authorization", ""))
 
     async def _export(self, request: web.BaseRequest, signal: Signal, content_type: str) -> ExportAnswer:
         try:
@@ -127,7 +139,7 @@ class HttpReceiver:
             return ExportAnswer(500, "internal error")
 
     def _check(self, request: web.BaseRequest, content_type: str) -> None:
-        if self._tokens is not None and not self._tokens.accept(request.headers.get("Authorization", "")):
+        if not self._admits(request):
             raise RefusedError(ExportAnswer(401, "a bearer token is required"))
         if content_type not in (PROTOBUF, JSON):
             raise RefusedError(ExportAnswer(415, f"Content-Type must be {PROTOBUF} or {JSON}"))

@@ -1,9 +1,11 @@
-"""Traces around several invocations: openai-agents' `trace()` with two calls of `Runner.run`."""
+"""Traces around several invocations: openai-agents' `trace()` with two of `Runner.run`, or an own span."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import pytest
 
 from otel_evals.assembly import find_runs
 from otel_evals.model import SpanRecord
@@ -48,6 +50,36 @@ def test_a_handover_is_one_run() -> None:
     """The second agent was asked what the first was asked, and only it answers."""
     (run,) = find_runs(agents(("one", ["A?"], None), ("two", ["A?"], "a.")), DIALECTS)
     assert (run.input, run.output) == ("A?", "a.")
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        {"langfuse.observation.type": "span"},
+        {"langfuse.observation.type": "chain"},
+        {"mlflow.spanType": '"CHAIN"'},
+        {"lmnr.span.type": "DEFAULT"},
+        {"langwatch.span.type": "workflow"},
+    ],
+    ids=lambda around: next(iter(around)),
+)
+def test_agents_below_an_applications_own_span_are_runs_of_their_own(around: dict[str, Any]) -> None:
+    """The span around them says neither what was asked nor what was answered: nobody's first question is
+    put together with another one's answer."""
+    below = agents(("one", ["A?"], "a."), ("two", ["B?"], "b."))[1:]
+    found = find_runs([span(1, around, scope_name="my-app", name="app"), *below], DIALECTS)
+    assert [(r.agent_name, r.input, r.output) for r in found] == [("one", "A?", "a."), ("two", "B?", "b.")]
+
+
+def test_an_applications_own_span_that_tells_its_turn_is_the_run() -> None:
+    own = {
+        "langfuse.observation.type": "span",
+        "langfuse.observation.input": "Both?",
+        "langfuse.observation.output": "Both.",
+    }
+    below = agents(("one", ["A?"], "a."), ("two", ["B?"], "b."))[1:]
+    (run,) = find_runs([span(1, own, scope_name="my-app", name="app"), *below], DIALECTS)
+    assert (run.input, run.output) == ("Both?", "Both.")
 
 
 def test_agents_that_a_workflow_calls_one_after_another_are_one_run() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from opentelemetry.sdk.metrics import AlwaysOnExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
@@ -13,8 +14,10 @@ from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 from otel_evals.accounting.counters import ConversationStats, RuleStats, Stats
 from otel_evals.attachment.metrics import Metrics
 from otel_evals.attachment.records import judged_context
+from otel_evals.errors import StoreError
 from otel_evals.export import DestinationStats
 from otel_evals.model import Score, StepRecord
+from otel_evals.shared import redis_server
 
 STATS = Stats(
     seen=10,
@@ -74,6 +77,7 @@ def of(**attributes: str) -> frozenset[tuple[str, Any]]:
 
 def test_names_and_units() -> None:
     meters = Meters()
+    redis_server("redis://127.0.0.1:1/0")  # is told of because it was named
     meters.metrics.record(RUN, evaluation("hallucination", OUTCOMES["hallucination"]))
     assert {name: metric.unit for name, metric in meters.collect().items()} == {
         "otel_evals.score": "1",
@@ -89,7 +93,17 @@ def test_names_and_units() -> None:
         "otel_evals.rules.failing": "1",
         "otel_evals.conversations.waiting": "{conversation}",
         "otel_evals.spans.held": "{span}",
+        "otel_evals.shared.failures": "{call}",
     }
+
+
+def test_failed_calls_to_shared_servers_are_counted_without_their_passwords() -> None:
+    server = redis_server("redis://somebody:hidden@127.0.0.1:1/7")
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            server.run("return 1", [], [])
+    points = Meters().points("otel_evals.shared.failures")
+    assert points[frozenset({("otel_evals.shared.server", "redis://127.0.0.1:1/7")})] == server.failures == 2
 
 
 def test_the_counters_are_observed_by_what_became_of_everything() -> None:

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from otel_evals.cli.app import app
-from otel_evals.cli.backends import backend, backends, send_spans_to
+from otel_evals.cli.backends import backend, backend_of_demo, backends, send_spans_to
+from otel_evals.config.names import build_destination
+from otel_evals.errors import ConfigError
 from tests.support.destinations import KEY
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
 
@@ -117,6 +119,12 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_a_key_that_is_no_text_is_told_without_it() -> None:
+    with pytest.raises(ConfigError, match=r"api_key: must be text, not int: put it in quotes") as found:
+        build_destination("datadog", {"api_key": 1234567890}, "destinations[0]")
+    assert "1234567890" not in str(found.value)
+
+
 def test_an_unknown_name_is_told_what_there_is() -> None:
     told = run("destination", "test", "langfus").stderr
     assert told == "--to langfus: there is no destination 'langfus'; meant 'langfuse'?\n"
@@ -128,6 +136,27 @@ def test_trace_and_span_go_together() -> None:
 
 def test_a_preset_has_nothing_to_send() -> None:
     assert "reads evaluation events" in run("destination", "test", "azure").stdout
+
+
+@pytest.mark.parametrize("name", sorted(backends()))
+def test_the_demo_says_what_a_backend_lacks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (*KEYS, *(needed for each in backends().values() for needed in each.needs)):
+        monkeypatch.delenv(variable, raising=False)
+    if name == "phoenix":  # it has a usual address, and needs no key
+        assert backend_of_demo(name).name == name
+        return
+    with pytest.raises(ConfigError, match=rf"^--to {name}") as found:
+        backend_of_demo(name)
+    assert any(variable in str(found.value) for variable in backends()[name].needs)
+    done = run("demo", "--to", name)
+    assert (done.exit_code, "Traceback" in done.output) == (1, False)
+
+
+def test_the_demo_says_that_azure_takes_nothing_by_otlp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("APPLICATIONINSIGHTS_CONNECTION_STRING", "InstrumentationKey=x")
+    with pytest.raises(ConfigError, match="--to azure=http://localhost:4318"):
+        backend_of_demo("azure")
+    assert backend_of_demo("azure=http://localhost:4318").spans_to() == ("http://localhost:4318", {})
 
 
 @pytest.mark.parametrize("name", sorted(backends()))

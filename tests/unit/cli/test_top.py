@@ -7,7 +7,10 @@ import os
 import pty
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +89,29 @@ def test_what_is_no_gateway_is_told() -> None:
     with recording_server() as server:
         server.reply = lambda _: Reply(body=b'{"some": "page"}')
         assert "no counters of a gateway" in run(server.url, "--once").stderr
+
+
+def test_counters_need_a_token_where_senders_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("right\n")
+    with GatewayThread(Rule(dated), gateway={"tokens": tokens}) as running:
+
+        def status(path: str) -> int:
+            try:
+                with urllib.request.urlopen(running.endpoint + path) as answer:
+                    return int(answer.status)
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        assert [status(path) for path in ("/healthz", "/readyz", "/stats")] == [200, 200, 401]
+        look = (running.endpoint, "--once", "--interval", "0.1")
+        assert "requires a bearer token: give --token" in run(*look).stderr
+        refused = run(*look, "--token", "wrong").stderr
+        assert "refuses this bearer token" in refused
+        assert "wrong" not in refused
+        assert run(*look, "--token", "right").exit_code == 0
+        monkeypatch.setenv("OTEL_EVALS_TOKEN", "right")
+        assert run(*look).exit_code == 0
 
 
 @pytest.mark.slow

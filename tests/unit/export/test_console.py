@@ -11,9 +11,11 @@ import anyio
 import pytest
 
 from otel_evals.errors import ConfigError
-from otel_evals.export import ConsoleDestination
+from otel_evals.export import ConsoleDestination, FanOut
 from otel_evals.model import Direction, Score, ScoredRun
-from tests.support.scored import scored_run
+from otel_evals_exporters.mlflow import MlflowDestination
+from otel_evals_exporters.phoenix import PhoenixDestination
+from tests.support.scored import TRACE, scored_run
 
 
 def shown(scored: ScoredRun, *, encoding: str = "utf-8", **options: object) -> str:
@@ -40,6 +42,17 @@ def test_plain_text_shows_run_scores_and_why() -> None:
         "  judged for $0.000420\n"
         "\n"
     )
+
+
+def test_it_shows_where_the_other_destinations_have_the_trace() -> None:
+    file = io.StringIO()
+    console = ConsoleDestination(file=file)
+    FanOut([PhoenixDestination(endpoint="http://p:6006"), console, MlflowDestination(url="http://m")])
+    anyio.run(console.export, [scored_run()])
+    assert file.getvalue().splitlines()[1:3] == [
+        f"  http://p:6006/redirects/traces/{TRACE}",
+        f"  http://m/#/experiments/0/traces?selectedEvaluationId=tr-{TRACE}",
+    ]
 
 
 def test_content_can_be_hidden() -> None:

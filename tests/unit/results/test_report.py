@@ -191,6 +191,22 @@ def test_links_lead_to_the_trace(tmp_path: Path) -> None:
     assert worst["link"] == f"http://localhost:16686/trace/{worst['trace_id']}"
 
 
+def test_a_destination_can_stand_for_its_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "scores.jsonl", records(20))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    (named, *_) = estimates(path, "--link", "mlflow")[0]["worst"]
+    assert named["link"].endswith(f"/#/experiments/0/traces?selectedEvaluationId=tr-{named['trace_id']}")
+    file = tmp_path / "otel-evals.yaml"
+    places = "[console, azure, {phoenix: {endpoint: 'http://phoenix:6006'}}, mlflow]"
+    file.write_text(f"rules: [answered]\ndestinations: {places}\n")
+    monkeypatch.setenv("OTEL_EVALS_CONFIG", str(file))
+    (configured, *_) = estimates(path)[0]["worst"]
+    assert configured["link"] == f"http://phoenix:6006/redirects/traces/{configured['trace_id']}"
+    for broken in ("", "destinations: {phoenix}", "destinations: [{phoenix: {endpoint: 7}}, datadog]", "- ["):
+        file.write_text(broken)
+        assert estimates(path)[0]["worst"][0]["link"] is None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

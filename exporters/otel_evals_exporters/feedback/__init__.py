@@ -1,0 +1,1 @@
+"""Reading feedback back: one file per backend that has an API for it."""

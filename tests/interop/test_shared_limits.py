@@ -1,0 +1,211 @@
+"""Budgets, rates, caches and samplers that processes share through a real Redis, and one that goes away."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from multiprocessing.context import SpawnContext
+from typing import Any
+
+import anyio
+import pytest
+
+from otel_evals import sampling
+from otel_evals.errors import BudgetExceededError, JudgeUnavailableError
+from otel_evals.judge.budget import Budget
+from otel_evals.judge.cache import CachedJudge
+from otel_evals.judge.judge import JudgeRequest
+from otel_evals.judge.limiter import Call
+from otel_evals.judge.limits import JudgeLimits
+from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.model import Usage
+from otel_evals.sampling.parsing import parse
+from tests.support.redis_server import RunningRedis, find_redis
+from tests.support.runs import a_run
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(find_redis() is None, reason="Redis is not installed: apt-get install redis-server"),
+]
+CALL = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.01)
+SPAWN: SpawnContext = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def server() -> Iterator[RunningRedis]:
+    with RunningRedis() as running:
+        yield running
+
+
+def _spend(url: str, ready: Any, ends: Any) -> None:
+    budget = Budget(usd=1, tokens=5_000, store=url)
+    budget.spent()
+    calls = 0
+
+    async def spend() -> None:
+        nonlocal calls
+        while True:
+            try:
+                async with budget.around(CALL) as settle:
+                    calls += 1
+                    settle(Usage(input_tokens=20, output_tokens=5), 0.002)
+            except BudgetExceededError:
+                return
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(spend)
+
+    ready.wait(60)
+    anyio.run(main)
+    ends.put(calls)
+
+
+def _call(url: str, ready: Any, ends: Any) -> None:
+    limits = JudgeLimits(requests="10/s", store=url)
+    began: list[float] = []
+
+    async def main() -> None:
+        with anyio.move_on_after(4):
+            while True:
+                async with limits.around(CALL):
+                    began.append(time.monotonic())
+
+    ready.wait(60)
+    anyio.run(main)
+    ends.put(began)
+
+
+def in_processes(count: int, work: Callable[..., None], url: str) -> list[Any]:
+    """What each of some processes that begin together has to tell."""
+    ready, ends = SPAWN.Barrier(count), SPAWN.Queue()
+    workers = [SPAWN.Process(target=work, args=(url, ready, ends)) for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    found = [ends.get(timeout=120) for _ in workers]
+    for worker in workers:
+        worker.join(30)
+        assert worker.exitcode == 0
+    return found
+
+
+def test_processes_spend_one_budget_to_its_end_and_no_further(server: RunningRedis) -> None:
+    calls = in_processes(3, _spend, server.url)
+    usd, tokens = Budget(usd=1, tokens=5_000, store=server.url).spent()
+    assert tokens == 25 * sum(calls)
+    assert usd == pytest.approx(0.002 * sum(calls))
+    assert 5_000 - 4 * 12 * 40 <= tokens <= 5_000
+
+
+def test_a_rate_holds_over_processes(server: RunningRedis) -> None:
+    times = sorted(moment for began in in_processes(2, _call, server.url) for moment in began)
+    for i, moment in enumerate(times):
+        assert sum(1 for later in times[i:] if later < moment + 0.9) <= 10
+    assert len(times) >= 20, "both together get most of it"
+
+
+def test_an_answer_is_paid_for_once(server: RunningRedis) -> None:
+    async def main() -> None:
+        judge = ScriptedJudge({"generate_reason": "so"})
+        question = JudgeRequest(instructions="Explain.", prompt="Why?", step="generate_reason")
+        first, second = (CachedJudge(judge, store=server.url) for _ in range(2))
+        assert [(await c.ask(question)).value for c in (first, second)] == ["so", "so"]
+        assert len(judge.requests) == 1
+        small = CachedJudge(judge, store=server.url, max_entries=2)
+        for prompt in ("Why?", "a", "Why?", "b", "Why?", "a"):
+            await small.ask(JudgeRequest(instructions="Explain.", prompt=prompt, step="generate_reason"))
+        assert [request.prompt for request in judge.requests] == ["Why?", "a", "b", "a"]
+
+    anyio.run(main)
+
+
+def sampled(sampler: sampling.Sampler, first: int, count: int) -> float:
+    """Runs that one process is expected to sample of so many."""
+    runs = (
+        replace(a_run(), trace_id=f"{(number + 1) * 7919:032x}") for number in range(first, first + count)
+    )
+    return sum(sampler.chance(run).probability for run in runs)
+
+
+def test_a_rate_of_runs_holds_over_processes_and_outages(server: RunningRedis) -> None:
+    now = [time.time() // 60 * 60 + 1000 * 60]
+    words = f"per_minute(30, store='{server.url}', name='support')"
+    first, second = (
+        sampling.per_minute(30, store=server.url, name="support", clock=lambda: now[0]) for _ in range(2)
+    )
+    assert str(parse(words)) == words.replace(":secret@", "")
+    assert str(first) == str(parse(words))
+
+    def minutes(count: int, at: int) -> list[float]:
+        found = []
+        for minute in range(count):
+            total = 0.0
+            for second_of in range(60):
+                now[0] += 1
+                for i, one in enumerate((first, second)):
+                    total += sampled(one, at + minute * 1_000 + second_of * 10 + i * 5, 5)
+                for one in (first, second):
+                    exchange(one)
+            found.append(total)
+        return found
+
+    steady = minutes(4, 0)[1:]
+    assert all(20 <= total <= 34 for total in steady), steady
+    server.kill()
+    away = minutes(3, 100_000)
+    assert all(15 <= total <= 36 for total in away), away
+    server.start()
+    time.sleep(1.1)
+    back = minutes(3, 200_000)
+    assert all(15 <= total <= 36 for total in back), back
+
+
+def exchange(sampler: Any) -> None:
+    """What its thread does twice a second, on the test's clock."""
+    sampler._only._counts.exchange()
+
+
+def test_a_budget_is_refused_while_its_server_is_away_and_goes_on_after(server: RunningRedis) -> None:
+    budget = Budget(tokens=100, store=server.url)
+
+    async def call() -> None:
+        async with budget.around(CALL) as settle:
+            settle(Usage(input_tokens=20, output_tokens=5), None)
+
+    anyio.run(call)
+    server.kill()
+    for _ in range(2):
+        with pytest.raises(JudgeUnavailableError):
+            anyio.run(call)
+    server.start()
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            anyio.run(call)
+            break
+        except JudgeUnavailableError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    assert budget.spent()[1] == 25, "the server kept nothing, so the budget began anew"
+
+
+def test_a_sampler_never_waits_for_its_server(server: RunningRedis) -> None:
+    sampler = sampling.per_minute(10, store=server.url, name="stopped")
+    assert server.process is not None
+    sampler.chance(a_run())
+    server.process.send_signal(19)  # stopped: connections hang
+    try:
+        began = time.monotonic()
+        sampled(sampler, 1, 2_000)
+        assert time.monotonic() - began < 5
+    finally:
+        server.process.send_signal(18)
+    del sampler
+    deadline = time.monotonic() + 60
+    while any(thread.name == "otel-evals-shared" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "the thread ends with its sampler"
+        time.sleep(0.1)

@@ -1,0 +1,101 @@
+"""A server that is away, hangs or is none: bounded in time, counted, told once, and no secret in any text."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import time
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from otel_evals.errors import ConfigError, JudgeUnavailableError, StoreError
+from otel_evals.judge.budget import Budget
+from otel_evals.judge.cache import CachedJudge
+from otel_evals.judge.judge import JudgeRequest
+from otel_evals.judge.limiter import Call
+from otel_evals.judge.limits import JudgeLimits
+from otel_evals.judge.resolve import resolve_judge
+from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.shared.redis_server import CALL_SECONDS, RedisServer, redis_server
+
+CALL = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.01)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Address of a server that takes connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"redis://user:hidden@127.0.0.1:{listening.getsockname()[1]}/0"
+
+
+@pytest.fixture
+def nobody() -> str:
+    """Address at which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"redis://user:hidden@127.0.0.1:{free.getsockname()[1]}/0"
+
+
+def test_a_silent_server_costs_a_bounded_time_once(silent: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = RedisServer(silent)
+    began = time.monotonic()
+    for _ in range(50):
+        with pytest.raises(StoreError) as told:
+            server.run("return 1", [], [])
+        assert "hidden" not in str(told.value)
+    assert time.monotonic() - began < 10 * CALL_SECONDS, "one call waited, the others did not"
+    assert server.failures == 50
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "otel_evals.shared.redis_server"]
+    assert "is away" in line
+    assert "hidden" not in line
+
+
+def test_while_the_server_is_away_each_says_what_happens(
+    nobody: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with pytest.raises(JudgeUnavailableError, match="budget"):
+            async with Budget(usd=1, store=nobody).around(CALL):
+                raise AssertionError("a call was made that no budget covers")
+        limits = JudgeLimits(requests="2/min", store=nobody)
+        with anyio.move_on_after(1.0):
+            calls = 0
+            while True:
+                async with limits.around(CALL):
+                    calls += 1
+        assert calls == 2, "the limit of the process itself holds"
+        judge = ScriptedJudge({"generate_reason": "so"})
+        cached = CachedJudge(judge, store=nobody)
+        for _ in range(2):
+            reply = await cached.ask(JudgeRequest(instructions="E.", prompt="W?", step="generate_reason"))
+            assert reply.value == "so"
+        assert len(judge.requests) == 2, "the cache is asked past"
+
+    anyio.run(main)
+    assert "hidden" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ({"budget": {"usd": 1, "store": "postgresql://h/d"}}, "budget.store"),
+        ({"cache": {"store": "http://h"}}, "cache.store"),
+        ({"limits": {"requests": "1/s", "store": "limits.db"}}, "limits.store"),
+        ({"limits": {"store": "redis://127.0.0.1:1/0"}}, "limits.store"),
+        ({"budget": {"usd": 1, "store": "redis://u:hidden@h:port/0"}}, "store"),
+    ],
+)
+def test_wrong_addresses_name_their_field(words: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigError, match=field) as told:
+        resolve_judge({"model": "m", "max_tokens": 9, **words})
+    assert "hidden" not in str(told.value)
+
+
+def test_servers_are_one_per_address_in_other_processes_too(nobody: str) -> None:
+    server = redis_server(nobody)
+    assert pickle.loads(pickle.dumps(server)) is server
+    assert "hidden" not in server.name
