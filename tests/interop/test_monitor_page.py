@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from otel_evals.results.alarms.checking import AlarmCheck
@@ -108,6 +109,17 @@ def test_every_page_opens_in_both_themes_and_on_a_phone(
     assert problems == []
 
 
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_page_is_accessible_by_the_rules_of_axe(name: str, address: str, page: Page) -> None:
+    """WCAG 2.2 to level AA, as far as a program can tell, and axe's best practices, in both themes."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.goto(address + VIEWS[name])
+        found = Axe().run(page).response["violations"]
+        told = {each["id"]: [node["target"] for node in each["nodes"]] for each in found}
+        assert told == {}, f"{scheme}: {[each['help'] for each in found]}"
+
+
 def test_from_an_alarm_to_a_run_to_a_label(address: str, page: Page, store: Path) -> None:
     page.goto(address + "/")
     assert page.locator(".alarm").count() >= 2
@@ -137,7 +149,7 @@ def test_from_a_point_of_the_plot_to_its_runs(address: str, page: Page) -> None:
 
 def test_tables_stand_beside_plots_and_the_keyboard_reaches_everything(address: str, page: Page) -> None:
     page.goto(address + VIEWS["scorer"])
-    assert page.locator("svg[role=img][aria-label]").count() == 1
+    assert page.locator("svg[role=group][aria-label]").count() == 1
     page.get_by_text("The plot as a table").press("Enter")
     assert page.get_by_role("region", name="The plot as a table").locator("tbody a").count() > 10
     unnamed = "els => els.filter(e => !(e.innerText || e.getAttribute('aria-label') || '').trim()).length"

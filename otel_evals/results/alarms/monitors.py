@@ -84,6 +84,18 @@ class Alarm:
     trace_ids: Sequence[str] = ()
     """Of the worst runs since then."""
 
+    @property
+    def evidence_told(self) -> str:
+        """The evidence in words; empty where there is none."""
+        if self.evidence is None or self.needed is None:
+            return ""
+        found = "over a million" if self.evidence >= 1e6 else _count(self.evidence)
+        return f"{found} of {_count(self.needed)} needed"
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
 
 def find_alarms(database: Database, settings: AlarmSettings, now: float) -> list[Alarm]:
     """The alarms that a store's runs give reason for, now.

@@ -104,8 +104,11 @@ class Alertmanager:
             "gen_ai_agent_name": alarm.agent_name,
             "severity": "warning",
         }
-        evidence = f"{alarm.evidence:.3g} of {alarm.needed:.3g} needed" if alarm.needed else ""
-        told = {"summary": alarm.text, "evidence": evidence, "traces": " ".join(alarm.trace_ids)}
+        told = {
+            "summary": alarm.text,
+            "evidence": alarm.evidence_told,
+            "traces": " ".join(alarm.trace_ids),
+        }
         alert = {
             "labels": {name: value for name, value in labels.items() if value},
             "annotations": {name: value for name, value in told.items() if value},

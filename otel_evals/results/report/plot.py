@@ -91,8 +91,9 @@ def timeline(
         return ""
     frame = _Frame.around(points, step, scale, floor)
     box, name = f"0 0 {_WIDTH} {_BOTTOM + 22}", escape(label)
+    role = "group" if any(p.href for p in points) else "img"  # nothing in a picture can be followed
     parts = [
-        f'<svg class="plot" viewBox="{box}" role="img" aria-label="{name}">',
+        f'<svg class="plot" viewBox="{box}" role="{role}" aria-label="{name}">',
         *_grid(frame),
         *_band(frame, points),
         *_floor(frame, floor),

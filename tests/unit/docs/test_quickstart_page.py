@@ -62,3 +62,11 @@ def test_the_readme_names_only_commands_that_dev_py_has() -> None:
         re.findall(r"^python3 dev\.py (\w+)", (ROOT / "dev.py").read_text(encoding="utf-8"), re.MULTILINE)
     )
     assert {"demo", "test"} <= named <= known
+
+
+def test_no_page_installs_from_an_index_on_which_there_is_no_release() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    wrong = [
+        page.name for page in pages if re.search(r"pip install [^\n`]*otel-evals", page.read_text("utf-8"))
+    ]
+    assert wrong == []
