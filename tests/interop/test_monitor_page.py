@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from tests.support.result_records import record, records
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
+COMMAND = [sys.executable, "-c", "from otel_evals.cli import main; main()"]
+UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}
 HOSTILE = "<script>document.title='stolen'</script><img src=x onerror=\"document.title='stolen'\">\x1b[31m"
 
 
@@ -51,10 +55,8 @@ def address(store: Path) -> Iterator[str]:
 
 
 def served(store: Path, *options: str) -> Iterator[str]:
-    code = "from otel_evals.cli import main; main()"
-    command = [sys.executable, "-c", code, "monitor", str(store), "--port", "0", *options]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    command = [*COMMAND, "monitor", str(store), "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=UNBUFFERED)
     try:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
@@ -218,3 +220,41 @@ def test_elsewhere_a_token_is_needed(store: Path, page: Page) -> None:
         page.goto(address + "/alarms?token=a-long-enough-token")
         assert "token" not in page.url
         assert page.locator("h1").inner_text() == "Alarms"
+
+
+@pytest.mark.timeout(300)
+def test_from_the_demo_s_alarm_to_a_failing_test(
+    tmp_path: Path, page: Page, record_property: Callable[[str, object], None]
+) -> None:
+    """The way of somebody who reads no documentation: only what is on the page is clicked and run."""
+    began = time.monotonic()
+    demo = [*COMMAND, "demo", "--monitor", "--port", "0", "--no-browser"]
+    with subprocess.Popen(demo, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=UNBUFFERED) as process:
+        try:
+            assert process.stdout is not None
+            address = next(m[0] for line in process.stdout if (m := re.search(r"http://[\d.:]+", line)))
+            served = time.monotonic()
+            page.goto(address)
+            page.locator(".alarm a").first.click()
+            page.get_by_label("What should the score be?").first.fill("0")
+            page.get_by_label("Expected answer").first.fill("The refund is not there yet.")
+            page.get_by_role("button", name="Save the label").first.click()
+            assert page.get_by_role("status").inner_text() == "The label is saved."
+            shown = page.get_by_role("heading", name="Make it a test").locator("xpath=following::pre[1]")
+            words = shlex.split(shown.inner_text())
+        finally:
+            process.terminate()
+    assert words[:2] == ["otel-evals", "export"]
+    told = subprocess.run([*COMMAND, *words[1:]], cwd=tmp_path, check=True, capture_output=True, text=True)
+    (run_it,) = re.findall(r"run it: (pytest .+)", told.stdout)
+    tried = subprocess.run(
+        [sys.executable, "-m", *run_it.split(), "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert tried.returncode == 1, tried.stdout
+    assert "1 failed" in tried.stdout
+    record_property("seconds_from_the_page", round(time.monotonic() - served, 1))
+    record_property("seconds_from_the_command", round(time.monotonic() - began, 1))
