@@ -7,11 +7,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.trace import format_trace_id
 
 from otel_evals.config.gateway import KafkaOptions
 from otel_evals.errors import ConfigError
 from otel_evals.gateway.scoring import Scoring
 from otel_evals.gateway.tap import Tap, rejection
+from otel_evals.intake.items import CapturedLog, IntakeItem, UnclaimedSpan
+from otel_evals.intake.kafka.offsets import tail
 from otel_evals.intake.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
 from otel_evals.intake.receiver.decoding import ExportRequest, Signal, decode
 
@@ -55,7 +58,7 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
             "gateway.kafka", f"needs {error.name}: pip install 'otel-evals[gateway,kafka]'"
         ) from error
 
-    def handle(signal: Signal, value: bytes) -> Collection[str]:
+    def handle(signal: Signal, value: bytes, known: Collection[str]) -> Collection[str]:
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         request = decode(ExportRequest(signal, value, content_type), scoring.options.max_decompressed)
         selection = tap.select(request)
@@ -64,6 +67,8 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
             raise RefusedError(ExportAnswer(400, f"no valid {signal} of OTLP: {reasons}"))
         tap.received(signal, selection)
         for item in selection.items:
+            if known and tail(_trace_of(item)) in known:
+                continue
             while not scoring.room:
                 time.sleep(_PAUSE)
             scoring.engine.thread.put(item)
@@ -91,6 +96,12 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
     )
     _observe(source, scoring.meter)
     return source
+
+
+def _trace_of(item: IntakeItem) -> str:
+    if isinstance(item, CapturedLog):
+        return format_trace_id(item.trace_id)
+    return item.trace_id if isinstance(item, UnclaimedSpan) else item.record().trace_id
 
 
 def _observe(source: KafkaSource, meter: Meter) -> None:

@@ -1,16 +1,56 @@
-"""Which offsets may be committed: those before which everything is done with."""
+"""Which offsets may be committed: those before which everything is done with.
+
+A trace has several messages, and an offset may lie between them: its run is done with, but an older one that
+is not holds the offset back. After a crash only the rest of it would come again, and a part would be judged
+for the whole. So each commit names, as its metadata, such traces; whoever reads on from it skips them.
+"""
 
 from __future__ import annotations
 
+import base64
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-__all__ = ["Offsets", "Taken"]
+__all__ = ["Commit", "Offsets", "Taken", "tail"]
 
 Partition = tuple[str, int]
 """Topic and number."""
+_FORM = "otel-evals 1 "
+_MOST = 500
+"""Traces that a commit names at most: Kafka takes 4,096 bytes."""
+_TAIL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What to commit of a partition."""
+
+    offset: int
+    """That of the first message which is to come again."""
+    done: frozenset[str] = frozenset()
+    """Traces that are done with, of which there are messages from that offset on, and others before it."""
+
+    @property
+    def metadata(self) -> str:
+        """What a commit says of them."""
+        tails = b"".join(bytes.fromhex(tail(each)) for each in sorted(self.done)[:_MOST])
+        return _FORM + base64.b64encode(tails).decode() if tails else ""
+
+
+def tail(trace_id: str) -> str:
+    """By what commits tell traces apart: the end of an id is random in every scheme of ids."""
+    return trace_id[-_TAIL:]
+
+
+def _tails(metadata: str) -> set[str]:
+    """What a commit says, by whomever it was written; nothing where it was somebody else."""
+    try:
+        text = base64.b64decode(metadata.removeprefix(_FORM), validate=True).hex()
+    except ValueError:
+        return set()
+    return {text[i : i + _TAIL] for i in range(0, len(text), _TAIL)} if metadata.startswith(_FORM) else set()
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +75,11 @@ class Offsets:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._taken: dict[Partition, deque[Taken]] = {}
+        self._begun: set[str] = set()
+        self._told: dict[Partition, frozenset[str]] = {}
+        self._before: dict[Partition, set[str]] = {}
+        self.known: frozenset[str] = frozenset()
+        """Tails of the ids of traces that were done with before this member read on."""
 
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
@@ -44,6 +89,11 @@ class Offsets:
         """Seconds since the oldest message was taken; 0 if there is none."""
         firsts = [messages[0].since for messages in self._taken.values() if messages]
         return self._clock() - min(firsts) if firsts else 0.0
+
+    def read_on(self, partition: Partition, metadata: str) -> None:
+        """Note what was said with the commit from which a partition is read on."""
+        self._before[partition] = _tails(metadata)
+        self.known = frozenset().union(*self._before.values())
 
     def take(
         self, partition: Partition, offset: int, traces: Collection[str], *, pending: bool = False
@@ -57,14 +107,14 @@ class Offsets:
         """The newest message of each partition: `done` may look at those up to it."""
         return {partition: messages[-1] for partition, messages in self._taken.items() if messages}
 
-    def done(self, upto: dict[Partition, Taken], open_traces: Collection[str]) -> dict[Partition, int]:
-        """Forget what is done with; returns the offset to commit for each partition where that is news.
+    def done(self, upto: dict[Partition, Taken], open_traces: Collection[str]) -> dict[Partition, Commit]:
+        """Forget what is done with; returns what to commit for each partition where that is news.
 
         Args:
             upto: what `newest` gave before the open traces were looked up.
             open_traces: traces that are not done with.
         """
-        commits: dict[Partition, int] = {}
+        ends: dict[Partition, int] = {}
         for partition, last in upto.items():
             messages = self._taken.get(partition)
             while messages and messages[0].offset <= last.offset:
@@ -72,13 +122,31 @@ class Offsets:
                 if first.pending or not first.traces.isdisjoint(open_traces):
                     break
                 messages.popleft()
-                commits[partition] = first.offset + 1
+                ends[partition] = first.offset + 1
+                self._begun |= first.traces
+        return self._commits(ends)
+
+    def _commits(self, ends: dict[Partition, int]) -> dict[Partition, Commit]:
+        left = {place: {t for each in taken for t in each.traces} for place, taken in self._taken.items()}
+        every = set().union(*left.values())
+        # Of what was skipped, the rest is to be skipped again after another crash.
+        self._begun = {t for t in every if t in self._begun or tail(t) in self.known}
+        commits: dict[Partition, Commit] = {}
+        for partition, traces in left.items():
+            done = frozenset(traces & self._begun)
+            if partition in ends or done != self._told.get(partition, frozenset()):
+                self._told[partition] = done
+                offset = ends.get(partition) or self._taken[partition][0].offset
+                commits[partition] = Commit(offset, done)
         return commits
 
     def forget(self, partitions: Iterable[Partition]) -> set[str]:
         """Forget partitions that another consumer has now; returns the traces that are not done with."""
         traces: set[str] = set()
         for partition in partitions:
+            self._told.pop(partition, None)
+            self._before.pop(partition, None)
             for taken in self._taken.pop(partition, ()):
                 traces |= taken.traces
+        self.known = frozenset().union(*self._before.values())
         return traces

@@ -3,9 +3,9 @@
 Messages are the Collector's `otlp_proto` (or `otlp_json`), traces keyed by trace id, so that all spans of a
 trace come to one member of the group. An offset is committed only when the runs of everything before it are
 done with: judged and delivered, or in the store. What is not committed comes again, to this member or
-another, and is judged under the same evaluation ids. Traces of partitions that go to another member before
-they are complete are let go of, so that nobody judges a part of one. Messages that are no OTLP go to the
-dead-letter topic.
+another, and is judged under the same evaluation ids; the rest of a trace that was done with is passed over.
+Traces of partitions that go to another member before they are complete are let go of, so that nobody judges a
+part of one. Messages that are no OTLP go to the dead-letter topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from otel_evals.intake.kafka.offsets import Offsets, Partition, Taken
+from otel_evals.intake.kafka.offsets import Offsets, Partition, Taken, tail
 from otel_evals.intake.receiver.answers import RefusedError
 from otel_evals.intake.receiver.decoding import Signal
 
@@ -29,6 +29,7 @@ _BATCH = 500
 _POLL_SECONDS = 0.2
 _COMMIT_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
+_COMMITTED_SECONDS = 10.0
 _LOG_SECONDS = 10.0
 _REASON = "otel_evals.reason"
 
@@ -60,8 +61,9 @@ class KafkaSource:
         properties: of librdkafka, with `bootstrap.servers` and `group.id`.
         topics: the signal of each topic.
         dead_letters: topic for what is no OTLP.
-        handle: takes the value of a message, and returns the ids of its traces that may be judged; raises
-            RefusedError if it is no OTLP.
+        handle: takes the value of a message, and the tails of the ids of traces that are done with, which it
+            passes over; returns the ids of all its traces that may be judged; raises RefusedError if it is no
+            OTLP.
         open_traces: ids of the traces that are not done with; None if that cannot be told now.
         let_go: is given the ids of traces of which another member gets everything again.
         room: whether more may be taken; until then partitions are paused, and the group is kept.
@@ -72,7 +74,7 @@ class KafkaSource:
         properties: Mapping[str, Any],
         topics: Mapping[str, Signal],
         dead_letters: str,
-        handle: Callable[[Signal, bytes], Collection[str]],
+        handle: Callable[[Signal, bytes, Collection[str]], Collection[str]],
         open_traces: Callable[[], Collection[str] | None],
         let_go: Callable[[Collection[str]], object],
         room: Callable[[], bool],
@@ -102,6 +104,7 @@ class KafkaSource:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otel-evals-kafka", daemon=True)
         self._dead = 0
+        self._repeated = 0
         self._lag = 0
 
     def start(self) -> None:
@@ -129,6 +132,7 @@ class KafkaSource:
             "uncommitted": len(self._offsets),
             "oldest_uncommitted_seconds": round(self._offsets.oldest_age, 3),
             "dead_letters": self._dead,
+            "repeated": self._repeated,
         }
 
     def _run(self) -> None:
@@ -167,8 +171,10 @@ class KafkaSource:
             return
         place = message.topic(), message.partition()
         try:
-            traces = self._handle(self._topics[message.topic()], message.value() or b"")
+            known = self._offsets.known
+            traces = self._handle(self._topics[message.topic()], message.value() or b"", known)
             self._offsets.take(place, message.offset(), traces)
+            self._repeated += bool(known) and any(tail(each) in known for each in traces)
         except RefusedError as refused:
             self._bury(message, str(refused), self._offsets.take(place, message.offset(), (), pending=True))
 
@@ -202,7 +208,10 @@ class KafkaSource:
             return
         commits = self._offsets.done(newest, open_traces)
         if commits:
-            places = [TopicPartition(topic, number, at) for (topic, number), at in commits.items()]
+            places = [
+                TopicPartition(topic, number, at.offset, at.metadata)
+                for (topic, number), at in commits.items()
+            ]
             try:
                 self._consumer.commit(offsets=places, asynchronous=False)
             except KafkaException as error:  # a rebalance: the new owner reads them again
@@ -218,6 +227,11 @@ class KafkaSource:
 
     def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
         self._assigned = {(p.topic, p.partition) for p in partitions}
+        try:
+            for place in self._consumer.committed(list(partitions), timeout=_COMMITTED_SECONDS):
+                self._offsets.read_on((place.topic, place.partition), place.metadata or "")
+        except KafkaException as error:
+            _logger.warning("what was done with before cannot be told, and may be judged in part: %s", error)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
 
     def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:
