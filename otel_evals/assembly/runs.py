@@ -157,7 +157,7 @@ def _read(
         if operation is not None:
             found.append(operation)
     found.sort(key=_order)
-    TraceContent(found)
+    TraceContent(found)  # each operation is left with what it has to read, and reads it when asked
     return {o.span.span_id: o for o in found}
 
 

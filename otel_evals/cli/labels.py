@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from otel_evals.errors import ConfigError, DestinationError, OtelEvalsError
+from otel_evals.cli.results import store_errors
+from otel_evals.errors import ConfigError, DestinationError
 
 if TYPE_CHECKING:
     from otel_evals.model import Feedback
@@ -50,7 +51,7 @@ def pull(
     """Read feedback back from a backend: labels where it is about a score on record, else of its trace."""
     import anyio
 
-    try:
+    with store_errors("labels pull"):
         from otel_evals.cli.backends import backend
         from otel_evals.results.store.database import Database
         from otel_evals.results.store.pulling import PullRules
@@ -63,15 +64,6 @@ def pull(
             anyio.run(pulling.run, window, most, timeout)
         finally:
             database.close()
-    except ModuleNotFoundError as error:
-        if error.name not in ("sqlalchemy", "psycopg"):
-            raise
-        problem = f"needs {error.name}: pip install 'otel-evals[results]'"
-        typer.echo(f"otel-evals labels pull: {problem}", err=True)
-        raise typer.Exit(2) from None
-    except OtelEvalsError as error:
-        typer.echo(f"otel-evals labels pull: {error}", err=True)
-        raise typer.Exit(2) from None
     _tell(pulling, rules)
 
 

@@ -16,7 +16,7 @@ from otel_evals.errors import ConfigError, OtelEvalsError
 if TYPE_CHECKING:
     from otel_evals.results.store.database import Database
 
-__all__ = ["export", "results"]
+__all__ = ["export", "results", "store_errors"]
 
 results = typer.Typer(help="Fill, trim and clear a results store.", no_args_is_help=True)
 _Store = Annotated[str, typer.Argument(help="The results store: a SQLite file, or a postgresql:// URL.")]
@@ -36,7 +36,7 @@ def export(
     labels: Annotated[Path | None, typer.Option(help="Write all labels, for `judge calibrate`.")] = None,
 ) -> None:
     """Make a data set of recorded runs, for run_evals and pytest; or of labels, for judges."""
-    with _errors("export"):
+    with store_errors("export"):
         from otel_evals.results.report.dataset import items_of, labelled_examples, test_file
         from otel_evals.results.report.loading import opened
 
@@ -65,7 +65,7 @@ def load(
     store: _Store, files: Annotated[list[str], typer.Argument(help="Files of the jsonl destination.")]
 ) -> None:
     """Write records of the jsonl destination into a store; what is there already stays as it is."""
-    with _errors("results load"):
+    with store_errors("results load"):
         from otel_evals.results.report.loading import Loaded, files_of, load_files
         from otel_evals.results.store.writing import ResultsStore
 
@@ -87,7 +87,7 @@ def forget(
     user: Annotated[list[str] | None, typer.Option(help="Everything about this user; repeatable.")] = None,
 ) -> None:
     """Delete everything about traces or users, from means too."""
-    with _errors("results forget"):
+    with store_errors("results forget"):
         from otel_evals.results.store.keeping import forget as delete
 
         if not trace and not user:
@@ -103,7 +103,7 @@ def trim(
     older_than: Annotated[str, typer.Option(help="Delete runs older than this: 30d, 12w.")],
 ) -> None:
     """Delete old runs; their share of means over time stays."""
-    with _errors("results trim"):
+    with store_errors("results trim"):
         from otel_evals.results.report.times import seconds_of
         from otel_evals.results.store.keeping import keep_within
 
@@ -124,7 +124,8 @@ def _opened(store: str) -> Iterator[Database]:
 
 
 @contextmanager
-def _errors(command: str) -> Iterator[None]:
+def store_errors(command: str) -> Iterator[None]:
+    """Tell on one line what went wrong with a results store, or with what was asked of it; exit with 2."""
     try:
         yield
     except ModuleNotFoundError as error:

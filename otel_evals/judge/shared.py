@@ -11,7 +11,7 @@ from otel_evals.shared import RedisServer
 
 __all__ = ["SharedAnswers", "SharedBudgetLedger", "SharedWindows"]
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _NANO = 1_000_000_000
 _DAYS_2 = 2 * 86_400
@@ -66,7 +66,7 @@ class SharedBudgetLedger:
             arguments = [-round(usd * _NANO), -tokens, _ONCE_SECONDS]
             self._server.run(_GIVE_BACK, _change_of(key), arguments)
         except StoreError as error:
-            _log.warning("a budget keeps a whole reservation as spent: %s", error)
+            _logger.warning("a budget keeps a whole reservation as spent: %s", error)
 
     def read(self, key: str) -> tuple[float, int]:
         """A key's sums.
