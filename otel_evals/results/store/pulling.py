@@ -35,7 +35,7 @@ class PullRules:
 
 
 def judged_spans(connection: Connection, since: int | None) -> list[tuple[str, str]]:
-    """Trace and span ids of the runs recorded since a moment in nanoseconds, oldest first."""
+    """Trace and span ids of the runs recorded since a moment in nanoseconds."""
     runs = schema.runs.c
     query = select(runs.trace_id, runs.span_id).distinct().order_by(runs.trace_id, runs.span_id)
     if since is not None:
