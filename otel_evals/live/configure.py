@@ -9,6 +9,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -328,22 +329,28 @@ def _exit() -> None:
     """Stop scoring at interpreter exit, and shut down the providers that were created here."""
     if REPORTS in os.environ:
         write_report(doctor())
-    shutdown(None if _scored_before_threads_end else 0)
+    shutdown(_millis_left())
     _made.shutdown()
 
 
-_scored_before_threads_end = True
-"""False when the time at exit is used up: what is left is dropped, `shutdown_timeout` being for all of it."""
+_gave_up_at: float | None = None
+"""When the time for the main thread's end was used up, on `time.monotonic`."""
+
+
+def _millis_left() -> int | None:
+    """What exit may take: nothing more where the main thread's end took it all, but anew as others go on."""
+    if _gave_up_at is None or _pipeline is None:
+        return None
+    return int(1000 * min(_pipeline.config.shutdown_timeout, time.monotonic() - _gave_up_at))
 
 
 def _before_threads_end() -> None:
     """Score what is left while threads can still be started and the providers still work."""
-    global _scored_before_threads_end
+    global _gave_up_at
     if _pipeline is not None:
         timeout = int(_pipeline.config.shutdown_timeout * 1000)
-        _scored_before_threads_end = _pipeline.force_flush(
-            max(timeout, _REPORT_MILLIS) if REPORTS in os.environ else timeout
-        )
+        if not _pipeline.force_flush(max(timeout, _REPORT_MILLIS) if REPORTS in os.environ else timeout):
+            _gave_up_at = time.monotonic()
 
 
 # Runs when the main thread ends: before the providers' exit handlers, and before executors are closed, which

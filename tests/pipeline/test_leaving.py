@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -192,6 +193,33 @@ for _ in range(3):
     assert process.returncode == 0, errors
     assert "3 evaluations by hangs (shutdown)" in errors
     assert "Traceback" not in errors, errors
+
+
+def test_threads_that_go_on_after_a_slow_end_have_time_of_their_own(tmp_path: Path) -> None:
+    """The time that the main thread's end used up is not taken from what comes much later."""
+    ending = """
+@scorer
+async def hangs_at_first(run) -> float:
+    await asyncio.sleep(60 if run.agent_name == "first" else 0.2)
+    return 1.0
+
+otel_evals.configure(
+    rules=[Rule(hangs_at_first, timeout=60)], shutdown_timeout=2,
+    destinations=[{"jsonl": {"path": sys.argv[1] + ".late"}}],
+)
+agent_run(trace.get_tracer("app"), agent="first")
+def work():
+    time.sleep(5)
+    agent_run(trace.get_tracer("app"))
+threading.Thread(target=work).start()
+"""
+    process = start(tmp_path, ending)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    outcomes = [
+        json.loads(line)["evaluations"][0]["status"] for line in lines(tmp_path / "scores.jsonl.late")
+    ]
+    assert sorted(outcomes) == ["dropped", "scored"], errors
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
