@@ -24,6 +24,7 @@ from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.stored_values import as_recorded
 from otel_evals_instrumentation.reading.tools import tool_name_in
+from otel_evals_instrumentation.reading.usage import usage_in
 from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
@@ -88,6 +89,12 @@ _REQUESTS = {
 _MODELS = frozenset(
     ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
 )
+_TOKENS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_tokens": "cache_read_tokens",
+    "reasoning_tokens": "reasoning_tokens",
+}
 _TEXTS = (
     "provider",
     "request_model",
@@ -137,7 +144,8 @@ class Convention:
         _read_identity(reader, kind)
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
-        if _may_group(kind, span, self.records_turns):
+        is_own = self.records_turns or (self.order == LIBRARY and "instrumentation" not in span.scope_name)
+        if _may_group(kind, span, is_own):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
             given = {**reader.fields, "span": span, "kind": kind, "dialect": self.name}
@@ -236,8 +244,10 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         fields["name"] = name
     if kind is OperationKind.TOOL:
         fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
-    if "input_tokens" in found_at or "output_tokens" in found_at:
+    if not found_at.keys().isdisjoint(_TOKENS):
         _read_usage(reader)
+    if "usage" in found_at:
+        _read_counts(reader)
     if "finish" in found_at:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
@@ -247,14 +257,17 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_usage(reader: SpanReader) -> None:
-    given, said = reader.number("input_tokens"), reader.number("output_tokens")
-    if given is not None or said is not None:
-        reader.fields["usage"] = Usage(
-            input_tokens=given or 0,
-            output_tokens=said or 0,
-            cache_read_tokens=reader.number("cache_tokens") or 0,
-            reasoning_tokens=reader.number("reasoning_tokens") or 0,
-        )
+    counts = {told: n for name, told in _TOKENS.items() if (n := reader.number(name)) is not None}
+    if counts:
+        reader.fields["usage"] = Usage(**counts)
+
+
+def _read_counts(reader: SpanReader) -> None:
+    for _, key in reader.found_at["usage"]:
+        counts = usage_in(reader.attributes[key])
+        if counts is not None:
+            reader.fields.setdefault("usage", counts)
+            return
 
 
 def _read_finish(reader: SpanReader) -> None:

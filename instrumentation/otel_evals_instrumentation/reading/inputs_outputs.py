@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from otel_evals.model import Availability, Message, Part
+from otel_evals_instrumentation.reading.envelopes import first_choice
 from otel_evals_instrumentation.reading.message_events import event_messages, event_name
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.parts import read_parts, text_of
@@ -137,7 +138,7 @@ def _ends_in(value: str, text: str | None) -> bool:
 def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
     """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
     if not _are_events(value):
-        return read_messages(value, role)
+        return read_messages(first_choice(value) if side == "output" else value, role)
     asked, said = event_messages((event_name(v), v) for v in value if isinstance(v, dict))
     end = len(asked)
     while end and not said and asked[end - 1].role == "assistant":
