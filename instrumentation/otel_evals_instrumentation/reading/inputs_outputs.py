@@ -103,6 +103,8 @@ def _first(
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
         parsed, cut = parse_or_mend(value)
+        if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
+            parsed = first_choice(parsed)
         messages = _messages(parsed, side, role)
         told = _has_content(messages)
         if told or (messages and not best):
@@ -112,6 +114,11 @@ def _first(
             if told:
                 return best, True
     return best, False
+
+
+def _is_invocation(reader: SpanReader) -> bool:
+    """Whether a span is an agent's or a workflow's: what these say one after the other are no choices."""
+    return str(reader.attributes.get("gen_ai.operation.name")).startswith("invoke_")
 
 
 def _begins_as_json(value: Any) -> bool:
@@ -138,7 +145,7 @@ def _ends_in(value: str, text: str | None) -> bool:
 def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
     """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
     if not _are_events(value):
-        return read_messages(first_choice(value) if side == "output" else value, role)
+        return read_messages(value, role)
     asked, said = event_messages((event_name(v), v) for v in value if isinstance(v, dict))
     end = len(asked)
     while end and not said and asked[end - 1].role == "assistant":

@@ -252,6 +252,21 @@ LANGWATCH = [
         output=SAID,
     ),
     case(
+        "what an agent said one after the other is all its own",
+        span(
+            "agent",
+            {
+                OP: "invoke_agent",
+                "gen_ai.output.messages": [
+                    _text("assistant", "I look.", finish_reason="stop"),
+                    _text("assistant", SAID, finish_reason="stop"),
+                ],
+            },
+        ),
+        runs=1,
+        output=SAID,
+    ),
+    case(
         "choices in events",
         span(
             "chat",
