@@ -89,12 +89,6 @@ _REQUESTS = {
 _MODELS = frozenset(
     ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
 )
-_TOKENS = {
-    "input_tokens": "input_tokens",
-    "output_tokens": "output_tokens",
-    "cache_tokens": "cache_read_tokens",
-    "reasoning_tokens": "reasoning_tokens",
-}
 _TEXTS = (
     "provider",
     "request_model",
@@ -144,8 +138,7 @@ class Convention:
         _read_identity(reader, kind)
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
-        is_own = self.records_turns or (self.order == LIBRARY and "instrumentation" not in span.scope_name)
-        if _may_group(kind, span, is_own):
+        if span.parent_span_id is None and _may_group(kind, span, self):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
             given = {**reader.fields, "span": span, "kind": kind, "dialect": self.name}
@@ -163,20 +156,21 @@ class Convention:
         )
 
 
-def _may_group(kind: OperationKind, span: SpanRecord, is_own: bool) -> bool:
+def _may_group(kind: OperationKind, root: SpanRecord, convention: Convention) -> bool:
     """Whether a span may hold several invocations.
 
     An application's own span may, and `trace()` of openai-agents around several calls of `Runner.run`.
     """
-    if span.parent_span_id is not None:
-        return False
-    if is_own and kind is OperationKind.WORKFLOW:
+    scope = root.scope_name
+    if kind is OperationKind.WORKFLOW and (
+        convention.records_turns or (convention.order == LIBRARY and "instrumentation" not in scope)
+    ):
         return True
     return kind not in (
         OperationKind.TOOL,
         OperationKind.RETRIEVAL,
         OperationKind.OTHER,
-    ) and "openai_agents" in span.scope_name.replace("-", "_")
+    ) and "openai_agents" in scope.replace("-", "_")
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:
@@ -244,7 +238,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         fields["name"] = name
     if kind is OperationKind.TOOL:
         fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
-    if not found_at.keys().isdisjoint(_TOKENS):
+    if "input_tokens" in found_at or "output_tokens" in found_at:
         _read_usage(reader)
     if "usage" in found_at:
         _read_counts(reader)
@@ -257,9 +251,14 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_usage(reader: SpanReader) -> None:
-    counts = {told: n for name, told in _TOKENS.items() if (n := reader.number(name)) is not None}
-    if counts:
-        reader.fields["usage"] = Usage(**counts)
+    given, said = reader.number("input_tokens"), reader.number("output_tokens")
+    if given is not None or said is not None:
+        reader.fields["usage"] = Usage(
+            input_tokens=given or 0,
+            output_tokens=said or 0,
+            cache_read_tokens=reader.number("cache_tokens") or 0,
+            reasoning_tokens=reader.number("reasoning_tokens") or 0,
+        )
 
 
 def _read_counts(reader: SpanReader) -> None:

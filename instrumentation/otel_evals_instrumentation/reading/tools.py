@@ -36,7 +36,12 @@ def read_tool(reader: SpanReader) -> None:
     error = fields.get("error")
     if value is None and error is None and span.status != "OK":
         error = _exception(reader)  # some record it without a status
-    failed = failed or error is not None or _says_failed(reader)
+    failed = (
+        failed
+        or error is not None
+        or reader.attributes.get("gen_ai.tool.status") == "error"
+        or reader.attributes.get("gen_ai.tool.success") is False
+    )
     if failed and error in (None, fields.get("error_type")):
         told = value.get("error") if isinstance(value, dict) else value
         error = told if isinstance(told, str) else error
@@ -51,11 +56,6 @@ def read_tool(reader: SpanReader) -> None:
         span_id=span.span_id,
         duration=None if span.end_time is None else (span.end_time - span.start_time) / 1e9,
     )
-
-
-def _says_failed(reader: SpanReader) -> bool:
-    attributes = reader.attributes
-    return attributes.get("gen_ai.tool.status") == "error" or attributes.get("gen_ai.tool.success") is False
 
 
 def _exception(reader: SpanReader) -> str | None:
