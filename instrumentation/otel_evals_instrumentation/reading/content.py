@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from otel_evals.model import Operation, OperationKind, SpanRecord
 from otel_evals.model.operations import CONTENT
+from otel_evals_instrumentation.reading.attribute_names import AttributeNames, FieldsByAttribute
 from otel_evals_instrumentation.reading.documents import read_retrieval
 from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
 from otel_evals_instrumentation.reading.span_reader import SpanReader
@@ -15,6 +16,7 @@ from otel_evals_instrumentation.reading.tools import read_tool
 
 __all__ = ["SpanContent", "read_content"]
 
+_OF_TOOLS = ("name", "error", "error_type")
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 
 
@@ -32,44 +34,60 @@ def read_content(reader: SpanReader, kind: OperationKind) -> None:
             unwrap_state(reader)
 
 
-class ContentReader(Protocol):
-    """What a convention does for the content of its spans."""
+class Table(Protocol):
+    """What is needed of a convention to read the content of its spans."""
+
+    @property
+    def name(self) -> str:
+        """Its own."""
+
+    @property
+    def names(self) -> AttributeNames:
+        """Which attributes hold what."""
+
+    @property
+    def index(self) -> FieldsByAttribute:
+        """The same by attribute."""
 
     @property
     def refine_content(self) -> Callable[[SpanReader, OperationKind], None] | None:
-        """Reads what a table of names cannot say."""
-
-    def identify(self, span: SpanRecord, kind: OperationKind) -> SpanReader:
-        """A reader of the span that has read all but its content."""
+        """Reads what a table cannot say."""
 
 
 class SpanContent:
     """The content of one operation: `otel_evals.model.derived.Derivation`.
 
-    Keeps no more than the span: while thousands of runs wait for their judges, whatever else it kept of each
-    would be there thousands of times.
+    Keeps little besides the span: thousands of runs may wait for their judges.
 
     Args:
         convention: that which claims the span.
         span: as its instrumentation recorded it.
         kind: the operation's.
+        identity: the operation's other fields; a tool's call repeats some of them.
     """
 
-    __slots__ = ("_convention", "_kind", "_span")
+    __slots__ = ("_convention", "_identity", "_kind", "_span")
 
     failed = False
     """Readers do not raise, whatever a span holds."""
 
-    def __init__(self, convention: ContentReader, span: SpanRecord, kind: OperationKind) -> None:
+    def __init__(
+        self, convention: Table, span: SpanRecord, kind: OperationKind, identity: Mapping[str, Any]
+    ) -> None:
         self._convention = convention
         self._span = span
         self._kind = kind
+        of_tool = kind is OperationKind.TOOL
+        self._identity = tuple([identity.get(name) for name in _OF_TOOLS]) if of_tool else ()
 
     def derive(self, _: str) -> Mapping[str, Any]:
         """All of it, since one side tells what the other means."""
-        reader = self._convention.identify(self._span, self._kind)
+        table = self._convention
+        reader = SpanReader(self._span, table.names, table.index, table.name)
+        known = zip(_OF_TOOLS, self._identity, strict=False)
+        reader.fields.update((name, value) for name, value in known if value is not None)
         read_content(reader, self._kind)
-        if self._convention.refine_content is not None:
-            self._convention.refine_content(reader, self._kind)
+        if table.refine_content is not None:
+            table.refine_content(reader, self._kind)
         found = {name: reader.fields[name] for name in CONTENT if name in reader.fields}
         return {**_NOTHING, **found, "availability": reader.availability, "sources": reader.sources}

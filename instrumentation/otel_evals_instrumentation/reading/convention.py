@@ -132,14 +132,16 @@ class Convention:
         kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
         if kind is None:
             return None
-        reader = self.identify(recorded, kind)
+        reader = SpanReader(recorded, self.names, self.index, self.name)
+        _read_identity(reader, kind)
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
         if span.parent_span_id is None and _may_group(kind, span, self):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
+            content = SpanContent(self, recorded, kind, reader.fields)
             reader.fields.update(span=span, kind=kind, dialect=self.name)
-            return recovered(Operation, SpanContent(self, recorded, kind), reader.fields)
+            return recovered(Operation, content, reader.fields)
         read_content(reader, kind)
         kind = self.refine(reader, kind)
         return Operation(
@@ -150,12 +152,6 @@ class Convention:
             sources=reader.sources,
             **reader.fields,
         )
-
-    def identify(self, span: SpanRecord, kind: OperationKind) -> SpanReader:
-        """A reader of the span that has read all but its content."""
-        reader = SpanReader(span, self.names, self.index, self.name)
-        _read_identity(reader, kind)
-        return reader
 
 
 def _may_group(kind: OperationKind, root: SpanRecord, convention: Convention) -> bool:
