@@ -35,7 +35,7 @@ rules:
 Told = set[tuple[Any, ...]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def jaeger() -> Iterator[tuple[str, str]]:
     program = jaeger_program()
     if program is None:

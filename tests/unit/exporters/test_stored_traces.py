@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -308,24 +308,3 @@ def test_a_wrong_server_is_told_and_no_key(
     assert done.exit_code == 2, done.output
     assert done.output.startswith(f"otel-evals score: --from {name}: ")
     assert all(key not in done.output for key in ("secret", base64.b64encode(b"pk:sk-secret").decode()))
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (["--from", "jaeger"], "--since: is needed with --from"),
-        (["--from", "jager", "--since", "1h"], "--from: no traces are read from 'jager'; meant 'jaeger'?"),
-        (["--from", "opik", "--since", "1h"], "--from: no traces are read from 'opik'"),
-        (["--from", "jaeger=ftp://x", "--since", "1h"], "'ftp://x' is not a URL"),
-        (["--from", "jaeger", "--since", "soon"], "--since: 'soon' is no time"),
-        (["--from", "jaeger", "--since", "1h", "--until", "2h"], "--until: must be later than --since"),
-        (["--from", "jaeger", "--since", "1h", "--filter", "shop"], "--filter: must be NAME=VALUE words"),
-        (["--from", "jaeger", "--since", "1h", "spans.json"], "FILES: name files with traces, or a backend"),
-        ([], "FILES: name files with traces, or a backend"),
-        (["spans.json", "--since", "1h"], "--since: goes with --from"),
-    ],
-)
-def test_wrong_options_are_told(given: Sequence[str], told: str) -> None:
-    done = CliRunner().invoke(app, ["score", *given, "--scorer", "answered"])
-    assert done.exit_code == 2
-    assert told in done.output
