@@ -100,9 +100,14 @@ class FileProgress(Progress):
             "SELECT content FROM evaluation WHERE id = ?1 AND turns = ?2 AND "
             "(final OR revision < (SELECT max(revision) FROM evaluation WHERE id = ?1))"
         )
-        found = self._rows(query, (id, _turns(job.run)))
-        self.known_before += len(found)
-        return restored(json.loads(found[0][0])) if found else None
+        for (content,) in self._rows(query, (id, _turns(job.run))):
+            try:
+                found = restored(json.loads(content))
+            except ValueError:  # written by another version: made again
+                return None
+            self.known_before += 1
+            return found
+        return None
 
     def ended(self, evaluation: Evaluation, run: Run) -> Evaluation:
         """Keep an evaluation."""

@@ -141,7 +141,8 @@ def _request(span: Mapping[str, Any], resource: Sequence[Mapping[str, Any]]) -> 
     """A span as an export request of OTLP; what Jaeger made tags of is what it was."""
     tags = {tag["key"]: tag.get("value") for tag in span.get("tags") or ()}
     start = int(span["startTime"]) * 1000
-    parents, links = [], []
+    parents: list[Mapping[str, Any]] = []
+    links: list[Mapping[str, Any]] = []
     for reference in span.get("references") or ():
         own = reference.get("refType") == "CHILD_OF" and reference["traceID"] == span["traceID"]
         (parents if own else links).append(reference)
