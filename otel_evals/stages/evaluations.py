@@ -60,7 +60,7 @@ class Evaluations:
         self._attacher = attacher
         self._deliver = deliver
         self._store = store
-        self._progress = progress or Progress()
+        self._progress = progress
         self._capture_content = config.capture_content
         self._rules = {rule.name: rule for rule in config.rules}
         self._decider = Decider(config.rules)
@@ -124,10 +124,11 @@ class Evaluations:
         """Start jobs, or drop them for a reason."""
         for job in jobs:
             self.live.add(job)
-            if drop is None and (known := self._progress.known(job)) is not None:
-                self._conclude(job, known, known.outcome)
-            else:
+            known = self._progress.known(job) if self._progress and drop is None else None
+            if known is None:
                 self.scheduler.submit(job, drop)
+            else:
+                self._conclude(job, known, known.outcome)
 
     def withdraw(self, job: Job, reason: str) -> None:
         """End a job without an outcome: the store keeps it for later."""
@@ -154,7 +155,10 @@ class Evaluations:
         """End a job with an outcome."""
         if job.run.unreadable and not isinstance(outcome, Dropped):
             outcome = NotScored(reason="unreadable")  # whatever its scorer made of what was missing
-        self._conclude(job, self._progress.ended(self._evaluation(job, outcome), job.run), outcome)
+        evaluation = self._evaluation(job, outcome)
+        if self._progress:
+            evaluation = self._progress.ended(evaluation, job.run)
+        self._conclude(job, evaluation, outcome)
 
     # --- deciding ---
 
