@@ -12,8 +12,10 @@ from otel_evals.export.api import ApiDestination, Errors, client, needed
 from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, cut
-from otel_evals.model import Feedback
+from otel_evals.export.traces import TraceQuery
+from otel_evals.model import Feedback, SpanRecord
 from otel_evals_exporters.feedback.langfuse import langfuse_feedback
+from otel_evals_exporters.traces.langfuse import langfuse_traces
 
 __all__ = ["LangfuseDestination"]
 
@@ -107,6 +109,10 @@ class LangfuseDestination(ApiDestination):
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
         """Scores that were not sent from here."""
         return langfuse_feedback(self._http, query)
+
+    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
+        """The traces of the project."""
+        return langfuse_traces(self._http, query)
 
     async def _one_by_one(self, scores: Sequence[Mapping[str, Any]]) -> None:
         for score in scores:

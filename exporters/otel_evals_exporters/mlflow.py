@@ -12,8 +12,10 @@ from otel_evals.export.api import ApiDestination, Errors, client, needed
 from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, iso
-from otel_evals.model import Feedback
+from otel_evals.export.traces import TraceQuery
+from otel_evals.model import Feedback, SpanRecord
 from otel_evals_exporters.feedback.mlflow import mlflow_feedback
+from otel_evals_exporters.traces.mlflow import mlflow_traces
 
 __all__ = ["MlflowDestination"]
 
@@ -97,9 +99,15 @@ class MlflowDestination(ApiDestination):
         path = f"{self._path(item)}/{_id(item, '')}"
         return dict((await self._http.send("GET", path, params=self._params)).json()["assessment"])
 
+    # What is in Unity Catalog is not read.
+
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
-        """The assessments of the experiment's traces; none of Unity Catalog's."""
+        """The assessments of the experiment's traces."""
         return None if self._schema else mlflow_feedback(self._http, self._experiment, query)
+
+    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
+        """The traces of the experiment."""
+        return None if self._schema else mlflow_traces(self._http, self._experiment, query)
 
     async def _put(self, item: ScoreItem, assessment: Mapping[str, Any]) -> None:
         path, key = self._path(item), assessment["assessment_id"]

@@ -11,8 +11,10 @@ from otel_evals.export.api import ApiDestination, Errors, client, needed
 from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem
-from otel_evals.model import Feedback
+from otel_evals.export.traces import TraceQuery
+from otel_evals.model import Feedback, SpanRecord
 from otel_evals_exporters.feedback.phoenix import phoenix_feedback
+from otel_evals_exporters.traces.phoenix import phoenix_traces
 
 __all__ = ["PhoenixDestination"]
 
@@ -88,6 +90,10 @@ class PhoenixDestination(ApiDestination):
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
         """The annotations of runs on record."""
         return phoenix_feedback(self._http, query)
+
+    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
+        """The traces of a project, or of all."""
+        return phoenix_traces(self._http, query)
 
 
 def _on_root(item: ScoreItem) -> bool:

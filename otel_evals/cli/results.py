@@ -104,7 +104,7 @@ def trim(
 ) -> None:
     """Delete old runs; their share of means over time stays."""
     with store_errors("results trim"):
-        from otel_evals.results.report.times import seconds_of
+        from otel_evals.results.moments import seconds_of
         from otel_evals.results.store.keeping import keep_within
 
         with _opened(store) as database:

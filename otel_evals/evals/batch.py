@@ -17,11 +17,13 @@ from otel_evals.accounting.ledger import Ledger
 from otel_evals.assembly.gather import SpanGroup
 from otel_evals.attachment import Attacher
 from otel_evals.config import Config
+from otel_evals.engine.job import Job, Target
 from otel_evals.engine.thread import EngineThread
 from otel_evals.export import DestinationStats, FanOut
-from otel_evals.model import Evaluation, Run, ScoredRun
+from otel_evals.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
+from otel_evals.store.progress import Progress
 from otel_evals.store.store import RunStore
 
 __all__ = ["BatchScorer"]
@@ -52,9 +54,10 @@ class BatchScorer:
 
     Args:
         config: rules and destinations; options of capture, the hold and the store do not apply.
+        progress: what was done before, which is not done again; it is closed with the scorer.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, progress: Progress | None = None) -> None:
         self.config = replace(
             config,
             queue_size=_UNBOUNDED,
@@ -63,16 +66,23 @@ class BatchScorer:
             store=None,
         )
         self._ledger = Ledger([rule.name for rule in config.rules], max_traces=1)
-        self._fan_out = FanOut(config.destinations, queue_size=_FLUSH_EVERY * 8)
+        self.progress = progress or Progress()
+        self._fan_out = FanOut(
+            config.destinations, queue_size=_FLUSH_EVERY * 8, on_result=self._note_delivered
+        )
         self._waiting: dict[str, _Waiting] = {}
         """By trace id and judged span."""
         self._thread: EngineThread[object] = EngineThread(self)
-        attacher, store = Attacher(None, None, None, None), RunStore()
-        self._evaluations = Evaluations(self.config, self._ledger, attacher, self._deliver, store)
+        attacher, store = Attacher(None, None, None, None), _Later(self)
+        self._evaluations = Evaluations(
+            self.config, self._ledger, attacher, self._deliver, store, progress=self.progress
+        )
         self._conversations = ConversationStage(self.config, self._ledger, store)
         self._of_conversations: dict[str, Evaluation] = {}
         """The newest revision of each, by evaluation id."""
         self._clock = 0.0
+        if progress is not None:
+            self._thread.run(self._ask_destinations(), inf)
 
     def score(self, run: Run) -> Future[tuple[Evaluation, ...]]:
         """Submit a run; its evaluations are in the order of the rules.
@@ -91,7 +101,10 @@ class BatchScorer:
         at_once: int = _AT_ONCE,
         done: Callable[[], object] = lambda: None,
     ) -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
-        """Score runs as they are read, `at_once` at a time; yields items in the order their scoring ends."""
+        """Score runs as they are read, `at_once` at a time; yields items in the order their scoring ends.
+
+        No more are read once `progress` has stopped.
+        """
         running: dict[Future[tuple[Evaluation, ...]], _Item] = {}
         for count, (item, run) in enumerate(items, 1):
             running[self.score(run)] = item
@@ -99,12 +112,15 @@ class BatchScorer:
                 self.flush()
             if len(running) >= at_once:
                 yield from _ended(running, done)
+            if self.progress.stopped:
+                break
         while running:
             yield from _ended(running, done)
 
     def end_conversations(self) -> tuple[Evaluation, ...]:
         """Judge the conversations that are not idle yet; returns the newest evaluations of all of them."""
-        left = any(rule.scope == "conversation" for rule in self.config.rules)
+        # A conversation of which not all was read is judged when it was.
+        left = not self.progress.stopped and any(r.scope == "conversation" for r in self.config.rules)
         while left:
             self._thread.run(self._end_conversations(), inf)
             self.flush()
@@ -128,6 +144,7 @@ class BatchScorer:
         self._thread.run(self._finish(timeout), timeout + 1)
         self._thread.stop(1.0)
         self._evaluations.scheduler.close()
+        self.progress.close()
 
     def __enter__(self) -> BatchScorer:
         return self
@@ -154,6 +171,18 @@ class BatchScorer:
 
     def end(self, items: Sequence[object]) -> None:
         """Nothing is handed over but by calls."""
+
+    async def _ask_destinations(self) -> None:
+        """Find out what was delivered right before an earlier process ended."""
+        for name in self.destination_stats():
+            for id, revision in self.progress.undelivered(name):
+                if name not in (await self._fan_out.lacking([id], revision) or ()):
+                    self.progress.delivered(name, [(id, revision)])
+
+    def _note_delivered(self, name: str, batch: Sequence[ScoredRun], end: str) -> None:
+        if end == "exported":
+            evaluations = [each for scored in batch for each in scored.evaluations]
+            self.progress.delivered(name, [(e.evaluation_id, e.revision) for e in evaluations])
 
     async def _finish(self, seconds: float) -> None:
         self._evaluations.scheduler.abort("shutdown")
@@ -186,7 +215,9 @@ class BatchScorer:
             self._evaluations.score_conversation(joined)
 
     def _deliver(self, scored: ScoredRun) -> None:
-        self._fan_out.put(scored)
+        if scored.evaluations:
+            for part, name in self.progress.lacking(scored, self.destination_stats()):
+                self._fan_out.put_to(part, None if name is None else [name])
         if scored.run.turns:
             self._keep_newest(scored.evaluations)
             return
@@ -196,6 +227,17 @@ class BatchScorer:
             waiting.awaited.discard(span_id)
             waiting.evaluations += scored.evaluations
             self._answer(waiting)
+
+    def complete(self, target: Target) -> None:
+        """All of a target's evaluations that could be made are there, if any."""
+        self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
+
+    def leave(self, job: Job, outcome: Outcome) -> bool:
+        """Leave an evaluation for the next time, if it is one that passes; whether it was left."""
+        reason = self.progress.leaves(outcome)
+        if reason is not None:
+            self._evaluations.withdraw(job, reason)
+        return reason is not None
 
     def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:
         for evaluation in evaluations:
@@ -209,6 +251,20 @@ class BatchScorer:
             order = {rule.scorer.id: place for place, rule in enumerate(self.config.rules)}
             found = sorted(waiting.evaluations, key=lambda e: order[e.scorer_id])
             waiting.future.set_result(tuple(found))
+
+
+class _Later(RunStore):
+    """Keeps nothing itself: what could not be scored is read again the next time."""
+
+    def __init__(self, batch: BatchScorer) -> None:
+        self._batch = batch
+
+    def defer(self, job: Job, outcome: Outcome) -> bool:
+        return self._batch.leave(job, outcome)
+
+    def deliver(self, target: Target) -> bool:
+        self._batch.complete(target)
+        return True
 
 
 def _ended(

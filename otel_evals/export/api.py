@@ -16,7 +16,8 @@ from otel_evals.export.feedback import FeedbackQuery
 from otel_evals.export.http import HttpClient, HttpOptions
 from otel_evals.export.items import ScoreItem, items_of
 from otel_evals.export.retry import TRACE_NOT_FOUND
-from otel_evals.model import Feedback, ScoredRun
+from otel_evals.export.traces import TraceQuery
+from otel_evals.model import Feedback, ScoredRun, SpanRecord
 
 __all__ = ["ApiDestination", "Errors", "client", "needed"]
 
@@ -94,6 +95,10 @@ class ApiDestination(ABC):
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
         """What was said there, None for what cannot be read; None where there is no API for it."""
+        return None
+
+    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
+        """The traces that are stored there; None where they are not read from here."""
         return None
 
     async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:

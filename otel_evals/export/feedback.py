@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from otel_evals.errors import DestinationError
-from otel_evals.export.http import HttpClient
+from otel_evals.export.http import MOST_BYTES, HttpClient
 from otel_evals.export.items import iso
 from otel_evals.model import Feedback
 from otel_evals.util.retry import backoff
@@ -39,9 +39,23 @@ class FeedbackQuery:
 
 
 async def ask(
-    http: HttpClient, method: str, path: str, body: Any = None, *, params: Mapping[str, Any] | None = None
+    http: HttpClient,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    most: int = MOST_BYTES,
 ) -> Any:
     """The JSON that a server answers; where it is busy or away, it is asked again a few times.
+
+    Args:
+        http: the client.
+        method: of the request.
+        path: below the client's base URL.
+        body: sent as JSON.
+        params: the query.
+        most: bytes of the answer.
 
     Raises:
         DestinationError: it did not answer with success.
@@ -49,7 +63,7 @@ async def ask(
     attempt = 1
     while True:
         try:
-            return (await http.send(method, path, body, params=params)).json()
+            return (await http.send(method, path, body, params=params, most=most)).json()
         except DestinationError as error:
             if not error.retryable or attempt == _ATTEMPTS:
                 raise
@@ -75,13 +89,13 @@ async def paged(
         try:
             items, cursor = await page(cursor)
         except (KeyError, TypeError, AttributeError) as error:
-            raise _unexpected(f"a page of feedback has another form: {error!r}") from None
+            raise _unexpected(f"a page has another form: {error!r}") from None
         for item in items:
             yield item
         if not cursor:
             return
         if cursor in seen:
-            raise _unexpected("the server gave the same page of feedback twice")
+            raise _unexpected("the server gave the same page twice")
         seen.add(cursor)
 
 

@@ -20,9 +20,12 @@ from otel_evals.util.retry import retry_after
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HttpAnswer", "HttpClient", "HttpOptions", "base_url"]
+__all__ = ["MOST_BYTES", "HttpAnswer", "HttpClient", "HttpOptions", "base_url"]
 
-_MAX_ANSWER = 4 * 1024 * 1024
+MOST_BYTES = 4 * 1024 * 1024
+"""Of an answer, unless more is asked for."""
+_LARGE_TIMES = 6
+"""How many times the timeout a large answer may take."""
 _SHOWN = 200
 _REASONS = {401: "unauthorized", 403: "unauthorized", 404: "not_found", 409: "conflict", 413: "too_large"}
 _MAY_PASS = {408: "unavailable", 425: "unavailable", 429: "rate_limited"}
@@ -117,9 +120,15 @@ class HttpClient:
         self._free_at = 0.0
 
     async def send(
-        self, method: str, path: str, body: Any = None, *, params: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        most: int = MOST_BYTES,
     ) -> HttpAnswer:
-        """Send a request; the body is written as JSON.
+        """Send a request; the body is written as JSON, and the answer has at most so many bytes.
 
         Raises:
             DestinationError: the server was not reached in time, or answered with anything but success.
@@ -127,12 +136,13 @@ class HttpClient:
         import httpx
 
         url = self.url + path
+        seconds = self._options.timeout * (1 if most <= MOST_BYTES else _LARGE_TIMES)
         try:
             await self._wait_for_turn()
-            with anyio.fail_after(self._options.timeout):
-                return await self._exchange(method, url, body, params)
+            with anyio.fail_after(seconds):
+                return await self._exchange(method, url, body, params, most)
         except TimeoutError:
-            problem = f"{url} took longer than {self._options.timeout:g} s"
+            problem = f"{url} took longer than {seconds:g} s"
             raise DestinationError(problem, retryable=True, reason="timeout") from None
         except (httpx.TransportError, httpx.DecodingError, OSError) as error:
             problem = f"{url} was not reached: {type(error).__name__} {error}".rstrip()
@@ -158,7 +168,7 @@ class HttpClient:
             await anyio.sleep(wait)
 
     async def _exchange(
-        self, method: str, url: str, body: Any, params: Mapping[str, Any] | None
+        self, method: str, url: str, body: Any, params: Mapping[str, Any] | None, most: int
     ) -> HttpAnswer:
         content, headers = None, {}
         if body is not None:
@@ -170,8 +180,13 @@ class HttpClient:
             received = bytearray()
             async for piece in response.aiter_bytes():
                 received += piece
-                if len(received) > _MAX_ANSWER:
-                    raise _unexpected(url, response.status_code, f"more than {_MAX_ANSWER} bytes")
+                if len(received) > most:
+                    problem = f"{url} answered {response.status_code} with more than {most} bytes"
+                    raise DestinationError(
+                        problem,
+                        retryable=False,
+                        reason="too_large" if most > MOST_BYTES else "unexpected_answer",
+                    )
             self._check(response, url, bytes(received))
             return HttpAnswer(response.status_code, bytes(received), url)
 

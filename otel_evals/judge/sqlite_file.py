@@ -122,6 +122,11 @@ class SQLiteFile:
                 self._close()
         self._db = self._close = self._identity = None
 
+    def close(self) -> None:
+        """Close the connection; it is opened again when it is needed."""
+        with self.lock:
+            self._forget()
+
     def renew(self) -> None:
         """In a forked child: a connection of its own, when it is needed; the parent's is not touched."""
         if self._db is not None:

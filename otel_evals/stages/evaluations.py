@@ -25,6 +25,7 @@ from otel_evals.judge.redaction import redacted
 from otel_evals.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
 from otel_evals.sampling.decide import Decider, Decision, RunDecisions, chance_of
 from otel_evals.stages.conversations import JoinedConversation
+from otel_evals.store.progress import Progress
 from otel_evals.store.store import Resumption, RunStore
 
 __all__ = ["Evaluations"]
@@ -42,6 +43,7 @@ class Evaluations:
         deliver: takes scored runs that the store does not see to.
         store: keeps sampled runs until they are scored and delivered.
         settled: set whenever no evaluation is pending; shared by those whose runs the ledger counts.
+        progress: knows which evaluations were made before.
     """
 
     def __init__(
@@ -52,11 +54,13 @@ class Evaluations:
         deliver: Callable[[ScoredRun], object],
         store: RunStore,
         settled: asyncio.Event | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._ledger = ledger
         self._attacher = attacher
         self._deliver = deliver
         self._store = store
+        self._progress = progress
         self._capture_content = config.capture_content
         self._rules = {rule.name: rule for rule in config.rules}
         self._decider = Decider(config.rules)
@@ -120,7 +124,11 @@ class Evaluations:
         """Start jobs, or drop them for a reason."""
         for job in jobs:
             self.live.add(job)
-            self.scheduler.submit(job, drop)
+            known = self._progress.known(job) if self._progress and drop is None else None
+            if known is None:
+                self.scheduler.submit(job, drop)
+            else:
+                self._conclude(job, known, known.outcome)
 
     def withdraw(self, job: Job, reason: str) -> None:
         """End a job without an outcome: the store keeps it for later."""
@@ -148,12 +156,9 @@ class Evaluations:
         if job.run.unreadable and not isinstance(outcome, Dropped):
             outcome = NotScored(reason="unreadable")  # whatever its scorer made of what was missing
         evaluation = self._evaluation(job, outcome)
-        self._ledger.ended(job.rule.name, evaluation, job.error)
-        job.error = None
-        self._attacher.attach(job.run, evaluation, self._opened.pop(job, None))
-        job.target.evaluations.append(evaluation)
-        self._follow(job, outcome)
-        self._leave(job)
+        if self._progress:
+            evaluation = self._progress.ended(evaluation, job.run)
+        self._conclude(job, evaluation, outcome)
 
     # --- deciding ---
 
@@ -205,6 +210,14 @@ class Evaluations:
                 )
 
     # --- scoring ---
+
+    def _conclude(self, job: Job, evaluation: Evaluation, outcome: Outcome) -> None:
+        self._ledger.ended(job.rule.name, evaluation, job.error)
+        job.error = None
+        self._attacher.attach(job.run, evaluation, self._opened.pop(job, None))
+        job.target.evaluations.append(evaluation)
+        self._follow(job, outcome)
+        self._leave(job)
 
     def _start(self, job: Job) -> contextvars.Context:
         before = self._opened.get(job)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the real components of the tests of the gateway: an OpenTelemetry Collector with its Kafka exporter and
-# with Jaeger's storage and query API, telemetrygen, a Kafka broker, and an agent in JavaScript. They come from the
-# Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped. The
+# with Jaeger's storage and query API, telemetrygen, a Kafka broker, and agents in JavaScript and Go. They come
+# from the Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped. The
 # folder is OTEL_EVALS_INTEROP, or .venv-interop, with -components; nothing is built again while its sources stay.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -52,6 +52,13 @@ telemetrygen() {
         "github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen@$TELEMETRYGEN"
 }
 
+goagent() {
+    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false
+    cp -r "$sources/go" "$scratch/go"
+    cd "$scratch/go"
+    go build -mod=readonly -trimpath -ldflags="-s -w" -o "$interop/bin/goagent" .
+}
+
 kafka() {
     rm -rf "$interop/kafka"
     mvn -q -B -f "$sources/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
@@ -84,4 +91,5 @@ build kafka mvn "$sources/pom.xml" &
 build javascript npm "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" &
 build collector go "$sources/collector.go" "$sources/jaegerstorage.go" "$sources/factory.go"
 build telemetrygen go
+build goagent go "$sources/go/main.go" "$sources/go/go.mod" "$sources/go/go.sum"
 wait

@@ -1,4 +1,4 @@
-"""Agents that are not written in Python: the Vercel AI SDK in Node, and telemetrygen in Go."""
+"""Agents that are not written in Python: the Vercel AI SDK in Node, an agent and telemetrygen in Go."""
 
 from __future__ import annotations
 
@@ -54,6 +54,21 @@ def test_an_agent_in_javascript_is_judged_from_its_chunked_requests() -> None:
         ("grounded_in_tools", 1.0): 5,
     }
     assert len({e.trace_id for e in evaluations}) == 5
+
+
+def test_an_agent_in_go_is_judged() -> None:
+    """Spans by OpenTelemetry's SDK for Go, compressed: the answer and the tool's result are read."""
+    program = component("bin/goagent")
+    rules = Rule(answered()), Rule(tool_error_rate()), Rule(grounded_in_tools())
+    with GatewayThread(*rules, gateway={"quiet": 0.5, "idle": 5.0}) as gateway:
+        sent = run(program, gateway.endpoint, "5").split()
+        evaluations = gateway.evaluations(15)
+    assert Counter((e.scorer_id, e.outcome.value) for e in evaluations) == {
+        ("answered", 1.0): 5,
+        ("tool_error_rate", 0.0): 5,
+        ("grounded_in_tools", 1.0): 5,
+    }
+    assert {e.trace_id for e in evaluations} == set(sent)
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

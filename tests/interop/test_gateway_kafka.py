@@ -19,8 +19,11 @@ from gateways import GatewayProcess, GatewayThread, eventually
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals import Rule
+from otel_evals.cli.score import score_files
+from otel_evals.config import build_config
+from otel_evals.export.memory import InMemoryDestination
 from otel_evals.scorers import answered
-from tests.pipeline.test_gateway import run_agent
+from tests.pipeline.test_gateway import outcomes, run_agent
 from tests.support.components import Collector, Kafka, otlp
 from tests.support.servers import clean_environment, free_ports
 
@@ -181,6 +184,13 @@ def test_what_the_collector_writes_is_judged_however_it_is_packed(broker: Kafka,
     assert len(dead) >= 2 + 8, "zipkin_json has a message for each batch, jaeger_proto one for each span"
     assert all(dict(m.headers())["otel_evals.reason"] for m in dead)
     buried = {m.value() for m in dead}
+    whole = [m.value() for m in written if m.value() not in buried]
+    (tmp_path / "written.pb").write_bytes(b"".join(value for value in whole if value[:1] != b"{"))
+    (tmp_path / "written.jsonl").write_bytes(b"\n".join(value for value in whole if value[:1] == b"{"))
+    kept = InMemoryDestination()
+    files = [str(tmp_path / name) for name in ("written.pb", "written.jsonl")]
+    score_files(files, build_config([Rule(answered())], [kept]))
+    assert outcomes(kept.evaluations) == outcomes(gateway.scored.evaluations)
     keys = Counter(m.key().decode() for m in written if m.value() not in buried)
     assert keys.keys() == judged, "the trace id is the key"
     for message in written:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.context import SpawnContext
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -209,3 +210,26 @@ def test_a_sampler_never_waits_for_its_server(server: RunningRedis) -> None:
     while any(thread.name == "otel-evals-shared" for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "the thread ends with its sampler"
         time.sleep(0.1)
+
+
+def test_a_server_with_tls_is_trusted_by_its_own_authority_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RunningRedis(tls=tmp_path) as server:
+
+        def spend(url: str) -> int:
+            budget = Budget(tokens=100, store=url)
+
+            async def call() -> None:
+                async with budget.around(CALL) as settle:
+                    settle(Usage(input_tokens=20, output_tokens=5), None)
+
+            anyio.run(call)
+            return budget.spent()[1]
+
+        assert [spend(server.url), spend(server.url)] == [25, 50]
+        nobody = server.url.partition("?")[0]
+        for wrong in (nobody, nobody.replace("rediss:", "redis:")):
+            with pytest.raises(JudgeUnavailableError):
+                spend(wrong)
+    assert "secret" not in caplog.text

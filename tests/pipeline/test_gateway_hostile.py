@@ -30,8 +30,25 @@ FUZZ_SECONDS = float(os.environ.get("OTEL_EVALS_FUZZ_SECONDS", "1"))
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
 
+def mutated(rng: random.Random, valid: bytes) -> bytes:
+    """Bytes changed, cut and repeated."""
+    data = bytearray(valid)
+    for _ in range(rng.randrange(6)):
+        at = rng.randrange(len(data) + 1)
+        match rng.randrange(4):
+            case 0:
+                data[at : at + 1] = rng.randbytes(1)
+            case 1:
+                del data[at : at + rng.randrange(40)]
+            case 2:
+                data[at:at] = rng.randbytes(rng.randrange(9))
+            case _:
+                data[at:at] = data[: rng.randrange(200)]
+    return bytes(data)
+
+
 def test_mutated_requests_never_stop_it() -> None:
-    """Bytes of valid requests changed, cut and repeated; the number of requests is printed with -s."""
+    """Mutations of valid requests over HTTP; the number of requests is printed with -s."""
     rng = random.Random(11)
     valid = [body(recorded()), body(recorded(3)), b"", b'{"resourceSpans": []}']
     kinds = ["application/x-protobuf", "application/json"]
@@ -43,22 +60,10 @@ def test_mutated_requests_never_stop_it() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", gateway.service.ports["http"], timeout=30)
         end = time.monotonic() + FUZZ_SECONDS
         while time.monotonic() < end:
-            data = bytearray(rng.choice(valid))
-            for _ in range(rng.randrange(6)):
-                at = rng.randrange(len(data) + 1)
-                match rng.randrange(4):
-                    case 0:
-                        data[at : at + 1] = rng.randbytes(1)
-                    case 1:
-                        del data[at : at + rng.randrange(40)]
-                    case 2:
-                        data[at:at] = rng.randbytes(rng.randrange(9))
-                    case _:
-                        data[at:at] = data[: rng.randrange(200)]
             headers = {"Content-Type": rng.choice(kinds)}
             if rng.random() < 0.1:
                 headers["Content-Encoding"] = rng.choice(["gzip", "deflate", "identity", "br"])
-            connection.request("POST", rng.choice(paths), bytes(data), headers)
+            connection.request("POST", rng.choice(paths), mutated(rng, rng.choice(valid)), headers)
             response = connection.getresponse()
             response.read()
             statuses[response.status] = statuses.get(response.status, 0) + 1
@@ -69,6 +74,32 @@ def test_mutated_requests_never_stop_it() -> None:
         eventually(lambda: len(gateway.scored.evaluations) > before)
     assert set(statuses) <= {200, 400, 413, 415}
     assert statuses.keys() >= {200, 400}
+
+
+def test_mutated_messages_over_grpc_never_stop_it() -> None:
+    rng = random.Random(12)
+    valid = [body(recorded()), body(recorded(3)), b""]
+    codes: dict[str, int] = {}
+    with GatewayThread(Rule(answered()), gateway={"grpc": "127.0.0.1:0", "max_body": 100_000}) as gateway:
+        with grpc.insecure_channel(f"127.0.0.1:{gateway.service.ports['grpc']}") as channel:
+            services = [
+                channel.unary_unary(f"/opentelemetry.proto.collector.{name}Service/Export")
+                for name in ("trace.v1.Trace", "logs.v1.Logs")
+            ]
+            end = time.monotonic() + FUZZ_SECONDS
+            while time.monotonic() < end:
+                try:
+                    rng.choice(services)(mutated(rng, rng.choice(valid)), timeout=30)
+                    code = "OK"
+                except grpc.RpcError as error:
+                    code = error.code().name
+                codes[code] = codes.get(code, 0) + 1
+            print(f"\n{sum(codes.values())} messages in {FUZZ_SECONDS:g} s: {codes}")
+            before = len(gateway.scored.evaluations)
+            services[0](body(recorded()), timeout=30)
+        eventually(lambda: len(gateway.scored.evaluations) > before)
+    assert set(codes) <= {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+    assert codes.keys() >= {"OK", "INVALID_ARGUMENT"}
 
 
 def test_one_trace_of_far_too_many_spans_is_bounded_and_counted() -> None:

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "live/engine_process/link": "pipeline/test_engine_process.py",
     "live/engine_process/server": "pipeline/test_engine_process.py",
     "processes": "pipeline/test_isolation.py",
+    "cli/summary": "unit/cli/test_score.py",
     # Steps of one algorithm, or of one protocol, tested through its entrance.
     "accounting": "unit/accounting/test_trace_log.py",
     "assembly": "unit/assembly/test_runs.py",

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from otel_evals.errors import ConfigError
-from otel_evals.intake.otlp.json import LogRecord, Record, records_of
 from otel_evals.intake.otlp.spill import Spill
 from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals.model.otlp_json import LogRecord, Record, records_of
 
 __all__ = ["LogRecord", "Record", "read_records", "read_requests", "read_traces", "records_of"]
 

@@ -1,0 +1,44 @@
+"""Moments and lengths of time as people write them in options."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+
+from otel_evals.errors import ConfigError
+
+__all__ = ["moment_of", "seconds_of"]
+
+_MINUTE = 60
+_UNITS = {"m": _MINUTE, "h": 60 * _MINUTE, "d": 24 * 60 * _MINUTE, "w": 7 * 24 * 60 * _MINUTE}
+
+
+def seconds_of(text: str, field: str) -> int:
+    """A length such as 15m, 24h, 7d or 2w in seconds.
+
+    Raises:
+        ConfigError: it is none; names the field.
+    """
+    found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
+    if found is None or not int(found[1]):
+        raise ConfigError(field, f"{text!r} is no length of time: write 15m, 24h, 7d or 2w")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def moment_of(text: str, field: str) -> int:
+    """A time in ISO 8601, or a length of time before now, in seconds since the epoch, at a full minute.
+
+    Without a time zone it is UTC.
+
+    Raises:
+        ConfigError: it is neither; names the field.
+    """
+    if re.fullmatch(r"\d{1,6}[mhdw]", text.strip()):
+        return (int(time.time()) - seconds_of(text, field)) // _MINUTE * _MINUTE
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ConfigError(field, f"{text!r} is no time: write 2026-11-20, 2026-11-20T10:00, or 24h") from None
+    aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return int(aware.timestamp()) // _MINUTE * _MINUTE

@@ -1,0 +1,82 @@
+"""`otel-evals score --resume` killed with -9 again and again: nothing is lost, next to nothing paid twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from traffic import agent_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+RUNS, KILLS, AT_ONCE = 120, 3, 4
+SCORER = """
+import asyncio, os
+from otel_evals import scorer
+
+@scorer(version="1")
+async def billed(run) -> float:
+    with open("calls", "a") as calls:
+        calls.write(run.root_span_id + "\\n")
+    await asyncio.sleep(0.02)
+    return int(run.root_span_id[:4], 16) / 0xFFFF
+"""
+COMMAND = [sys.executable, "-c", "from otel_evals.cli.app import app; app()", "score", "spans"]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_killed_again_and_again_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    exported, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    for number in range(RUNS):
+        agent_run(provider.get_tracer("app"), answer=str(number))
+    (tmp_path / "spans").write_bytes(encode_spans(exported.get_finished_spans()).SerializeToString())
+    (tmp_path / "billing.py").write_text(SCORER)
+    options = ["--scorer", "python:billing:billed", "--concurrency", str(AT_ONCE), "--json"]
+    command = [*COMMAND, *options, "--resume", "done.db", "--jsonl", "out.jsonl"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    calls = tmp_path / "calls"
+    for _ in range(KILLS):
+        before, end = len(lines(calls)), time.monotonic() + 60
+        running = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+        while len(lines(calls)) < before + RUNS // (KILLS + 1) and time.monotonic() < end:
+            assert running.poll() is None, "it ended by itself"
+            time.sleep(0.005)
+        running.kill()
+        running.wait(30)
+    assert len(lines(calls)) < RUNS, "it was killed in the middle"
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+
+    billed = Counter(lines(calls))
+    assert len(billed) == RUNS
+    assert billed.total() <= RUNS + KILLS * AT_ONCE, "only what was under way is asked again"
+    assert report["scorers"][0]["scored"] == RUNS
+    assert report["resumed"] >= RUNS // 2
+    records = [json.loads(line) for line in lines(tmp_path / "out.jsonl")]
+    delivered = Counter((e["evaluation_id"], e["revision"]) for r in records for e in r["evaluations"])
+    assert (len(delivered), max(delivered.values())) == (RUNS, 1)
+    whole = subprocess.run(
+        [*COMMAND, *options, "--jsonl", "whole.jsonl"], cwd=tmp_path, env=environment, capture_output=True
+    )
+    assert whole.returncode == 0
+    expected = [json.loads(line) for line in lines(tmp_path / "whole.jsonl")]
+    assert scores(records) == scores(expected)
+
+
+def scores(records: list[dict[str, object]]) -> dict[str, float]:
+    return {e["evaluation_id"]: e["value"] for r in records for e in r["evaluations"]}  # type: ignore[attr-defined]

@@ -1,0 +1,170 @@
+"""`otel-evals score --resume`: what is done is not done again, and what was left is made up for."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from traffic import agent_run
+from typer.testing import CliRunner
+
+from otel_evals.cli.app import app
+from tests.unit.cli.test_score import turn
+
+SCORERS = """
+import os
+from otel_evals import scorer
+from otel_evals.errors import JudgeUnavailableError
+from otel_evals.judge.budget import Budget
+from otel_evals.judge.limiter import Call
+
+@scorer(version="1")
+async def billed(run) -> float:
+    '''Costs 10 tokens a run, of a budget; its calls are in a file.'''
+    call = Call(model="m", scorer_id="billed", max_input_tokens=6, max_output_tokens=4, max_cost=None)
+    async with Budget(tokens=int(os.environ.get("TOKENS", "100000")), store="judge.db").around(call):
+        with open("calls", "a") as calls:
+            calls.write(run.root_span_id + "\\n")
+    if os.path.exists("away"):
+        raise JudgeUnavailableError("away")
+    if os.path.exists("broken"):
+        raise KeyError("order")
+    return 1.0 if len(run.turns) < 2 else 0.5
+"""
+RULES = "rules: [{scorer: 'python:billing_scorers:billed', attempts: 1, concurrency: 1}, grounded_in_tools]"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "billing_scorers.py").write_text(SCORERS)
+    (tmp_path / "rules.yaml").write_text(RULES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exported, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    for number in range(20):
+        agent_run(provider.get_tracer("app"), answer=f"It arrives on 2026-11-{number + 10}.")
+    (tmp_path / "spans").write_bytes(encode_spans(exported.get_finished_spans()).SerializeToString())
+    return tmp_path
+
+
+def score(*more: str, rules: str = "rules.yaml") -> tuple[int, dict[str, Any]]:
+    given = ["score", "spans", "--config", rules, "--jsonl", "out.jsonl", "--resume", "done.db", "--json"]
+    done = CliRunner().invoke(app, [*given, *more])
+    return done.exit_code, json.loads(done.stdout) if done.stdout.startswith("{") else {"said": done.output}
+
+
+def calls() -> int:
+    return len(Path("calls").read_text().splitlines())
+
+
+def records() -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    return [evaluation for line in lines for evaluation in line["evaluations"]]
+
+
+def test_what_is_done_is_not_done_again_and_still_in_the_summary() -> None:
+    first, second = score(), score()
+    assert (first[0], second[0]) == (0, 0)
+    assert (first[1]["resumed"], second[1]["resumed"]) == (0, 40)
+    assert second[1]["scorers"] == first[1]["scorers"]
+    assert calls() == 20
+    assert len(records()) == 40
+    assert Path("done.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_budget_that_is_used_up_ends_it_and_it_goes_on_when_there_is_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKENS", "70")
+    code, report = score("--concurrency", "2")
+    assert code == 1
+    assert "not all was scored: a budget is used up: m: up to" in report["problems"][0]
+    assert calls() == 7
+    assert {e["status"] for e in records()} == {"scored"}, "what the budget did not allow is no failure"
+    code, report = score()
+    assert (code, calls()) == (1, 7), "there is no more budget yet"
+    monkeypatch.setenv("TOKENS", "1000")
+    code, report = score()
+    assert (code, report["problems"]) == (0, [])
+    assert calls() == 20
+    assert Counter(e["evaluation_id"] for e in records()).most_common(1)[0][1] == 1
+    assert len(records()) == 40
+
+
+def test_without_resume_the_end_of_a_budget_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENS", "70")
+    done = CliRunner().invoke(app, ["score", "spans", "--config", "rules.yaml"])
+    assert done.exit_code == 1
+    assert "billed: a budget was used up, and 13 runs were not scored" in done.output
+    assert "--resume FILE" in done.output
+
+
+def test_a_judge_that_was_away_is_asked_again_and_a_failure_becomes_the_next_revision() -> None:
+    Path("away").touch()
+    code, report = score()
+    assert (code, report["left"]) == (1, 20)
+    assert {e["scorer"] for e in records()} == {"grounded_in_tools"}
+    Path("away").unlink()
+    Path("broken").touch()
+    code, _ = score()
+    failed = {e["evaluation_id"]: e["revision"] for e in records() if e["status"] == "failed"}
+    assert code == 1
+    assert set(failed.values()) == {1}
+    Path("broken").unlink()
+    assert score()[0] == 0
+    scored = {e["evaluation_id"]: e["revision"] for e in records() if e["scorer"] == "billed" and e["value"]}
+    assert scored == dict.fromkeys(failed, 2)
+    assert (score()[1]["resumed"], calls()) == (40, 60)
+
+
+def test_scores_that_a_destination_did_not_take_are_delivered_later_without_a_judge(folder: Path) -> None:
+    out = folder / "elsewhere"
+    (folder / "rules.yaml").write_text(f"{RULES}\ndestinations: [{{jsonl: {{path: {out}/scores.jsonl}}}}]")
+    out.mkdir()
+    assert score()[0] == 0
+    kept = (out / "scores.jsonl").read_text()
+    # As after a crash between the write and the note of it: who can tell is asked.
+    import sqlite3
+
+    with sqlite3.connect("done.db") as db:
+        db.execute("DELETE FROM delivery")
+    Path("out.jsonl").unlink()
+    assert score()[0] == 0
+    assert (out / "scores.jsonl").read_text() == kept
+    assert (len(records()), calls()) == (40, 20)
+
+
+def test_conversations_go_on_too(folder: Path) -> None:
+    seconds = 10**9
+    spans = [turn("c1", 0), turn("c1", 10 * seconds), turn("c1", 500 * seconds), turn("c2", 600 * seconds)]
+    (folder / "spans").write_bytes(encode_spans(spans).SerializeToString())
+    rule = "{scorer: 'python:billing_scorers:billed', scope: conversation, idle: 60, attempts: 1}"
+    (folder / "talk.yaml").write_text(f"rules: [{rule}]")
+    first = score(rules="talk.yaml")
+    told = sorted((e["conversation_id"], e["revision"], e["value"]) for e in records())
+    assert told == [("c1", 1, 0.5), ("c1", 2, 0.5), ("c2", 1, 1.0)]
+    second = score(rules="talk.yaml")
+    assert first[1]["scorers"] == second[1]["scorers"]
+    assert (calls(), len(records())) == (3, 3)
+
+
+def test_one_process_at_a_time_and_only_a_file_of_its_own(folder: Path) -> None:
+    score()
+    with open("done.db") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        code, report = score()
+    assert code == 2
+    assert "--resume: another process is scoring with done.db" in report["said"]
+    Path("done.db").write_text("no database at all, but long enough to be read as one" * 50)
+    code, report = score()
+    assert code == 2
+    assert "--resume: done.db: file is not a database" in report["said"]
