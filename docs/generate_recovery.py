@@ -70,6 +70,8 @@ What is particular about some, beside the names of their attributes:
 | any | who asked, and in which conversation, may stand on a span around the run: a session's, a request's |
 | any | a server's span that is linked to a call of another trace is that call, and no run |
 | any | a streamed call that two spans tell is one call |
+| any | of several choices that a model gave, the first is the answer |
+| any | an exception on a tool's span without a result is its error, whatever the status |
 | any | a span that tells tokens, but neither operation nor model, is a model's call |
 | any | what OpenInference, Langfuse or MLflow add to others' spans counts where these tell nothing |
 | platforms | a workflow that tells a question and an answer is a run, even with nothing inside |
@@ -82,10 +84,12 @@ What is particular about some, beside the names of their attributes:
 | `langwatch` | values have types; a text stays a text, even where it is JSON; a conversation is a model's |
 | `livekit` | a turn is a run, a session tells room and caller; content moved from `lk.*` to `lk.pii.*` |
 | `logfire` | of a streamed call, the span at its end tells all; events may be a list in one attribute |
+| `loongsuite` | also Dify's, whose workflows are runs; steps and tasks only wrap what an agent does |
 | `mastra` | a step is a model's call where it holds the request that was sent |
 | `mlflow` | attributes of other conventions are stored as JSON, each |
 | `openai-agents` | each question under one `trace()` is a run; agents that hand over are one |
-| `langfuse`, `laminar`, `mlflow`, ... | agents below an own span without question and answer are runs |
+| `langfuse`, `traceloop`, ... | agents below an own span that tells nothing are runs, unless one goes on |
+| | with what another answered |
 | `openinference` | Haystack's agents are chains, BeeAI's events spans; messages are claimed without a kind |
 | `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
 | `openlit` | older versions write a conversation as one text, each line after its speaker |

@@ -11,6 +11,8 @@ from otel_evals.model import Operation, OperationKind
 __all__ = ["invocations_in"]
 
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
+_TELLING = 8
+"""Characters of an answer that a later question does not contain by chance."""
 
 
 def invocations_in(
@@ -19,7 +21,7 @@ def invocations_in(
     """The invocations that a root merely groups, or else the root itself.
 
     Invocations are separate if each has a question of its own, and an answer or an error. Agents that hand
-    over to each other have the same question.
+    over to each other have the same question, or ask with what the one before them answered.
     """
     if not root.groups_invocations or root.input_messages or root.output_messages:
         return [root]
@@ -40,11 +42,16 @@ def _are_apart(
     found: Iterable[Operation], operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
 ) -> bool:
     asked: list[tuple[str, ...]] = []
+    answers: list[str] = []
     for operation in found:
         inside = [operation, *descendants(operation, operations, below)]
         question = find_question(operation, inside)
-        ended = find_answer(operation, inside) is not None or any(o.error is not None for o in inside)
-        if question is None or not ended:
+        answer = find_answer(operation, inside)
+        if question is None or (answer is None and all(o.error is None for o in inside)):
             return False
         asked.append(tuple(message.text for message in question.messages))
+        if any(earlier in text for earlier in answers for text in asked[-1]):
+            return False
+        if answer is not None and len(answer.text) >= _TELLING:
+            answers.append(answer.text)
     return len(set(asked)) == len(asked)

@@ -29,6 +29,7 @@ _KINDS = {
 _OWN = "claude_code."
 _LABEL = re.compile(r"\[(?:USER PROMPT|TOOL (?:INPUT|RESULT|OUTPUT): [^\]\n]*)\]\n?")
 """What detailed tracing writes before a content, to say what it is."""
+_RESULT = re.compile(r"\[TOOL RESULT: ([^\]\n]*)\]\n?")
 _TERMINAL = re.compile(r"\x1b?\[[0-9;]*m")
 """Colours of the terminal, which the plug-ins leave in the model's name."""
 
@@ -43,6 +44,7 @@ def claude_code() -> Dialect:
             "interaction.duration_ms",
             "llm_request.context",
             "response.model_output",
+            "cache_creation_tokens",
         ),
         names=AttributeNames(
             input=("user_prompt", "gen_ai.input.messages", "new_context"),
@@ -92,6 +94,12 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 def _without_labels(message: Message) -> Message:
     if not any(part.text and part.text[0] == "[" for part in message.parts):
         return message
+    result = _RESULT.match(message.text)
+    if result is not None:  # what a model was given next, after a tool
+        part = Part(
+            kind="tool_result", data=unmasked(message.text[result.end() :]), tool_call_id=result[1] or None
+        )
+        return Message(role="tool", parts=(part,))
     return replace(
         message, parts=tuple(replace(p, text=_unlabelled(p.text)) if p.text else p for p in message.parts)
     )

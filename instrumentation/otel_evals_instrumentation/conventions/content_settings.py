@@ -37,6 +37,7 @@ _BY_DIALECT = {
     "langsmith": "on unless `LANGSMITH_HIDE_INPUTS` or `LANGSMITH_HIDE_OUTPUTS` is true",
     "laminar": "on unless `ignore_input` or `ignore_output` is set",
     "langwatch": "on unless `capture_input` or `capture_output` is false",
+    "loongsuite": _GENAI + "; Dify: always on",
     "litellm": "on unless `litellm.turn_off_message_logging`",
     "logfire": "always on",
     "livekit": "always on; marked as personal in `lk.pii.*`",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from otel_evals.dialect import Dialect
-from otel_evals.model import Document, Message, OperationKind, Part, SpanRecord
+from otel_evals.model import Document, Message, OperationKind, Part, Source, SpanRecord
 from otel_evals_instrumentation.reading.convention import PLATFORM, AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation.reading.documents import documents_of
 from otel_evals_instrumentation.reading.inputs_outputs import read_system
@@ -104,7 +104,8 @@ def _value(attribute: Any) -> tuple[str, Any] | None:
 
 def _read_messages(reader: SpanReader, side: str, role: str, given: tuple[str, Any] | None) -> None:
     field = side + "_messages"
-    if given is None or reader.fields.get(field):
+    source = reader.sources.get(side)
+    if given is None or (reader.fields.get(field) and not _is_older(source)):
         return
     kind, value = given
     messages = read_messages(value, role)
@@ -114,6 +115,11 @@ def _read_messages(reader: SpanReader, side: str, role: str, given: tuple[str, A
     if messages:
         reader.fields[field] = messages
         reader.note(side, _OWN + side)
+
+
+def _is_older(source: Source | None) -> bool:
+    """Whether messages were found in OpenTelemetry's first names, which leave it to LangWatch's own."""
+    return source is not None and source.key in ("gen_ai.prompt", "gen_ai.completion")
 
 
 def _read_tool(reader: SpanReader, given: tuple[str, Any] | None, gave: tuple[str, Any] | None) -> None:

@@ -44,6 +44,7 @@ def livekit() -> Dialect:
             "lk.job_id",
             "lk.retry_count",
             *_both("chat_ctx", "room_name", "participant_identity", "user_input", "response.text"),
+            *_both("input_text", "user_transcript", "instructions", "function_tool.output"),
         ),
         names=AttributeNames(
             input=_both("user_input", "input_text", "user_transcript", "chat_ctx"),
@@ -64,6 +65,8 @@ def livekit() -> Dialect:
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     """Sessions and activities hold many turns; speech and its synthesis are no words of an agent."""
+    if span.attributes.get("gen_ai.operation.name") == "judge":
+        return OperationKind.OTHER  # a test's judgement of a run, in the attributes of a tool
     kind = _KINDS.get(span.name)
     if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
         return OperationKind.TOOL

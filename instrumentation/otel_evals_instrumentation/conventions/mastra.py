@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from otel_evals.dialect import Dialect
-from otel_evals.model import OperationKind, SpanRecord
+from otel_evals.model import Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.parts import text_of
 from otel_evals_instrumentation.reading.values import parse
 
 __all__ = ["mastra"]
@@ -58,8 +59,15 @@ def mastra() -> Dialect:
             result=("gen_ai.tool.call.result", *(f"mastra.{tool}.output" for tool in _TOOLS)),
             documents=("mastra.rag_vector_operation.output",),
             query=("mastra.rag_vector_operation.input",),
-            conversation_id=("gen_ai.conversation.id", _METADATA + "threadId", _METADATA + "sessionId"),
-            user_id=(_METADATA + "userId", _METADATA + "resourceId"),
+            tool_name=("gen_ai.tool.name", "tool.name"),
+            system=("gen_ai.system_instructions", "mastra.agent.instructions"),
+            # The first versions wrote metadata without a namespace.
+            conversation_id=(
+                "gen_ai.conversation.id",
+                *(prefix + name for prefix in (_METADATA, "") for name in ("threadId", "sessionId")),
+            ),
+            user_id=tuple(prefix + name for prefix in (_METADATA, "") for name in ("userId", "resourceId")),
+            agent_name=("gen_ai.agent.name", "mastra.agent.id", "agent.id", "gen_ai.agent.id"),
         ),
         kind_of=_kind,
         refine=_refine,
@@ -67,7 +75,9 @@ def mastra() -> Dialect:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """A step's model stands in the request that it sent, or in the metadata."""
+    """A step's model stands in the request that it sent, or in the metadata; objects beside empty texts."""
+    if not any(message.text for message in reader.fields.get("output_messages", ())):
+        _read_object(reader, kind)
     if kind is OperationKind.INFERENCE and not {"request_model", "response_model"} & reader.fields.keys():
         given = parse(reader.attributes.get("mastra.model_step.input"))
         body = given.get("body") if isinstance(given, dict) else None
@@ -76,6 +86,19 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
             if isinstance(told, dict) and isinstance(told.get(key), str) and told[key]:
                 reader.fields.setdefault("request_model", told[key])
     return kind
+
+
+def _read_object(reader: SpanReader, kind: OperationKind) -> None:
+    """A structured answer, which stands beside a text that is empty."""
+    if kind not in (OperationKind.AGENT, OperationKind.INFERENCE):
+        return
+    for _, key in reader.found_at.get("output", ()):
+        gave = parse(reader.attributes[key])
+        if isinstance(gave, dict) and gave.get("text") == "" and isinstance(gave.get("object"), (dict, list)):
+            said = Part(kind="text", text=text_of(gave["object"]))
+            reader.fields["output_messages"] = (Message(role="assistant", parts=(said,)),)
+            reader.note("output", key)
+            return
 
 
 def _is_request(given: object) -> bool:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation.reading.convention import PLATFORM, AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.convention import (
+    PLATFORM,
+    AttributeNames,
+    Convention,
+    SpanReader,
+    kind_of,
+)
 from otel_evals_instrumentation.reading.usage import usage_in
 from otel_evals_instrumentation.reading.values import parse
 
@@ -29,7 +35,7 @@ def mlflow() -> Dialect:
         name="mlflow",
         scopes=("mlflow",),
         order=PLATFORM,
-        markers=("mlflow.spanType",),
+        markers=("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"),
         names=AttributeNames(
             input=("mlflow.spanInputs",),
             output=("mlflow.spanOutputs",),
@@ -47,7 +53,9 @@ def mlflow() -> Dialect:
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     kind = parse(span.attributes.get("mlflow.spanType"))
-    return _KINDS.get(kind.upper(), OperationKind.OTHER) if isinstance(kind, str) else OperationKind.OTHER
+    if isinstance(kind, str):
+        return _KINDS.get(kind.upper(), OperationKind.OTHER)
+    return kind_of(span) or (OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:

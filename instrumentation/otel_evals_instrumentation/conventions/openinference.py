@@ -148,8 +148,8 @@ TABLE = Convention(
     names=AttributeNames(
         input=(
             "llm.input_messages.*",
-            "llm.input_messages",
             "gen_ai.input.messages",
+            "llm.input_messages",
             "llm.prompts",
             "llm.prompts.*",
             "embedding.embeddings.*",
@@ -158,8 +158,8 @@ TABLE = Convention(
         ),
         output=(
             "llm.output_messages.*",
-            "llm.output_messages",
             "gen_ai.output.messages",
+            "llm.output_messages",
             "llm.choices.*",
             "output.value",
         ),

@@ -47,6 +47,10 @@ def vercel_ai() -> Dialect:
             "ai.response.object",
             "aisdk.model.id",
             "ai.model",
+            "ai.response",
+            "ai.usage.inputTokens",
+            "ai.usage.promptTokens",
+            "ai.usage.cachedInputTokens",
         ),
         names=AttributeNames(
             input=(

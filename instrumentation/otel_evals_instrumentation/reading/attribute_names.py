@@ -72,6 +72,8 @@ class AttributeNames:
     output_tokens: tuple[str, ...] = ()
     cache_tokens: tuple[str, ...] = ()
     reasoning_tokens: tuple[str, ...] = ()
+    usage: tuple[str, ...] = ()
+    """All counts as one object."""
     conversation_id: tuple[str, ...] = ()
     user_id: tuple[str, ...] = ()
     agent_name: tuple[str, ...] = ()
@@ -166,8 +168,8 @@ GEN_AI = AttributeNames(
         "output.value",
         "mlflow.spanOutputs",
     ),
-    documents=("gen_ai.retrieval.documents",),
-    query=("gen_ai.retrieval.query.text", "gen_ai.retrieval.query"),
+    documents=("gen_ai.retrieval.documents", "gen_ai.memory.records"),
+    query=("gen_ai.retrieval.query.text", "gen_ai.retrieval.query", "gen_ai.memory.query.text"),
     definitions=("gen_ai.tool.definitions",),
     provider=("gen_ai.provider.name", "gen_ai.system"),
     request_model=("gen_ai.request.model", "gen_ai.request_model", "llm.model_name", "model"),
@@ -202,6 +204,7 @@ GEN_AI = AttributeNames(
         "gen_ai.usage.details.reasoning_tokens",
         "llm.token_count.completion_details.reasoning",
     ),
+    usage=("gen_ai.usage.details", "gen_ai.usage"),
     conversation_id=(
         # Platforms' SDKs put theirs on anybody's spans; an application set Langfuse's itself.
         "langfuse.session.id",

@@ -23,6 +23,7 @@ from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.stored_values import as_recorded
 from otel_evals_instrumentation.reading.tools import tool_name_in
+from otel_evals_instrumentation.reading.usage import usage_in
 from otel_evals_instrumentation.reading.values import first_text, parse, unquoted
 
 __all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
@@ -134,7 +135,7 @@ class Convention:
         reader = self.identify(recorded, kind)
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
-        if _may_group(kind, span, self.records_turns):
+        if span.parent_span_id is None and _may_group(kind, span, self):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
             reader.fields.update(span=span, kind=kind, dialect=self.name)
@@ -157,20 +158,21 @@ class Convention:
         return reader
 
 
-def _may_group(kind: OperationKind, span: SpanRecord, is_own: bool) -> bool:
+def _may_group(kind: OperationKind, root: SpanRecord, convention: Convention) -> bool:
     """Whether a span may hold several invocations.
 
     An application's own span may, and `trace()` of openai-agents around several calls of `Runner.run`.
     """
-    if span.parent_span_id is not None:
-        return False
-    if is_own and kind is OperationKind.WORKFLOW:
+    scope = root.scope_name
+    if kind is OperationKind.WORKFLOW and (
+        convention.records_turns or (convention.order == LIBRARY and "instrumentation" not in scope)
+    ):
         return True
     return kind not in (
         OperationKind.TOOL,
         OperationKind.RETRIEVAL,
         OperationKind.OTHER,
-    ) and "openai_agents" in span.scope_name.replace("-", "_")
+    ) and "openai_agents" in scope.replace("-", "_")
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:
@@ -240,6 +242,8 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
     if "input_tokens" in found_at or "output_tokens" in found_at:
         _read_usage(reader)
+    if "usage" in found_at:
+        _read_counts(reader)
     if "finish" in found_at:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
@@ -257,6 +261,14 @@ def _read_usage(reader: SpanReader) -> None:
             cache_read_tokens=reader.number("cache_tokens") or 0,
             reasoning_tokens=reader.number("reasoning_tokens") or 0,
         )
+
+
+def _read_counts(reader: SpanReader) -> None:
+    for _, key in reader.found_at["usage"]:
+        counts = usage_in(reader.attributes[key])
+        if counts is not None:
+            reader.fields.setdefault("usage", counts)
+            return
 
 
 def _read_finish(reader: SpanReader) -> None:

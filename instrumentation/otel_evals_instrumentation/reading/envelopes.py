@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_evals_instrumentation.reading.values import parse
 
-__all__ = ["possible_messages"]
+__all__ = ["first_choice", "possible_messages"]
 
 _REPLIES = ("choices", "generations", "candidates", "replies")
 _LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
@@ -71,7 +71,7 @@ def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, st
         return
     for key in _LISTS:
         if isinstance(item.get(key), (list, tuple)):
-            yield item[key], "assistant" if key in _REPLIES else role
+            yield first_choice(item[key]), "assistant" if key in _REPLIES else role
     if _are_messages(item.get("items")):  # LiveKit's chat context
         yield item["items"], role
     if isinstance(item.get("update"), dict):  # LangGraph's command
@@ -87,6 +87,27 @@ def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, st
         yield item["user"] if isinstance(item["user"], str) else item["user"][-1:], "user"
     if len(item) == 1 or role == "user":  # a pipeline's components, a function's only argument
         yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
+
+
+def first_choice(items: Any) -> Any:
+    """The first of several answers that a model gave to choose from; other lists as they are.
+
+    Each of them says why it ended, and none asks for a tool.
+    """
+    if not isinstance(items, (list, tuple)) or len(items) < 2:
+        return items
+    return items[:1] if all(map(_is_choice, items)) else items
+
+
+def _is_choice(item: Any) -> bool:
+    if not isinstance(item, dict) or not (item.get("finish_reason") or item.get("finishReason")):
+        return False
+    message = item.get("message", item)
+    if not isinstance(message, dict) or message.get("tool_calls") or message.get("function_call"):
+        return False
+    parts = message.get("parts")
+    texts = parts if isinstance(parts, (list, tuple)) else ()
+    return all(isinstance(part, dict) and "tool" not in str(part.get("type")) for part in texts)
 
 
 def _beside(message: Any, functions: Any) -> Any:

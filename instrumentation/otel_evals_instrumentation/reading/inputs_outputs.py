@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from otel_evals.model import Availability, Message, Part
+from otel_evals_instrumentation.reading.envelopes import first_choice
 from otel_evals_instrumentation.reading.message_events import event_messages, event_name
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.parts import read_parts, text_of
@@ -102,6 +103,8 @@ def _first(
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
         parsed, cut = parse_or_mend(value)
+        if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
+            parsed = first_choice(parsed)
         messages = _messages(parsed, side, role)
         told = _has_content(messages)
         if told or (messages and not best):
@@ -111,6 +114,11 @@ def _first(
             if told:
                 return best, True
     return best, False
+
+
+def _is_invocation(reader: SpanReader) -> bool:
+    """Whether a span is an agent's or a workflow's: what these say one after the other are no choices."""
+    return str(reader.attributes.get("gen_ai.operation.name")).startswith("invoke_")
 
 
 def _begins_as_json(value: Any) -> bool:

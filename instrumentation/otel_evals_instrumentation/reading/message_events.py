@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import Message
+from otel_evals_instrumentation.reading.envelopes import first_choice
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.single_message import read_message
 from otel_evals_instrumentation.reading.values import is_masked, parse
@@ -34,12 +35,15 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
     """Input and output messages of events such as `gen_ai.user.message` and `gen_ai.choice`: (name, body)."""
     inputs: list[Message] = []
     outputs: list[Message] = []
+    choices: list[Any] = []
     for name, body in events:
         role = _EVENTS.get(name)
         if role is not None:
             inputs.extend(_event(parse(body), role))
         elif name == "gen_ai.choice":
-            outputs.extend(_event(parse(body), "assistant"))
+            choices.append(parse(body))
+    for choice in first_choice(choices):
+        outputs.extend(_event(choice, "assistant"))
     return inputs, outputs
 
 

@@ -9,7 +9,7 @@ from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.tool_parts import result_value
 from otel_evals_instrumentation.reading.tool_values import arguments_of, result_of
-from otel_evals_instrumentation.reading.values import is_masked, parse, parse_or_mend
+from otel_evals_instrumentation.reading.values import first_text, is_masked, parse, parse_or_mend
 
 __all__ = ["read_tool", "tool_name_in"]
 
@@ -34,7 +34,14 @@ def read_tool(reader: SpanReader) -> None:
         arguments = _parameters(reader)
     value, failed = (None, False) if result in (None, "None") else _result(reader, result)
     error = fields.get("error")
-    failed = failed or error is not None or reader.attributes.get("gen_ai.tool.status") == "error"
+    if value is None and error is None and span.status != "OK":
+        error = _exception(reader)  # some record it without a status
+    failed = (
+        failed
+        or error is not None
+        or reader.attributes.get("gen_ai.tool.status") == "error"
+        or reader.attributes.get("gen_ai.tool.success") is False
+    )
     if failed and error in (None, fields.get("error_type")):
         told = value.get("error") if isinstance(value, dict) else value
         error = told if isinstance(told, str) else error
@@ -49,6 +56,17 @@ def read_tool(reader: SpanReader) -> None:
         span_id=span.span_id,
         duration=None if span.end_time is None else (span.end_time - span.start_time) / 1e9,
     )
+
+
+def _exception(reader: SpanReader) -> str | None:
+    """The exception that a tool without a result ended in."""
+    for event in reader.span.events:
+        if event.name == "exception":
+            kind = first_text(event.attributes, ("exception.type",))
+            if kind is not None:
+                reader.fields.setdefault("error_type", kind)
+            return first_text(event.attributes, ("exception.message",)) or kind or "error"
+    return None
 
 
 _UNWRAPPED = frozenset(

@@ -74,6 +74,9 @@ KEYS += [
     "mastra.metadata.modelMetadata",
     "ai.response.toolCalls",
     "event_body",
+    "gen_ai.tool.success",
+    "gen_ai.usage.details",
+    "new_context",
 ]
 WORDS = [
     "chat",
@@ -83,7 +86,9 @@ WORDS = [
     "AGENT",
     "TOOL",
     "CHAIN",
+    "ENTRY",
     "RETRIEVER",
+    "judge",
     "tool",
     "workflow",
 ]
