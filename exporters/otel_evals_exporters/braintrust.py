@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from otel_evals.export.api import ApiDestination, Errors, client, needed
 from otel_evals.export.http import HttpOptions, base_url
@@ -36,6 +38,7 @@ class BraintrustDestination(ApiDestination):
         url: str | None = None,
         api_key: str | None = None,
         parent: str | None = None,
+        org: str | None = None,
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
@@ -45,6 +48,7 @@ class BraintrustDestination(ApiDestination):
             url: base URL; BRAINTRUST_API_URL, or https://api.braintrust.dev, unless given.
             api_key: BRAINTRUST_API_KEY unless given.
             parent: the project, as in `project_name:shop`; BRAINTRUST_PARENT unless given.
+            org: name of the organisation, for links to traces only; BRAINTRUST_ORG_NAME unless given.
             content: whether to send explanations, which may quote the conversation.
             http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
 
@@ -54,10 +58,10 @@ class BraintrustDestination(ApiDestination):
         default = "https://api.braintrust.dev"
         where = base_url(needed(url, "url", "BRAINTRUST_API_URL", default=default), "url")
         key = needed(api_key, "api_key", "BRAINTRUST_API_KEY")
-        headers = {"x-bt-parent": needed(parent, "parent", "BRAINTRUST_PARENT")}
-        super().__init__(
-            client(where, {"authorization": f"Bearer {key}", **headers}, key, http=http), content
-        )
+        self._parent = needed(parent, "parent", "BRAINTRUST_PARENT")
+        headers = {"authorization": f"Bearer {key}", "x-bt-parent": self._parent}
+        super().__init__(client(where, headers, key, http=http), content)
+        self._org = org or os.environ.get("BRAINTRUST_ORG_NAME")
 
     def together(self, item: ScoreItem) -> str:
         """The spans of a request are of one service."""
@@ -73,6 +77,14 @@ class BraintrustDestination(ApiDestination):
         body = one_resource("span", [_span(item) for item in items], service_of(items[0]))
         await self._http.send("POST", "/otel/v1/traces", body)
         return ()
+
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """The trace's page, where organisation and project are known by name."""
+        kind, _, project = self._parent.partition(":")
+        if self._org is None or kind != "project_name":
+            return None
+        page = f"{os.environ.get('BRAINTRUST_APP_URL', 'https://www.braintrust.dev')}/app/{quote(self._org)}"
+        return f"{page}/p/{quote(project)}/logs?r={trace_id}&s={span_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Braintrust's OTLP address."""

@@ -94,9 +94,9 @@ class LangfuseDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The trace's page, where the project is known."""
-        project = self._project_id
-        return f"{self._url}/project/{project}/traces/{trace_id}" if project else None
+        """The trace's page; without the project's id, the address that leads there."""
+        project = f"/project/{self._project_id}/traces" if self._project_id else "/trace"
+        return f"{self._url}{project}/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Langfuse's OTLP address."""

@@ -64,6 +64,7 @@ class LangsmithDestination(ApiDestination):
         super().__init__(client(where, headers, key, http=http), content)
         self._project = needed(project, "project", "LANGSMITH_PROJECT", default="default")
         self._session: str | None = None
+        self._workspace: str | None = workspace_id
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
         """Send one score."""
@@ -71,6 +72,13 @@ class LangsmithDestination(ApiDestination):
         for item in items:
             await self._http.send("POST", "/api/v1/feedback", _feedback(item, session))
         return ()
+
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """The run's page, once the project's id is known: after the first score."""
+        if self._session is None or self._workspace is None:
+            return None
+        page = self._http.url.replace("api.smith.", "smith.")
+        return f"{page}/o/{self._workspace}/projects/p/{self._session}/r/{_run_id(span_id)}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """LangSmith's OTLP address."""
@@ -90,19 +98,24 @@ class LangsmithDestination(ApiDestination):
         if self._session is None:
             answer = await self._http.send("GET", "/api/v1/sessions", params={"name": self._project})
             found = answer.json()
-            ids = [each.get("id") for each in found] if isinstance(found, list) else []
-            if not ids or not ids[0]:
+            first = found[0] if isinstance(found, list) and found else {}
+            if not first.get("id"):
                 problem = f"there is no project {self._project!r} yet"
                 raise DestinationError(problem, retryable=True, reason="trace_not_found", status=404)
-            self._session = str(ids[0])
+            self._session = str(first["id"])
+            self._workspace = self._workspace or first.get("tenant_id")
         return self._session
+
+
+def _run_id(span_id: str) -> str:
+    return str(UUID(int=int(span_id, 16)))
 
 
 def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
     comment = item.error[1] if item.error else item.explanation
     feedback = {
         "id": item.uuid,
-        "run_id": str(UUID(int=int(item.evaluation.span_id, 16))),
+        "run_id": _run_id(item.evaluation.span_id),
         "session_id": session,
         "start_time": iso(item.run.start_time) if item.run.start_time else None,
         "key": item.name,

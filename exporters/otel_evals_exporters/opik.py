@@ -14,7 +14,7 @@ from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import ScoreItem, cut
 from otel_evals.export.retry import TRACE_NOT_FOUND
 from otel_evals.model import Feedback, Run
-from otel_evals_exporters.feedback.opik import opik_feedback, opik_id
+from otel_evals_exporters.feedback.opik import opik_address, opik_feedback, opik_id
 
 __all__ = ["OpikDestination", "opik_id"]
 
@@ -26,9 +26,8 @@ _REMEMBERED = _REASON = 10_000
 class OpikDestination(ApiDestination):
     """Sends scores to Opik: of whole runs to their trace, of agents to spans, of conversations to threads.
 
-    Opik gives traces that came by OpenTelemetry an id of its own, made of the trace id and of the time at
-    which the first span that it saw had started. Which span that was is found out by asking for the ids that
-    the run's spans would have led to. A score overwrites the one of the same name.
+    Opik makes a trace's id of the OpenTelemetry one and the start of the first span that it saw: the ids that
+    the run's spans would have led to are asked for. A score overwrites the one of the same name.
     """
 
     name = "opik"
@@ -81,6 +80,10 @@ class OpikDestination(ApiDestination):
         if scores:
             await self._http.send("PUT", f"/v1/private/{kind}/feedback-scores", {"scores": scores})
         return errors
+
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """The address that leads to the trace, once its id in Opik is known: after its first score."""
+        return opik_address(self._http.url, trace_id, self._times.get(trace_id))
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Opik's OTLP address."""

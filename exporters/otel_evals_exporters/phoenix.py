@@ -22,7 +22,7 @@ _RESERVED = "note"  # Phoenix keeps this name for notes and refuses the whole ba
 
 
 class PhoenixDestination(ApiDestination):
-    """Annotates judged spans in Phoenix, one annotation per score, and the traces they are in.
+    """Annotates judged spans in Phoenix, one annotation per score, the traces they are in, and sessions.
 
     The trace's own annotation is what Phoenix shows in its list of traces and at the top of a trace's page,
     where a judged agent stands below, say, the span of an HTTP server.
@@ -73,10 +73,14 @@ class PhoenixDestination(ApiDestination):
         self._traces = traces
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send annotations of spans, and those of traces after them."""
+        """Send annotations of spans, and those of traces and sessions after them."""
         await self._http.send("POST", "/v1/span_annotations", {"data": [_of_span(item) for item in items]})
         if self._traces and (runs := [item for item in items if _on_root(item)]):
             await self._http.send("POST", "/v1/trace_annotations", {"data": [_of_trace(r) for r in runs]})
+        if whole := [item for item in items if item.session is not None]:
+            await self._http.send(
+                "POST", "/v1/session_annotations", {"data": [_of_session(w) for w in whole]}
+            )
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
@@ -108,6 +112,10 @@ def _of_trace(item: ScoreItem) -> dict[str, Any]:
     # A trace may hold several runs: each keeps its own annotation, and Phoenix shows their mean.
     identifier = f"{_identifier(item)}/{item.evaluation.span_id}"
     return {"trace_id": item.evaluation.trace_id, "identifier": identifier, **_annotation(item)}
+
+
+def _of_session(item: ScoreItem) -> dict[str, Any]:
+    return {"session_id": item.session, "identifier": _identifier(item), **_annotation(item)}
 
 
 def _annotation(item: ScoreItem) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from otel_evals.export.otlp_json import attributes_of, one_resource, service_of
 
 __all__ = ["PosthogDestination"]
 
-_PATH = "/i/v0/ai/otel/v1"
+_PATH = "/i/v0/ai/otel"
 _EXPLANATION = 10_000
 
 
@@ -61,12 +61,16 @@ class PosthogDestination(ApiDestination):
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
         """Send evaluation events."""
         body = one_resource("log", [_event(item) for item in items], service_of(items[0]))
-        await self._http.send("POST", f"{_PATH}/logs", body)
+        await self._http.send("POST", f"{_PATH}/v1/logs", body)
         return ()
 
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """The trace's page, in the project that is chosen there."""
+        return f"{self._http.url.replace('.i.posthog.com', '.posthog.com')}/llm-analytics/traces/{trace_id}"
+
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """PostHog's OTLP address."""
-        return f"{self._http.url}{_PATH}/traces", self._http.headers
+        """PostHog's OTLP address for spans of AI."""
+        return f"{self._http.url}{_PATH}", self._http.headers
 
 
 def _event(item: ScoreItem) -> dict[str, Any]:

@@ -101,8 +101,8 @@ def send_spans_to(destination: Any) -> Mapping[str, str]:
     if where is None:
         return {}
     address, headers = where
-    # Backends with an address of their own for spans take nothing else there.
-    kind = "TRACES_" if address.endswith("/traces") else ""
+    # Backends that scores are sent to take nothing but spans at this address.
+    kind = "TRACES_" if hasattr(destination, "send") else ""
     values = ",".join(f"{name}={quote(value)}" for name, value in headers.items() if value)
     variables = {f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT": address, f"OTEL_EXPORTER_OTLP_{kind}HEADERS": values}
     return {name: value for name, value in variables.items() if value}

@@ -137,8 +137,20 @@ async def _accepted(place: Any, scored: Any, deadline: float) -> bool:
             return True
         if not errors[0].retryable or time.monotonic() + _EVERY > deadline:
             typer.echo(f"The score was not accepted ({errors[0].reason}): {errors[0]}")
+            typer.echo(_what_to_check(place, errors[0].reason))
             return False
         await anyio.sleep(_EVERY)
+
+
+def _what_to_check(place: Any, reason: str) -> str:
+    match reason:
+        case "unauthorized":
+            return f"Check {' and '.join(place.needs)}, and that the address is of the same region."
+        case "trace_not_found":
+            return "Check that spans go to the same project, and give the backend longer with --wait."
+        case "refused" | "too_large" | "conflict":
+            return "Check the options: the answer above says what is wrong with what was sent."
+    return f"Check the address: option {place.url_option}, or {place.name}=URL here."
 
 
 async def _read_back(place: Any, item: Any, deadline: float) -> Mapping[str, Any] | None:

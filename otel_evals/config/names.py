@@ -13,6 +13,7 @@ from otel_evals.config.validation import Problems, call_with, suggestion
 from otel_evals.errors import ConfigError
 from otel_evals.export import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals.export import Destination
+from otel_evals.export.abilities import show_traces_at
 from otel_evals.scoring.scorer import Scorer
 
 __all__ = ["SCORERS", "build_destination", "build_scorer", "find_scorer", "scorer_names"]
@@ -66,10 +67,15 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
 def build_destination(name: str, options: Mapping[str, Any], field: str) -> Destination:
     """A destination by name, built with these options.
 
+    Those that stand for a backend take `trace_url` besides: the address at which it shows a trace.
+
     Raises:
         ConfigError: there is no such destination, or it does not accept the options.
     """
     found = _find(DESTINATIONS, "destination", name, field)
+    shows = options.get("trace_url") if hasattr(found, "trace_url") else None
+    if shows is not None:
+        options = {key: value for key, value in options.items() if key != "trace_url"}
     if isinstance(found, type) or not hasattr(found, "export"):
         found = call_with(found, options, f"{field}.{name}")
     elif options:
@@ -78,6 +84,8 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
     mistake = destination_mistake(found)
     if mistake is not None:
         raise ConfigError(field, mistake)
+    if shows is not None:
+        show_traces_at(found, shows, f"{field}.{name}.trace_url")
     return cast("Destination", found)
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Collection, Sequence
 from typing import Any
 
 import anyio
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 
+from otel_evals.errors import ConfigError
 from otel_evals.export.destination import Destination
 from otel_evals.scoring.cancellation import is_cancelled
 
-__all__ = ["holds", "keeps_picks", "link_traces"]
+__all__ = ["holds", "keeps_picks", "link_traces", "show_traces_at"]
 
 _log = logging.getLogger(__name__)
 _SECONDS = 10.0
@@ -43,6 +45,23 @@ def link_traces(destinations: Sequence[Any]) -> None:
     for each in destinations:
         if (link_to := getattr(each, "link_to", None)) is not None:
             link_to(links)
+
+
+def show_traces_at(destination: Any, address: Any, field: str) -> None:
+    """Have a destination tell this address of traces, with ids for `{trace_id}` and `{span_id}`.
+
+    Raises:
+        ConfigError: it is no such address.
+    """
+    text = str(address)
+    places = set(re.findall(r"\{(.*?)\}", text))
+    if not re.match(r"https?://\S+$", text) or "trace_id" not in places or places - {"trace_id", "span_id"}:
+        raise ConfigError(field, f"{text!r} is no http address with {{trace_id}}, which may have {{span_id}}")
+
+    def trace_url(trace_id: str, span_id: str) -> str:
+        return text.replace("{trace_id}", trace_id).replace("{span_id}", span_id)
+
+    destination.trace_url = trace_url
 
 
 async def _asked(destination: Destination, answer: Awaitable[Any], what: str) -> Any:

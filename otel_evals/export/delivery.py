@@ -215,8 +215,10 @@ class DeliveryQueue:
         parcel.attempts += any(reason_of(error) != TRACE_NOT_FOUND for _, error in failures)
         again = []
         for evaluation, error in failures:
-            self._warn(error)
-            if self._again(parcel, error, until):
+            worth_it = self._again(parcel, error, until)
+            if not (worth_it and reason_of(error) == TRACE_NOT_FOUND):  # spans may come after their scores
+                self._warn(error)
+            if worth_it:
                 again.append(evaluation)
             else:
                 parcel.lost[reason_of(error)] += evaluation is not None

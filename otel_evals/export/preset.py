@@ -27,6 +27,10 @@ class EventPreset(ABC):
     def event_attributes(self, run: Run, evaluation: Evaluation) -> Mapping[str, Any]:
         """Attributes of the event of an evaluation."""
 
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """Where people find a span's trace; None if that cannot be told."""
+        return None
+
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Address and headers for sending telemetry there by OTLP over HTTP; None if that is not possible."""
         return None

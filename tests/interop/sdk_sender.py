@@ -121,6 +121,47 @@ def mlflow(url: str, facts: Facts) -> None:
     mlflow.log_feedback(trace_id=trace, name=f"{name}.label", value=facts["label"], **given)
 
 
+def braintrust(url: str, facts: Facts) -> None:
+    os.environ["BRAINTRUST_API_URL"] = url
+    from braintrust.otel import OtelExporter
+
+    exporter = OtelExporter(api_key=facts["key"], parent="project_name:p")
+    exporter.export([_span(facts, facts["score_span"])])
+    exporter.shutdown()
+
+
+def posthog(url: str, facts: Facts) -> None:
+    from posthog.ai.otel import PostHogTraceExporter
+
+    exporter = PostHogTraceExporter(api_key=facts["key"], host=url)
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "support"}
+    exporter.export([_span(facts, {"name": "invoke_agent support", "attributes": attributes})])
+    exporter.shutdown()
+
+
+def _span(facts: Facts, told: Facts) -> Any:
+    """A span below the judged one, as the exporters get it from OpenTelemetry's SDK."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+
+    def context(span_id: str) -> SpanContext:
+        return SpanContext(int(facts["trace_id"], 16), int(span_id, 16), False, TraceFlags(1))
+
+    return ReadableSpan(
+        name=told["name"],
+        context=context(told.get("span_id", "b7ad6b7169203331")),
+        parent=context(facts["span_id"]),
+        resource=Resource({"service.name": facts["service"]}),
+        attributes=told["attributes"],
+        kind=SpanKind.INTERNAL,
+        instrumentation_scope=InstrumentationScope("otel_evals"),
+        start_time=facts["time"],
+        end_time=facts["time"],
+    )
+
+
 if __name__ == "__main__":
     _, name, url, given = sys.argv
     globals()[name](url, json.loads(given))

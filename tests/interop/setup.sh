@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, one for
 # each tracing library that otel-evals stands beside, and chromium, Prometheus, Alertmanager, PostgreSQL and Redis
-# where they are missing and can be installed; then, by components.sh, what stands around the gateway. The folders
-# are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks, -components and -already-LIBRARY;
-# nothing is done again while a lock stays.
+# where they are missing and can be installed; then, by components.sh, what stands around the gateway, and by
+# recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks,
+# -components and -already-LIBRARY; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
@@ -46,3 +46,4 @@ provide "command -v prometheus-alertmanager" prometheus-alertmanager
 provide "ls /usr/lib/postgresql/*/bin/initdb" postgresql
 provide "command -v redis-server || command -v valkey-server" redis-server
 sh "$root/tests/interop/components.sh"
+sh "$root/tests/interop/recipes.sh"

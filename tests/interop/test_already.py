@@ -201,6 +201,21 @@ def test_with_its_preset_azure_s_own_exporter_writes_scores_as_custom_events() -
 
 @pytest.mark.interop
 @pytest.mark.timeout(300)
+def test_with_its_preset_logfire_s_own_exporter_sends_what_logfire_groups_by() -> None:
+    received = run("logfire", "after", "logfire")
+    events = [log for log in received.otlp.logs if log.event_name == EVENT]
+    assert len({event.trace_id for event in events}) == CALLS
+    judged = {span.span_id for span in scored(received.otlp)}
+    for event in events:
+        assert event.span_id in judged
+        told = event.attributes
+        assert told["gen_ai.evaluation.target"] == "support"
+        assert told["gen_ai.evaluation.evaluator_version"] == told["otel_evals.scorer.version"]
+        assert (told["gen_ai.evaluation.name"], told["gen_ai.evaluation.score.value"]) == ("answered", 1.0)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(300)
 def test_the_readme_s_example_does_what_the_readme_says() -> None:
     received = run("README", "after")
     polite = [s for s in received.otlp.spans if s.attributes.get("otel_evals.score.is_polite") == 0]

@@ -5,6 +5,9 @@ What arrives is compared field by field; a field that differs is listed here wit
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -12,6 +15,8 @@ from typing import Any
 
 import anyio
 import pytest
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals.export.items import iso, items_of
 from otel_evals.model import ScoredRun
@@ -117,32 +122,47 @@ def normal(name: str, requests: list[RecordedRequest]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(PATHS))
-def test_the_official_sdk_sends_the_same(name: str, tmp_path: Path) -> None:
+def run_sdk(name: str, url: str, told: dict[str, Any], folder: Path) -> str:
+    """Have the official SDK send it; returns what it said."""
     python = interop_program("python", "-mlflow" if name == "mlflow" else "-sdks")
     if python is None:
         pytest.skip("run tests/interop/setup.sh first: it installs the SDKs")
+    prefixes = ("LANGFUSE", "LANGSMITH", "DD_", "OPIK", "ARIZE", "MLFLOW", "BRAINTRUST", "POSTHOG")
+    environment = clean_environment(*prefixes)
+    environment |= {"MLFLOW_TRACKING_TOKEN": KEY, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment |= {"HOME": str(folder), "OPIK_SENTRY_ENABLE": "false", "NO_PROXY": "127.0.0.1"}
+    done = subprocess.run(
+        [str(python), str(SENDER), name, url, json.dumps(told)],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr[-3000:]
+
+
+def send_ours(name: str, url: str, scored: ScoredRun) -> None:
+    async def send() -> None:
+        ours = destination(name, url)
+        assert await ours.export([scored]) == []
+        await ours.shutdown()
+
+    anyio.run(send)
+
+
+@pytest.mark.parametrize("name", sorted(PATHS))
+def test_the_official_sdk_sends_the_same(name: str, tmp_path: Path) -> None:
     scored = scored_run(0, {"hallucination": JUDGED})
     with recording_server() as server:
         server.reply = reply
-        environment = clean_environment("LANGFUSE", "LANGSMITH", "DD_", "OPIK", "ARIZE", "MLFLOW")
-        environment |= {"MLFLOW_TRACKING_TOKEN": KEY, "MLFLOW_DISABLE_TELEMETRY": "true"}
-        environment |= {"HOME": str(tmp_path), "OPIK_SENTRY_ENABLE": "false", "NO_PROXY": "127.0.0.1"}
-        command = [str(python), str(SENDER), name, server.url, json.dumps(facts(scored))]
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=180
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        said = run_sdk(name, server.url, facts(scored), tmp_path)
         theirs = posted(server, name)
-        assert theirs, f"the SDK sent {[r.path for r in server.requests]}\n{done.stderr[-3000:]}"
+        assert theirs, f"the SDK sent {[r.path for r in server.requests]}\n{said}"
         server.requests = []
-
-        async def send() -> None:
-            ours = destination(name, server.url)
-            assert await ours.export([scored]) == []
-            await ours.shutdown()
-
-        anyio.run(send)
+        send_ours(name, server.url, scored)
         ours = posted(server, name)
     assert [r.method for r in ours][:1] == [r.method for r in theirs][:1]
     header = KEY_HEADERS[name]
@@ -156,3 +176,74 @@ def test_the_official_sdk_sends_the_same(name: str, tmp_path: Path) -> None:
         if found.get(path) != expected.get(path) and not any(part in path for part in excused)
     }
     assert different == {}, "path: (ours, theirs)"
+
+
+# --- those that take OpenTelemetry data: the official exporters' addresses, headers and records ---
+
+
+def spans_of(request: RecordedRequest) -> list[dict[str, Any]]:
+    """The spans of a request, protobuf or JSON, by what a receiver reads of them."""
+    raw = gzip.decompress(request.raw) if request.headers.get("content-encoding") == "gzip" else request.raw
+    if "json" in request.headers["content-type"]:
+        written = json.loads(raw)
+    else:
+        written = json_format.MessageToDict(ExportTraceServiceRequest.FromString(raw))
+    (resource,) = written["resourceSpans"]
+    (scope,) = resource["scopeSpans"]
+    service = attributes(resource["resource"])["service.name"]
+    as_hex = (lambda text: text) if "json" in request.headers["content-type"] else base64_to_hex
+    return [
+        {
+            "service": service,
+            "scope": scope["scope"]["name"],
+            **{name: as_hex(span[name]) for name in ("traceId", "spanId", "parentSpanId")},
+            **{name: span[name] for name in ("name", "startTimeUnixNano", "endTimeUnixNano")},
+            "kind": {1: "SPAN_KIND_INTERNAL"}.get(span["kind"], span["kind"]),
+            "attributes": attributes(span),
+        }
+        for span in scope["spans"]
+    ]
+
+
+def base64_to_hex(text: str) -> str:
+    return base64.b64decode(text).hex()
+
+
+def attributes(written: dict[str, Any]) -> dict[str, Any]:
+    return {a["key"]: next(iter(a["value"].values())) for a in written.get("attributes", [])}
+
+
+def test_braintrust_s_exporter_sends_the_same_score_span(tmp_path: Path) -> None:
+    """Address, headers and span; the attributes' names are those of its SDKs in other languages."""
+    scored = scored_run(0, {"hallucination": JUDGED})
+    told = facts(scored)
+    metadata = {**told["metadata"], "label": told["label"]}
+    written = {
+        "braintrust.scores": json.dumps({"hallucination": 0.25}),
+        "braintrust.span_attributes": json.dumps({"type": "score", "name": "hallucination"}),
+        "braintrust.metadata": json.dumps(metadata),
+        "braintrust.output_json": json.dumps({"explanation": told["explanation"]}),
+        "otel_evals.internal": True,
+    }
+    span_id = hashlib.sha256(told["id"].encode()).hexdigest()[:16]
+    score_span = {"name": "hallucination", "span_id": span_id, "attributes": written}
+    with recording_server() as server:
+        run_sdk("braintrust", server.url, {**told, "score_span": score_span}, tmp_path)
+        send_ours("braintrust", server.url, scored)
+        theirs, ours = server.requests
+    assert ours.path == theirs.path == "/otel/v1/traces"
+    for header in ("authorization", "x-bt-parent"):
+        assert ours.headers[header] == theirs.headers[header]
+    assert spans_of(ours) == spans_of(theirs)
+
+
+def test_posthog_s_exporter_sends_spans_to_the_same_address_with_the_same_key(tmp_path: Path) -> None:
+    with recording_server() as server:
+        run_sdk("posthog", server.url, facts(scored_run(0, {"hallucination": JUDGED})), tmp_path)
+        send_ours("posthog", server.url, scored_run(0, {"hallucination": JUDGED}))
+        theirs, ours = server.requests
+        where = destination("posthog", server.url).spans_to()
+    assert where is not None
+    assert where[0] == server.url + theirs.path
+    assert where[1]["authorization"] == ours.headers["authorization"] == theirs.headers["authorization"]
+    assert ours.path == f"{theirs.path}/v1/logs"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -25,10 +29,13 @@ from otel_evals.model import OperationKind, Outcome, Run, Score, ScoredRun, Scor
 from otel_evals.results.store.labelling import labels_on
 from otel_evals.results.store.writing import ResultsStore
 from otel_evals_exporters.mlflow import MlflowDestination
+from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.scored import JUDGED, evaluation
+from tests.support.servers import clean_environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 Assessments = dict[str, dict[str, Any]]
+DEMO_RUNS = 10
 
 
 def ended_run(mlflow: str, *, send: bool = True) -> tuple[Run, Callable[[], None]]:
@@ -186,3 +193,42 @@ def test_what_a_person_says_in_mlflow_comes_back_as_a_label(mlflow: str, tmp_pat
         assert written in done.stdout
         assert list(labels_on(store.database, run.trace_id).values()) == [1.0]
     store.close()
+
+
+def test_the_demo_s_scores_stand_in_mlflow_and_on_the_page_that_it_prints(
+    mlflow: str, tmp_path: Path
+) -> None:
+    command = ["demo", "--runs", str(DEMO_RUNS), "--out", str(tmp_path), "--to", f"mlflow={mlflow}"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from otel_evals.cli import main; main()", *command],
+        env=clean_environment("MLFLOW_") | {"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-mlflow-experiment-id=0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    wanted: dict[str, dict[str, float]] = {}
+    for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines():
+        for each in json.loads(line)["evaluations"]:
+            if each["status"] == "scored":
+                wanted.setdefault(each["trace_id"], {})[each["scorer"]] = each["value"]
+    assert len(wanted) == DEMO_RUNS
+    for trace, scores in wanted.items():
+        found = assessments(mlflow, Run(trace_id=trace, root_span_id="", root_kind=OperationKind.AGENT))
+        values = {name: found[name]["feedback"]["value"] for name in scores}
+        assert values == pytest.approx(scores), trace
+    (address,) = re.findall(r"in mlflow: (\S+)", done.stdout)
+    look_at(address, sorted(wanted[address.rpartition("tr-")[2]]), tmp_path)
+
+
+def look_at(address: str, scorers: list[str], folder: Path) -> None:
+    """See the scores on the trace's page, where there is a browser."""
+    if CHROMIUM is None:
+        return
+    with browser_page() as page:
+        page.goto(address, wait_until="domcontentloaded")
+        try:
+            for name in scorers:
+                page.get_by_text(name, exact=True).last.wait_for(timeout=60_000)
+        finally:
+            page.screenshot(path=picture(folder, "mlflow-trace.png"))

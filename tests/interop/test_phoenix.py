@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.support.scored import OUTCOMES, evaluation
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 PROJECT = "otel-evals-interop"
+CONVERSATION = "conversation-of-ann"
 
 
 def serve_one_customer(phoenix: str) -> Run:
@@ -63,7 +65,8 @@ def serve_one_customer(phoenix: str) -> Run:
 
 
 def operation(name: str) -> dict[str, str]:
-    return {"gen_ai.operation.name": name, "gen_ai.agent.name": "support", "gen_ai.provider.name": "openai"}
+    who = {"gen_ai.agent.name": "support", "gen_ai.conversation.id": CONVERSATION}
+    return {"gen_ai.operation.name": name, "gen_ai.provider.name": "openai", **who}
 
 
 def message(role: str, text: str) -> str:
@@ -135,6 +138,23 @@ def test_a_score_sent_twice_stands_there_once_with_its_last_value(phoenix: str, 
     deliver(phoenix, scored(run, tone=Score(value=0.5)), scored(run, tone=Score(value=0.75)))
     (last,) = read_back(phoenix, run, lambda found: [a["result"]["score"] for a in found] == [0.75], of)
     assert last["id"] == first["id"]
+
+
+def test_a_conversation_s_score_stands_on_its_session(phoenix: str) -> None:
+    """Phoenix makes sessions of `gen_ai.conversation.id`; sent twice, the score stands once."""
+    run = serve_one_customer(phoenix)
+    whole = scored(run, tone=Score(value=0.5))
+    whole = replace(whole, evaluations=(replace(whole.evaluations[0], conversation_id=CONVERSATION),))
+    deliver(phoenix, whole)
+    deliver(phoenix, whole)
+    address, end = f"{phoenix}/v1/projects/{PROJECT}/session_annotations", time.monotonic() + 60
+    found: Annotations = []
+    while not found and time.monotonic() < end:
+        answer = httpx.get(address, params={"session_ids": CONVERSATION})
+        found = answer.json()["data"] if answer.is_success else []
+        time.sleep(0.2)
+    (annotation,) = found
+    assert (annotation["name"], annotation["result"]["score"]) == ("tone", 0.5)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: tests/interop/setup.sh installs it as root")

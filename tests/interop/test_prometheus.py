@@ -118,6 +118,22 @@ def test_prometheus_computes_the_mean_and_the_interval(scraped: tuple[Prometheus
     assert plain < 0.6, "the histogram of what was sampled is no estimate"
 
 
+def test_the_queries_of_dashboard_and_page_have_answers(scraped: tuple[Prometheus, Sums, float]) -> None:
+    prometheus, _, _ = scraped
+    dashboard = json.loads((ROOT / "examples" / "grafana" / "dashboard.json").read_text())
+    asked = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    queries = [target["expr"] for target in asked if target["datasource"]["type"] == "prometheus"]
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    queries += page.split("```promql\n")[1].split("```")[0].splitlines()
+    assert len(queries) == 10
+    for query in queries:
+        series = query.partition(" > ")[0]
+        if "missing_share" in query:  # no score is missing here: it has no series, and the query is one
+            assert prometheus.value(f"count({series})") is None
+        else:
+            until(lambda series=series: prometheus.value(f"count({series})"))
+
+
 def test_a_mean_below_the_floor_raises_the_alarm(scraped: tuple[Prometheus, Sums, float]) -> None:
     prometheus, _, _ = scraped
     until(lambda: "OtelEvalsBelowFloor" in prometheus.firing())

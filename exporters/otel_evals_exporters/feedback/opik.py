@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
+from urllib.parse import quote
 from uuid import UUID
 
 from otel_evals.export.feedback import FeedbackQuery, ask, moment, paged, readable
 from otel_evals.export.http import HttpClient
 from otel_evals.model import Feedback
 
-__all__ = ["opik_feedback", "opik_id"]
+__all__ = ["opik_address", "opik_feedback", "opik_id"]
 
 _BY: dict[str, Literal["person", "api"]] = {"ui": "person", "sdk": "api"}
 _HASHED = (1 << 80) - 1
@@ -38,6 +40,15 @@ def opik_id(hex_id: str, milliseconds: int) -> UUID:
     digest = hashlib.sha256(bytes.fromhex(hex_id)).digest()[:10]
     number = int.from_bytes(milliseconds.to_bytes(6, "big") + digest, "big")
     return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62)
+
+
+def opik_address(url: str, trace_id: str, milliseconds: int | None) -> str | None:
+    """Where Opik leads to a trace's page, as its SDK has it; None if the time in its id is not known."""
+    if milliseconds is None:
+        return None
+    back = quote(base64.b64encode(f"{url}/".encode()).decode())
+    found = f"trace_id={opik_id(trace_id, milliseconds)}&path={back}"
+    return f"{url}/v1/session/redirect/projects/?{found}"
 
 
 def _hashed(given: UUID) -> int:

@@ -12,7 +12,7 @@ from otel_evals.cli.app import app
 from otel_evals.cli.backends import backend, backend_of_demo, backends, send_spans_to
 from otel_evals.config.names import build_destination
 from otel_evals.errors import ConfigError
-from tests.support.destinations import KEY
+from tests.support.destinations import BY_NAME, KEY
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -90,6 +90,17 @@ def test_a_refused_key_is_named_and_not_shown(server: RecordingServer) -> None:
     assert done.exit_code == 1
     assert "not accepted (unauthorized)" in done.stdout
     assert KEY not in done.output
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_what_to_check_is_told_after_a_refusal(name: str, server: RecordingServer) -> None:
+    server.reply = lambda request: Reply(403, str(request.headers).encode())
+    done = try_out(name, server)
+    assert (done.exit_code, KEY in done.output) == (1, False)
+    assert "not accepted (unauthorized)" in done.stdout
+    assert all(variable in done.stdout.splitlines()[-1] for variable in backends()[name].needs)
+    server.reply = lambda request: Reply(302, headers={"Location": "https://elsewhere.example.com"})
+    assert f"option {backends()[name].url_option}, or {name}=URL" in try_out(name, server).stdout
 
 
 def test_a_trace_that_is_not_there_is_waited_for_and_named(server: RecordingServer) -> None:

@@ -100,20 +100,23 @@ async def test_a_trace_that_is_not_there_yet_is_tried_alone_until_it_is() -> Non
     assert {count for each, count in picky.seen.items() if each not in late} == {1}
 
 
-async def test_only_what_was_not_accepted_is_sent_again() -> None:
+async def test_only_what_was_not_accepted_is_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Scores before their spans are nothing to warn of."""
     picky = Picky(lambda e, n: NOT_YET if e.scorer_id == "tone" and n == 1 else None)
     await deliver(picky, scored_run(0, TWO))
     tone, facts = (key(e) for e in scored_run(0, TWO).evaluations)
     assert picky.batches == [[tone, facts], [tone]]
+    assert caplog.text == ""
 
 
-async def test_a_trace_that_never_comes_is_given_up_by_name() -> None:
+async def test_a_trace_that_never_comes_is_given_up_by_name(caplog: pytest.LogCaptureFixture) -> None:
     stats = await deliver(
         Picky(lambda *_: NOT_YET), scored_run(0, TWO), retry=Retry(first=0.01, longest=0.01, absent=0.2)
     )
     assert stats == DestinationStats(
         failed=1, losses={"trace_not_found": 1}, lost_evaluations={"trace_not_found": 2}
     )
+    assert caplog.text.count("no such trace") == 1
 
 
 async def test_waiting_traces_do_not_starve_new_runs() -> None:

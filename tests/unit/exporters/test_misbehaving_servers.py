@@ -6,17 +6,21 @@ Each outcome is counted under its name, nothing else is held up, and no key stan
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from uuid import UUID
 
 import anyio
 import pytest
 
 from otel_evals.export import DestinationStats, FanOut, Retry
 from otel_evals.model import Outcome, Score, ScoredRun
+from otel_evals_exporters.opik import opik_id
 from tests.support.destinations import BY_NAME, KEY, accept, destination
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
 from tests.support.scored import scored_run
+from tests.support.servers import free_ports
 
 QUICK = Retry(attempts=3, first=0.01, longest=0.02, total=20.0, absent=0.3)
 TONE: dict[str, Outcome] = {"tone": Score(value=0.5, label="dry", explanation="because")}
@@ -28,9 +32,11 @@ Behaviour = Callable[[RecordedRequest], Reply]
 
 
 @pytest.fixture
-def server() -> Iterator[RecordingServer]:
-    with recording_server() as server:
+def server(caplog: pytest.LogCaptureFixture) -> Iterator[RecordingServer]:
+    """The server; whatever it does, no key stands in the log."""
+    with caplog.at_level(logging.DEBUG), recording_server() as server:
         yield server
+    assert KEY not in caplog.text
 
 
 def deliver(
@@ -47,6 +53,13 @@ def deliver(
         return fan_out.stats()[name]
 
     return anyio.run(send)
+
+
+def own_span(scored: ScoredRun, number: int) -> ScoredRun:
+    """The same on a span of its own."""
+    span_id = f"{0xABC000 + number:016x}"
+    evaluations = tuple(replace(each, span_id=span_id) for each in scored.evaluations)
+    return ScoredRun(run=replace(scored.run, root_span_id=span_id), evaluations=evaluations)
 
 
 def failed(reason: str, runs: int = 1, evaluations: int = 1) -> DestinationStats:
@@ -93,6 +106,23 @@ def test_a_wrong_key_is_told_once_and_not_tried_again(
         assert secret not in caplog.text
 
 
+def test_a_wrong_project_is_named(
+    name: str, server: RecordingServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LangSmith finds none of the name, the others refuse what is sent."""
+    told = Reply(400, b'{"message": "there is no project p1"}')
+    empty = Reply(body=b"[]")
+    stats = deliver(name, server, lambda r: empty if r.path == "/api/v1/sessions" else told)
+    assert stats == failed("trace_not_found" if name == "langsmith" else "refused")
+    assert "there is no project" in caplog.text
+
+
+def test_a_region_that_is_not_there_is_given_up(name: str, server: RecordingServer) -> None:
+    (closed,) = free_ports(1)
+    server.url = f"http://127.0.0.1:{closed}"
+    assert deliver(name, server, accept) == failed("unavailable")
+
+
 def test_404_for_ever_ends_under_its_name(name: str, server: RecordingServer) -> None:
     reason = "trace_not_found" if name in (*WAITS, "opik") else "not_found"
     assert deliver(name, server, lambda _: Reply(404)) == failed(reason)
@@ -118,9 +148,36 @@ def test_one_refused_score_spares_the_others_of_its_batch(
     assert stats == replace(failed(reason), exported=19)
 
 
+@pytest.mark.parametrize("status", [404, 409])
+def test_one_span_that_is_not_there_holds_up_no_other(
+    name: str, status: int, server: RecordingServer
+) -> None:
+    runs = [own_span(scored_run(n, TONE), n) for n in range(20)]
+    lost = runs[11].evaluations[0]
+    ids = (lost.span_id, str(int(lost.span_id, 16)), lost.trace_id, str(UUID(int=int(lost.span_id, 16))))
+    unknown = [f'"{each}"'.encode() for each in ids] + [f"tr-{lost.trace_id}".encode()]
+
+    def reply(request: RecordedRequest) -> Reply:
+        asked = request.raw + request.path.encode()
+        opik = status == 404 and request.path.endswith(str(opik_id(lost.trace_id, 1_700_000_000_000)))
+        there = not opik and not any(each in asked for each in unknown)
+        return accept(request) if there else Reply(status, b"unknown span")
+
+    stats = deliver(name, server, reply, *runs)
+    reason = "conflict" if status == 409 else "trace_not_found" if name in (*WAITS, "opik") else "not_found"
+    if name == "opik" and status == 409:  # its scores have ids of their own
+        assert stats.exported == 20
+        return
+    assert stats == replace(failed(reason), exported=19)
+
+
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}, {"Retry-After-Ms": "150"}])
 def test_429_is_waited_for(name: str, headers: dict[str, str], server: RecordingServer) -> None:
     assert deliver(name, server, after(2, lambda: Reply(429, headers=headers))).exported == 1
+
+
+def test_429_for_ever_is_given_up(name: str, server: RecordingServer) -> None:
+    assert deliver(name, server, lambda _: Reply(429)) == failed("rate_limited")
 
 
 def test_500_is_tried_again(name: str, server: RecordingServer) -> None:
@@ -168,6 +225,40 @@ def test_what_is_no_number_is_not_sent(name: str, server: RecordingServer) -> No
     stats = deliver(name, server, accept, scored_run(0, odd), scored_run(1, TONE))
     assert stats == replace(failed("not_finite", evaluations=2), exported=1)
     assert not any(b'"nan"' in request.raw for request in server.requests)
+
+
+def test_a_score_out_of_a_backend_s_range_is_not_sent(name: str, server: RecordingServer) -> None:
+    beyond: dict[str, Outcome] = {"high": Score(value=1.5), "low": Score(value=-0.5), **TONE}
+    stats = deliver(name, server, accept, scored_run(0, beyond), scored_run(1, TONE))
+    if name == "braintrust":  # from 0 to 1; the others take any number
+        assert stats == replace(failed("out_of_range", evaluations=2), exported=1)
+    else:
+        assert stats.exported == 2
+
+
+def test_names_that_a_backend_refuses_are_written_in_its_alphabet(name: str, server: RecordingServer) -> None:
+    scorers = ("note", "9 lives", "a.b/c", "_x", "x" * 300, "größe")
+    named: dict[str, Outcome] = {scorer: Score(value=0.5, label="dry") for scorer in scorers}
+    assert deliver(name, server, accept, scored_run(0, named)).exported == 1
+    sent = b"".join(request.raw for request in server.requests).decode()
+    if name == "datadog":
+        labels = set(re.findall(r'"label": ?"([^"]*)"', sent))
+        assert len(labels) == 2 * len(scorers), "no two became one"
+        assert all(re.fullmatch(r"[A-Za-z]\w{,199}", label, re.ASCII) for label in labels)
+        return
+    written = ["otel_evals.note" if (name, each) == ("phoenix", "note") else each for each in scorers]
+    assert [each for each in written if f'"{each}"' not in sent] == []
+
+
+def test_an_explanation_over_a_backend_s_limit_is_cut_and_says_so(name: str, server: RecordingServer) -> None:
+    long: dict[str, Outcome] = {"tone": Score(value=0.5, explanation="because " * 100_000)}
+    assert deliver(name, server, accept, scored_run(0, long)).exported == 1
+    sent = b"".join(request.raw for request in server.requests).decode()
+    if name in ("phoenix", "mlflow"):  # these have no limit
+        assert sent.count("because") >= 100_000
+    else:
+        assert "cut]" in sent
+        assert len(sent) < 25_000
 
 
 def test_scores_of_traces_that_were_not_sampled_are_not_sent(name: str, server: RecordingServer) -> None:

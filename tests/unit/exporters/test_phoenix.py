@@ -139,6 +139,9 @@ def test_a_conversations_score_stands_beside_that_of_its_last_run(server: Server
         f"tone@1f3a/conversation/{SPAN}",
     ]
     assert server.annotations[1]["metadata"]["conversation_id"] == "c1"
+    (session,) = server.posted("/v1/session_annotations")
+    assert (session["session_id"], session["identifier"]) == ("c1", "tone@1f3a/conversation")
+    assert session["result"] == {"score": 0.5}
 
 
 def test_traces_can_be_left_alone(server: Server) -> None:
