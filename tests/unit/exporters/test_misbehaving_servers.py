@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from otel_evals.export import DestinationStats, FanOut, Retry
-from otel_evals.model import Outcome, Score, ScoredRun
+from otel_evals.model import Direction, Outcome, Score, ScoredRun
 from tests.support.destinations import BY_NAME, KEY, accept, destination
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
 from tests.support.scored import scored_run
@@ -116,6 +116,21 @@ def test_one_refused_score_spares_the_others_of_its_batch(
     stats = deliver(name, server, reply, *runs)
     reason = "too_large" if status == 413 else "refused"
     assert stats == replace(failed(reason), exported=19)
+
+
+def test_one_score_that_cannot_be_written_down_spares_the_others(name: str, server: RecordingServer) -> None:
+    """Whatever of it has no form in JSON: it is counted, and nothing beside it is lost."""
+    loop: list[object] = []
+    loop.append(loop)
+    odd: list[object] = [Direction.LOWER, float("nan"), object(), b"\xff", {1, 2}, loop, 1j, ()]
+    runs = [scored_run(n, TONE) for n in range(40)]
+    for at, label in enumerate(odd):
+        score = Score(value=0.5, label=label, explanation=label)  # type: ignore[arg-type]
+        runs[3 * at] = scored_run(3 * at, {"tone": score})
+    stats = deliver(name, server, accept, *runs)
+    assert stats.exported >= 40 - len(odd)
+    assert stats.exported + stats.failed == 40
+    assert sum(stats.losses.values()) == stats.failed
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}, {"Retry-After-Ms": "150"}])
