@@ -7,7 +7,10 @@ processes and time, and their increase over a time window is all that the window
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from opentelemetry.metrics import Meter
@@ -18,6 +21,8 @@ from otel_evals.model import Evaluation, Run, Score, ScorerFailure
 
 __all__ = ["BoundedNames", "Estimates", "MetricDimension"]
 
+_logger = logging.getLogger(__name__)
+
 MetricDimension = Literal["version", "tenant"]
 """What the estimates' counters can be told apart by, besides scorer and agent."""
 _DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
@@ -27,6 +32,7 @@ _DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
 _LONGEST = 200
 _OTHER = "_OTHER"  # OpenTelemetry's word for a value that is not told
 _MAX_NAMES = 100
+_SCORED = ("scored", "", "")
 
 
 class BoundedNames:
@@ -44,10 +50,42 @@ class BoundedNames:
         return name
 
 
+@dataclass(slots=True, eq=False)
+class _Series:
+    """What came since the counters were last told, of one rule and agent."""
+
+    attributes: dict[str, str]
+    scale: float | None
+    begun: bool = False
+    runs: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """Sums of w, by outcome and the attribute with its reason."""
+    squares: float = 0.0
+    scores: float = 0.0
+    cross: float = 0.0
+    score_squares: float = 0.0
+
+    def add(self, weight: float, score: float) -> None:
+        """Count a scored run."""
+        self.runs[_SCORED] = self.runs.get(_SCORED, 0.0) + weight
+        if self.scale:
+            weighed = weight * score / self.scale
+            self.squares += weight * weight
+            self.scores += weighed
+            self.cross += weight * weighed
+            self.score_squares += weighed * weighed
+
+    def clear(self) -> None:
+        """All that came was told."""
+        self.runs = {}
+        self.squares = self.scores = self.cross = self.score_squares = 0.0
+
+
 class Estimates:
     """Counts evaluations by the weight of their runs: one over the recorded probability.
 
-    Evaluations without a recorded probability are not counted, and revisions are not counted again.
+    Evaluations without a recorded probability are not counted, and revisions are not counted again. Five
+    counters a run cost as much as reading it: on a running event loop, they are told once for all runs of
+    the loop's present turn.
 
     Args:
         meter: creates the instruments.
@@ -67,7 +105,8 @@ class Estimates:
         self._by = [(*_DIMENSIONS[name], BoundedNames()) for name in by]
         self._agents = agents
         self._reasons = BoundedNames()
-        self._begun: set[tuple[str, ...]] = set()
+        self._series: dict[tuple[str, ...], _Series] = {}
+        self._untold: list[_Series] = []
         self._runs = meter.create_counter(
             semconv.METRIC_ESTIMATE_RUNS,
             unit="{run}",
@@ -92,43 +131,65 @@ class Estimates:
 
     def expect(self, rule: str, run: Run) -> None:
         """A rule begins to score a run: its series start at zero, so that their first increase shows."""
-        attributes = self._attributes(rule, run)
-        key = rule, *attributes.values()
-        if key not in self._begun:
-            self._begun.add(key)
-            self._add(attributes, rule, 0.0, 0.0)
+        series = self._of(self._key(rule, run))
+        if not series.begun:
+            series.begun = True
+            series.runs.setdefault(_SCORED, 0.0)
+            self._tell_soon(series)
 
-    def record(self, run: Run, evaluation: Evaluation) -> dict[str, str]:
-        """Count one evaluation; returns the attributes that it was counted with: rule and agent."""
-        rule, outcome = evaluation.rule or evaluation.scorer_id, evaluation.outcome
-        plain, attributes = self._plain(rule, run), self._attributes(rule, run)
-        weight = evaluation.sampled.weight
-        if weight is None or evaluation.revision > 1:
-            return plain
-        if isinstance(outcome, Score):
-            self._add(attributes, rule, weight, outcome.value)
-            return plain
-        why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
-        reason = self._reasons(evaluation.reason or "unknown")
-        self._runs.add(weight, {**attributes, semconv.OUTCOME: evaluation.status, why: reason})
-        return plain
+    def record(self, run: Run, evaluation: Evaluation) -> str | None:
+        """Count one evaluation; returns the name of its agent, bounded in number."""
+        key = self._key(evaluation.rule or evaluation.scorer_id, run)
+        weight, outcome = evaluation.sampled.weight, evaluation.outcome
+        if weight is not None and evaluation.revision == 1:
+            series = self._of(key)
+            if isinstance(outcome, Score):
+                series.add(weight, outcome.value)
+            else:
+                why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
+                ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
+                series.runs[ended] = series.runs.get(ended, 0.0) + weight
+            self._tell_soon(series)
+        return key[1] or None
 
-    def _plain(self, rule: str, run: Run) -> dict[str, str]:
-        name = {semconv.GEN_AI_EVALUATION_NAME: rule}
-        return {**name, semconv.GEN_AI_AGENT_NAME: self._agents(run.agent_name)} if run.agent_name else name
+    def _key(self, rule: str, run: Run) -> tuple[str, ...]:
+        agent = self._agents(run.agent_name) if run.agent_name else ""
+        return rule, agent, *(bounded(read(run)) for _, read, bounded in self._by)
 
-    def _attributes(self, rule: str, run: Run) -> dict[str, str]:
-        attributes = self._plain(rule, run)
-        for attribute, read, bounded in self._by:
-            attributes[attribute] = bounded(read(run))
-        return attributes
+    def _of(self, key: tuple[str, ...]) -> _Series:
+        series = self._series.get(key)
+        if series is None:
+            rule, agent, *others = key
+            attributes = {semconv.GEN_AI_EVALUATION_NAME: rule}
+            if agent:
+                attributes[semconv.GEN_AI_AGENT_NAME] = agent
+            attributes.update(zip((name for name, _, _ in self._by), others, strict=True))
+            series = self._series[key] = _Series(attributes, self._scales.get(rule))
+        return series
 
-    def _add(self, attributes: dict[str, str], rule: str, weight: float, score: float) -> None:
-        self._runs.add(weight, {**attributes, semconv.OUTCOME: "scored"})
-        scale = self._scales.get(rule)
-        if scale:
-            x = score / scale
-            self._squares.add(weight * weight, attributes)
-            self._scores.add(weight * x, attributes)
-            self._cross.add(weight * weight * x, attributes)
-            self._score_squares.add(weight * x * weight * x, attributes)
+    def _tell_soon(self, series: _Series) -> None:
+        self._untold.append(series)
+        if len(self._untold) == 1:
+            try:
+                asyncio.get_running_loop().call_soon(self._tell)
+            except RuntimeError:
+                self._tell()
+
+    def _tell(self) -> None:
+        untold, self._untold = self._untold, []
+        for series in dict.fromkeys(untold):
+            try:
+                self._tell_of(series)
+            except BaseException:  # somebody else's meter
+                _logger.exception("estimates could not be counted")
+            series.clear()
+
+    def _tell_of(self, series: _Series) -> None:
+        for (outcome, why, reason), weight in series.runs.items():
+            ended = {semconv.OUTCOME: outcome, why: reason} if why else {semconv.OUTCOME: outcome}
+            self._runs.add(weight, {**series.attributes, **ended})
+        if series.scale and _SCORED in series.runs:
+            self._squares.add(series.squares, series.attributes)
+            self._scores.add(series.scores, series.attributes)
+            self._cross.add(series.cross, series.attributes)
+            self._score_squares.add(series.score_squares, series.attributes)

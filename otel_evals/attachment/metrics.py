@@ -128,8 +128,9 @@ class Metrics:
             evaluation: the outcome.
             context: has the judged span as its current one, which exemplars then tell.
         """
-        counted = self.estimates.record(run, evaluation)
-        attributes: dict[str, Any] = {**counted, semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
+        attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
+        if agent := self.estimates.record(run, evaluation):
+            attributes[semconv.GEN_AI_AGENT_NAME] = agent
         self._duration.record(evaluation.duration, {**attributes, semconv.OUTCOME: evaluation.outcome.status})
         for step in getattr(evaluation.outcome, "steps", ()):
             if step.model is not None:

@@ -106,7 +106,7 @@ def to_record(span: ReadableSpan) -> SpanRecord:
     parent = span.parent
     status, kind, state = span.status, span.kind, context[_TRACE_STATE]
     return SpanRecord(
-        trace_id=format_trace_id(context[_TRACE_ID]),
+        trace_id=_trace_id(context[_TRACE_ID]),
         span_id=format_span_id(context[_SPAN_ID]),
         parent_span_id=format_span_id(parent[_SPAN_ID]) if parent else None,
         name=span.name,
@@ -132,6 +132,19 @@ def to_record(span: ReadableSpan) -> SpanRecord:
 
 def _ids(context: Any) -> tuple[str, str]:
     return format_trace_id(context[_TRACE_ID]), format_span_id(context[_SPAN_ID])
+
+
+_last_trace = (0, format_trace_id(0))
+"""A trace's spans come one after the other, and one text serves them all."""
+
+
+def _trace_id(number: int) -> str:
+    global _last_trace
+    known, text = _last_trace
+    if number != known:
+        text = format_trace_id(number)
+        _last_trace = (number, text)
+    return text
 
 
 _last_resource: tuple[Resource | None, dict[str, Any]] = (None, {})

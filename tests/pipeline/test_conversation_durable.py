@@ -110,7 +110,7 @@ def test_a_conversation_being_scored_at_kill_9_is_scored_once(tmp_path: Path) ->
 
 def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
     """Nothing else stays in the store."""
-    leave = "otel_evals.shutdown(600); s = pipeline.stats(); assert s.check() == [], s\n"
+    leave = "otel_evals.shutdown(2_000); s = pipeline.stats(); assert s.check() == [], s\n"
     leave += "assert s.rules['turns@conversation'].stored == 1, s"
     run(tmp_path, f"say('c1'); say('c1'); time.sleep(0.2)\n{leave}", TAKES="30", IDLE="300")
     assert rows(tmp_path) == 1

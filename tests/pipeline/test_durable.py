@@ -175,10 +175,11 @@ def test_what_no_rule_picks_does_not_stay_in_the_store(tmp_path: Path) -> None:
 
 def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_path: Path) -> None:
     """Shutdown leaves the rest in the store and counts it as stored, not as dropped."""
-    ending = "issue(20); time.sleep(0.3); otel_evals.shutdown(400); stats = pipeline.stats()\n"
+    ending = "issue(20); wait(lambda s: s.rules['fast'].scored == 20)\n"
+    ending += "otel_evals.shutdown(2_000); stats = pipeline.stats()\n"
     ending += "assert stats.check() == [], stats; assert stats.rules['slow'].stored == 20, stats\n"
     ending += "assert stats.rules['slow'].dropped == {} and stats.rules['fast'].scored == 20, stats"
-    run(tmp_path, ending, TAKES="5")
+    run(tmp_path, ending, TAKES="30")
     assert len(delivered(tmp_path)) == 20
     run(tmp_path, "wait(lambda s: s.rules['slow'].scored == 20); report()")
     assert set(delivered(tmp_path).values()) == {1}

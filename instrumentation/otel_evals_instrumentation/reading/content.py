@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, Protocol
 
-from otel_evals.model import Operation, OperationKind
+from otel_evals.model import Operation, OperationKind, SpanRecord
 from otel_evals.model.operations import CONTENT
 from otel_evals_instrumentation.reading.documents import read_retrieval
 from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
@@ -32,39 +32,44 @@ def read_content(reader: SpanReader, kind: OperationKind) -> None:
             unwrap_state(reader)
 
 
+class ContentReader(Protocol):
+    """What a convention does for the content of its spans."""
+
+    @property
+    def refine_content(self) -> Callable[[SpanReader, OperationKind], None] | None:
+        """Reads what a table of names cannot say."""
+
+    def identify(self, span: SpanRecord, kind: OperationKind) -> SpanReader:
+        """A reader of the span that has read all but its content."""
+
+
 class SpanContent:
     """The content of one operation: `otel_evals.model.derived.Derivation`.
 
+    Keeps no more than the span: while thousands of runs wait for their judges, whatever else it kept of each
+    would be there thousands of times.
+
     Args:
-        open_reader: gives a reader of the span.
+        convention: that which claims the span.
+        span: as its instrumentation recorded it.
         kind: the operation's.
-        identity: the operation's other fields.
-        refine: the convention's `refine_content`.
     """
 
-    __slots__ = ("_identity", "_kind", "_open_reader", "_refine")
+    __slots__ = ("_convention", "_kind", "_span")
 
     failed = False
     """Readers do not raise, whatever a span holds."""
 
-    def __init__(
-        self,
-        open_reader: Callable[[], SpanReader],
-        kind: OperationKind,
-        identity: Mapping[str, Any],
-        refine: Callable[[SpanReader, OperationKind], None] | None,
-    ) -> None:
-        self._open_reader = open_reader
+    def __init__(self, convention: ContentReader, span: SpanRecord, kind: OperationKind) -> None:
+        self._convention = convention
+        self._span = span
         self._kind = kind
-        self._identity = identity
-        self._refine = refine
 
     def derive(self, _: str) -> Mapping[str, Any]:
         """All of it, since one side tells what the other means."""
-        reader = self._open_reader()
-        reader.fields.update(self._identity)
+        reader = self._convention.identify(self._span, self._kind)
         read_content(reader, self._kind)
-        if self._refine is not None:
-            self._refine(reader, self._kind)
+        if self._convention.refine_content is not None:
+            self._convention.refine_content(reader, self._kind)
         found = {name: reader.fields[name] for name in CONTENT if name in reader.fields}
         return {**_NOTHING, **found, "availability": reader.availability, "sources": reader.sources}

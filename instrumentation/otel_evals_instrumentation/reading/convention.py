@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
@@ -132,17 +131,14 @@ class Convention:
         kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
         if kind is None:
             return None
-        open_reader = partial(SpanReader, recorded, self.names, self.index, self.name)
-        reader = open_reader()
-        _read_identity(reader, kind)
+        reader = self.identify(recorded, kind)
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
         if _may_group(kind, span, self.records_turns):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
-            given = {**reader.fields, "span": span, "kind": kind, "dialect": self.name}
-            content = SpanContent(open_reader, kind, reader.fields, self.refine_content)
-            return recovered(Operation, content, given)
+            reader.fields.update(span=span, kind=kind, dialect=self.name)
+            return recovered(Operation, SpanContent(self, recorded, kind), reader.fields)
         read_content(reader, kind)
         kind = self.refine(reader, kind)
         return Operation(
@@ -153,6 +149,12 @@ class Convention:
             sources=reader.sources,
             **reader.fields,
         )
+
+    def identify(self, span: SpanRecord, kind: OperationKind) -> SpanReader:
+        """A reader of the span that has read all but its content."""
+        reader = SpanReader(span, self.names, self.index, self.name)
+        _read_identity(reader, kind)
+        return reader
 
 
 def _may_group(kind: OperationKind, span: SpanRecord, is_own: bool) -> bool:

@@ -30,27 +30,33 @@ class Commit:
     offset: int
     """That of the first message which is to come again."""
     done: frozenset[str] = frozenset()
-    """Traces that are done with, of which there are messages from that offset on, and others before it."""
+    """Tails of the ids of traces that are done with, of which there are messages from that offset on."""
+    upto: int = 0
+    """Before which offset these messages are."""
 
     @property
     def metadata(self) -> str:
         """What a commit says of them."""
-        tails = b"".join(bytes.fromhex(tail(each)) for each in sorted(self.done)[:_MOST])
-        return _FORM + base64.b64encode(tails).decode() if tails else ""
+        tails = b"".join(bytes.fromhex(each) for each in sorted(self.done)[:_MOST])
+        return f"{_FORM}{self.upto} {base64.b64encode(tails).decode()}" if tails else ""
+
+    @classmethod
+    def read(cls, offset: int, metadata: str) -> Commit:
+        """A commit from its metadata; it names no traces where somebody else wrote that."""
+        upto, _, encoded = metadata.removeprefix(_FORM).partition(" ")
+        try:
+            text = base64.b64decode(encoded, validate=True).hex()
+            if metadata.startswith(_FORM):
+                tails = frozenset(text[i : i + _TAIL] for i in range(0, len(text), _TAIL))
+                return cls(offset, tails, int(upto))
+        except ValueError:
+            pass
+        return cls(offset)
 
 
 def tail(trace_id: str) -> str:
     """By what commits tell traces apart: the end of an id is random in every scheme of ids."""
     return trace_id[-_TAIL:]
-
-
-def _tails(metadata: str) -> set[str]:
-    """What a commit says, by whomever it was written; nothing where it was somebody else."""
-    try:
-        text = base64.b64decode(metadata.removeprefix(_FORM), validate=True).hex()
-    except ValueError:
-        return set()
-    return {text[i : i + _TAIL] for i in range(0, len(text), _TAIL)} if metadata.startswith(_FORM) else set()
 
 
 @dataclass(slots=True, eq=False)
@@ -76,8 +82,9 @@ class Offsets:
         self._clock = clock
         self._taken: dict[Partition, deque[Taken]] = {}
         self._begun: set[str] = set()
-        self._told: dict[Partition, frozenset[str]] = {}
-        self._before: dict[Partition, set[str]] = {}
+        self._newest: dict[Partition, Commit] = {}
+        self._before: dict[Partition, Commit] = {}
+        self._read: dict[Partition, int] = {}
         self.known: frozenset[str] = frozenset()
         """Tails of the ids of traces that were done with before this member read on."""
 
@@ -90,10 +97,13 @@ class Offsets:
         firsts = [messages[0].since for messages in self._taken.values() if messages]
         return self._clock() - min(firsts) if firsts else 0.0
 
-    def read_on(self, partition: Partition, metadata: str) -> None:
-        """Note what was said with the commit from which a partition is read on."""
-        self._before[partition] = _tails(metadata)
-        self.known = frozenset().union(*self._before.values())
+    def read_on(self, partition: Partition, commit: Commit) -> None:
+        """Note the commit from which a partition is read on."""
+        self._before[partition] = self._newest[partition] = commit
+        self._know()
+
+    def _know(self) -> None:
+        self.known = frozenset().union(*(commit.done for commit in self._before.values()))
 
     def take(
         self, partition: Partition, offset: int, traces: Collection[str], *, pending: bool = False
@@ -101,6 +111,7 @@ class Offsets:
         """Note a message."""
         taken = Taken(offset, frozenset(traces), self._clock(), pending)
         self._taken.setdefault(partition, deque()).append(taken)
+        self._read[partition] = offset + 1
         return taken
 
     def newest(self) -> dict[Partition, Taken]:
@@ -127,26 +138,30 @@ class Offsets:
         return self._commits(ends)
 
     def _commits(self, ends: dict[Partition, int]) -> dict[Partition, Commit]:
-        left = {place: {t for each in taken for t in each.traces} for place, taken in self._taken.items()}
+        left = {place: {t for m in messages for t in m.traces} for place, messages in self._taken.items()}
         every = set().union(*left.values())
         # Of what was skipped, the rest is to be skipped again after another crash.
         self._begun = {t for t in every if t in self._begun or tail(t) in self.known}
-        commits: dict[Partition, Commit] = {}
+        commits = {}
         for partition, traces in left.items():
-            done = frozenset(traces & self._begun)
-            if partition in ends or done != self._told.get(partition, frozenset()):
-                self._told[partition] = done
-                offset = ends.get(partition) or self._taken[partition][0].offset
-                commits[partition] = Commit(offset, done)
+            newest, before = self._newest.get(partition), self._before.get(partition)
+            taken = self._taken[partition]
+            offset = ends.get(partition) or (taken[0].offset if taken else self._newest[partition].offset)
+            done, upto = frozenset(map(tail, traces & self._begun)), self._read[partition]
+            if before and offset < before.upto:
+                done, upto = done | before.done, max(upto, before.upto)
+            if partition in ends or done != (newest.done if newest else frozenset()):
+                commits[partition] = Commit(offset, done, upto if done else 0)
+        self._newest |= commits
         return commits
 
     def forget(self, partitions: Iterable[Partition]) -> set[str]:
         """Forget partitions that another consumer has now; returns the traces that are not done with."""
         traces: set[str] = set()
         for partition in partitions:
-            self._told.pop(partition, None)
-            self._before.pop(partition, None)
+            for noted in (self._newest, self._before, self._read):
+                noted.pop(partition, None)
             for taken in self._taken.pop(partition, ()):
                 traces |= taken.traces
-        self.known = frozenset().union(*self._before.values())
+        self._know()
         return traces

@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from otel_evals.intake.kafka.offsets import Offsets, Partition, Taken, tail
+from otel_evals.intake.kafka.offsets import Commit, Offsets, Partition, Taken, tail
 from otel_evals.intake.receiver.answers import RefusedError
 from otel_evals.intake.receiver.decoding import Signal
 
@@ -229,7 +229,8 @@ class KafkaSource:
         self._assigned = {(p.topic, p.partition) for p in partitions}
         try:
             for place in self._consumer.committed(list(partitions), timeout=_COMMITTED_SECONDS):
-                self._offsets.read_on((place.topic, place.partition), place.metadata or "")
+                commit = Commit.read(place.offset, place.metadata or "")
+                self._offsets.read_on((place.topic, place.partition), commit)
         except KafkaException as error:
             _logger.warning("what was done with before cannot be told, and may be judged in part: %s", error)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.metrics import Counter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from scored import evaluation, scored_run
@@ -66,12 +68,21 @@ class Meters:
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=1, max_size=30),
     st.sampled_from([1.0, 5.0]),
+    st.integers(0, 10),
 )
-def test_the_metrics_hold_the_mean_and_the_interval(runs: list[tuple[float, float]], scale: float) -> None:
-    """Those that the sums of the very runs have."""
+def test_the_metrics_hold_the_mean_and_the_interval(
+    runs: list[tuple[float, float]], scale: float, turn: int
+) -> None:
+    """Those that the sums of the very runs have, however many are recorded in one turn of an event loop."""
     meters = Meters(scale)
-    for x, p in runs:
-        meters.record(Score(value=x * scale), p)
+
+    async def record() -> None:
+        for number, (x, p) in enumerate(runs):
+            meters.record(Score(value=x * scale), p)
+            if turn and number % turn == 0:
+                await asyncio.sleep(0)
+
+    asyncio.run(record())
     told = estimate(meters.sums())
     whole = estimate(total(Sums.of(x * scale / scale, 1 / p) for x, p in runs))
     assert told.mean == pytest.approx(whole.mean)
@@ -93,6 +104,31 @@ def test_all_series_of_an_agent_begin_at_zero_before_its_first_run_is_scored() -
         assert (support.value > 0, nobody.value) == (True, 0)
         assert dict(nobody.attributes or {}).keys() <= {"gen_ai.evaluation.name", "otel_evals.outcome"}
         assert (support.attributes or {})["gen_ai.agent.name"] == "support"
+
+
+def test_the_counters_are_told_once_in_a_turn_of_the_event_loop_and_at_once_without_one() -> None:
+    class Counting(Counter):
+        def __init__(self, name: str, **_: Any) -> None:
+            del name
+
+        def add(self, amount: float, *_: Any, **__: Any) -> None:
+            told.append(amount)
+            raise SystemExit  # whatever a meter does, the engine goes on
+
+    told: list[float] = []
+    meter = MeterProvider(shutdown_on_exit=False).get_meter("t")
+    meter.create_counter = Counting  # type: ignore[method-assign,assignment]
+    estimates = Estimates(meter, {"s": 1.0}, BoundedNames())
+    done = replace(evaluation("s", Score(value=1.0)), sampled=Sampled(0.5, "sampler"))
+
+    async def record() -> None:
+        for _ in range(10):
+            estimates.record(RUN, done)
+
+    asyncio.run(record())
+    assert told == [20.0]
+    estimates.record(RUN, done)
+    assert told == [20.0, 2.0]
 
 
 def test_versions_and_tenants_are_told_apart_if_that_is_asked_for_up_to_a_bound() -> None:

@@ -14,7 +14,7 @@ def test_what_is_open_holds_back_what_came_after_it() -> None:
     offsets = Offsets()
     for offset, traces in enumerate([{"a"}, {"b"}, set(), {"a"}]):
         offsets.take(PARTITION, offset, traces)
-    assert offsets.done(offsets.newest(), {"b"}) == {PARTITION: Commit(1, frozenset("a"))}
+    assert offsets.done(offsets.newest(), {"b"}) == {PARTITION: Commit(1, frozenset("a"), upto=4)}
     assert offsets.done(offsets.newest(), {"b"}) == {}
     assert offsets.done(offsets.newest(), set()) == {PARTITION: Commit(4)}
     assert len(offsets) == 0
@@ -82,7 +82,7 @@ def test_after_a_crash_a_trace_comes_again_whole_or_is_known_to_be_done_with(
     for taken, open_traces in [*life, (24, set())]:
         offsets = Offsets()
         for partition, commit in kept.items():
-            offsets.read_on(partition, commit.metadata)
+            offsets.read_on(partition, Commit.read(commit.offset, commit.metadata))
         waiting = [(p, at, t) for at, (p, t) in enumerate(messages) if at >= kept["otlp", p].offset]
         for partition_number, at, traces in waiting[:taken]:
             offsets.take(("otlp", partition_number), at, traces)
@@ -94,23 +94,46 @@ def test_after_a_crash_a_trace_comes_again_whole_or_is_known_to_be_done_with(
             again = [place for place, at in places if at >= kept[place].offset]
             if len(again) < len(places):
                 for place in again:
-                    assert tail(trace) in tail_list(kept[place]), (trace, kept)
+                    assert tail(trace) in Commit.read(0, kept[place].metadata).done, (trace, kept)
 
 
-def tail_list(commit: Commit) -> list[str]:
-    offsets = Offsets()
-    offsets.read_on(PARTITION, commit.metadata)
-    return list(offsets.known)
+def test_what_is_known_to_be_done_with_stays_known_until_it_was_read_past() -> None:
+    """The next member crashes as well, before it has come to the last message of the trace."""
+    done, open_, later = TRACES[:3]
+    messages = [{done}, {done, open_}, {later}, {done}, {later}]
+    first = Offsets()
+    for offset, traces in enumerate(messages[:4]):
+        first.take(PARTITION, offset, traces)
+    kept = first.done(first.newest(), {open_, later})[PARTITION]
+    assert (kept.offset, kept.done, kept.upto) == (1, {tail(done)}, 4)
+    second = Offsets()
+    second.read_on(PARTITION, Commit.read(kept.offset, kept.metadata))
+    second.take(PARTITION, 1, messages[1])
+    kept = second.done(second.newest(), {later})[PARTITION]
+    assert (kept.offset, kept.done, kept.upto) == (2, {tail(done)}, 4)
+    third = Offsets()
+    third.read_on(PARTITION, Commit.read(kept.offset, kept.metadata))
+    for offset in (2, 3, 4):
+        third.take(PARTITION, offset, messages[offset])
+    assert third.done(third.newest(), set()) == {PARTITION: Commit(5)}
 
 
 def test_metadata_of_others_and_of_too_many_traces_is_survived() -> None:
     offsets = Offsets()
-    for metadata in ("", "somebody's", "otel-evals 1 $$$", "otel-evals 2 AAAA"):
-        offsets.read_on(PARTITION, metadata)
+    others = (
+        "",
+        "somebody's",
+        "otel-evals 1 ",
+        "otel-evals 1 5 $$$",
+        "otel-evals 1 x AAAA",
+        "otel-evals 2 5 AAAA",
+    )
+    for metadata in others:
+        offsets.read_on(PARTITION, Commit.read(1, metadata))
         assert offsets.known == frozenset()
-    metadata = Commit(1, frozenset(f"{number:032x}" for number in range(2_000))).metadata
+    metadata = Commit(1, frozenset(f"{number:012x}" for number in range(2_000)), upto=2**63).metadata
     assert len(metadata) <= 4_096
-    offsets.read_on(PARTITION, metadata)
+    offsets.read_on(PARTITION, Commit.read(1, metadata))
     assert len(offsets.known) == 500
     offsets.forget([PARTITION])
     assert offsets.known == frozenset()
