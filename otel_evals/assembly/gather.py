@@ -232,9 +232,7 @@ class SpanGatherer:
 
     def _close(self, trace_id: str, trace: _Trace, root: str, *, waited: bool = False) -> SpanGroup:
         mine = [s for s in trace.spans if self._root_of(trace, s) == root]
-        scopes = tuple(
-            {trace.spans[s].record.scope_name for s in mine}
-        )
+        scopes = tuple({trace.spans[s].record.scope_name for s in mine})
         punctual = not trace.came_late
         records: list[SpanRecord] = []
         links: dict[str, str | None] = {}
