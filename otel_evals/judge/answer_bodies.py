@@ -16,7 +16,7 @@ from otel_evals.judge.redact import redact_secrets
 
 __all__ = ["bounded_body", "bounded_headers"]
 
-_MAX_ERROR = 600
+_MAX_ERROR = 300
 """Characters of texts in the body of an error."""
 _MAX_NAME = 200
 _MAX_CALLS = 10
