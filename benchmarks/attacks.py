@@ -29,6 +29,8 @@ from otel_evals.scorers import (
 )
 
 __all__ = [
+    "OWN_SCORERS",
+    "PIECES",
     "Blocking",
     "Down",
     "Fine",
@@ -180,19 +182,21 @@ def _behaviours(draw: random.Random) -> list[Callable[[Run], Any]]:  # noqa: C90
     return [returns, returns, raises, raises, in_thread, gathers, leaves_tasks, hangs, sleeps, cancels_itself]
 
 
+OWN_SCORERS: list[Callable[..., Any]] = [
+    grounded_in_tools,
+    keyword_coverage,
+    no_secrets,
+    same_language,
+    tone_consistency,
+    valid_json,
+]
+
+
 def odd_scorer(draw: random.Random, name: str) -> Scorer:
     """A scorer that misbehaves, or one of the package's own, which hostile text is for."""
     if draw.random() < 0.35:
         schema = {"properties": {"a": {"pattern": "^(a|a)+b"}}}
-        own = [
-            grounded_in_tools,
-            keyword_coverage,
-            no_secrets,
-            same_language,
-            tone_consistency,
-            lambda: valid_json(schema=schema),
-        ]
-        return draw.choice(own)()
+        return draw.choice([*OWN_SCORERS[:-1], lambda: valid_json(schema=schema)])()
     return scorer(id=name, version="1")(draw.choice(_behaviours(draw)))
 
 

@@ -21,7 +21,7 @@ _REMEMBERED = 20_000
 # Measured with runs of three operations and 2 KB messages.
 _BYTES_PER_RUN = 500
 _BYTES_PER_OPERATION = 3_000
-_Key = tuple[str, str]
+_Key = tuple[str, str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +52,7 @@ class DueConversation:
 
 
 class Conversations:
-    """Collects runs by service and conversation id.
+    """Collects runs by service, conversation id and user.
 
     Args:
         idle: seconds without a run after which rules are evaluated, by their `asked_with`.
@@ -155,7 +155,7 @@ class Conversations:
                 waiting.pop(key)
         return conversation
 
-    def waits(self, key: tuple[str, str]) -> tuple[str, ...]:
+    def waits(self, key: _Key) -> tuple[str, ...]:
         """Which rules are to be evaluated for a conversation when it is idle, by their `asked_with`."""
         return tuple(asked_with for asked_with, each in self._waiting.items() if key in each)
 
@@ -194,6 +194,7 @@ def _ids_of(run: Run) -> Run:
         root_span_id=run.root_span_id,
         root_kind=run.root_kind,
         conversation_id=run.conversation_id,
+        user_id=run.user_id,
         resource={} if service is None else {semconv.SERVICE_NAME: service},
         start_time=run.start_time,
         trace_flags=run.trace_flags,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 
 from otel_evals import semconv
@@ -10,13 +11,21 @@ from otel_evals.model.runs import Run
 __all__ = ["conversation_key", "evaluation_id"]
 
 
-def conversation_key(run: Run) -> tuple[str, str]:
-    """The identity of a conversation: service name and conversation id, each empty if not recorded."""
-    return str(run.resource.get(semconv.SERVICE_NAME) or ""), run.conversation_id or ""
+def conversation_key(run: Run) -> tuple[str, str, str]:
+    """The identity of a conversation: service name, conversation id and user id, each empty if not recorded.
+
+    Applications number conversations for each user, or call all of them "default": what two users say never
+    is one conversation.
+    """
+    return str(run.resource.get(semconv.SERVICE_NAME) or ""), run.conversation_id or "", run.user_id or ""
 
 
 def evaluation_id(run: Run, scorer_id: str, scorer_version: str) -> str:
     """The id of an evaluation, derived from the judged span or conversation, scorer and scorer version."""
-    target = "\0".join(conversation_key(run)) if run.turns else f"{run.trace_id}:{run.root_span_id}"
+    target = f"{run.trace_id}:{run.root_span_id}"
+    if run.turns:
+        service, conversation, user = conversation_key(run)
+        # As JSON no id can pretend to be another user's.
+        target = json.dumps([service, conversation, user]) if user else f"{service}\0{conversation}"
     identity = f"{target}:{scorer_id}:{scorer_version}"
     return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]

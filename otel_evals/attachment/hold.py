@@ -32,6 +32,7 @@ _MAX_BATCH = 512
 _GATHER_SECONDS = 0.01
 _SWEEP_SECONDS = 0.25
 _MAX_PENDING = 10_000
+_STOP_SECONDS = 30.0
 
 _Key = tuple[int, int]
 """Trace id and span id."""
@@ -118,14 +119,17 @@ class PendingScores:
         pending = self._pending.get(key)
         if pending is None:
             return {}
-        may_pass = pending.complete or anyway or (span.end_time or 0) <= self._passing_until
-        if self.open and not may_pass:
+        if not (pending.complete or anyway or self.lets_pass(span)):
             return None
         with self._taking:
             pending.exporters -= 1
         if pending.exporters <= 0:
             self._pending.pop(key, None)
         return pending.attributes
+
+    def lets_pass(self, span: ReadableSpan) -> bool:
+        """Whether a span may pass, whatever scores there are."""
+        return not self.open or (span.end_time or 0) <= self._passing_until
 
     def _forget_oldest(self) -> None:
         """Delete the oldest tenth; may run on several threads at once."""
@@ -162,7 +166,7 @@ class ScoringSpanExporter(SpanExporter):
         self._limit = limit
         self._held: dict[_Key, _Held] = {}
         self._complete: deque[_Key] = deque()
-        self._check_all = False
+        self._check_all = self._everything = False
         self._next_sweep = 0.0
         self._changed = threading.Condition()
         self._exporting = threading.RLock()
@@ -183,16 +187,39 @@ class ScoringSpanExporter(SpanExporter):
         return self._send(passing) if passing else SpanExportResult.SUCCESS
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Release every held span with the scores there are."""
-        self.release(everything=True)
-        return self._exporter.force_flush(timeout_millis)
+        """Release every held span with the scores there are; whether all have left in time."""
+        deadline = time.monotonic() + timeout_millis / 1000
+        self._release_everything()
+        if not self.wait_until_released(deadline):
+            return False
+        return self._exporter.force_flush(max(0, int(1000 * (deadline - time.monotonic()))))
 
-    def stop(self) -> None:
-        """Release every held span and hold none from now on; the exporter goes on."""
+    def wait_until_released(self, deadline: float) -> bool:
+        """Wait for the spans that may pass; whether they have left by then (`time.monotonic` seconds).
+
+        They leave on the thread that releases spans: an exporter that blocks must not block whoever waits.
+        """
+        with self._changed:
+            if not self._changed.wait_for(self._none_left, max(0.0, deadline - time.monotonic())):
+                return False
+        if not self._exporting.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        self._exporting.release()
+        return True
+
+    def stop(self, seconds: float = _STOP_SECONDS) -> bool:
+        """Release every held span and hold none from now on; the exporter goes on.
+
+        Args:
+            seconds: what that may take; what has not left by then goes on leaving.
+
+        Returns:
+            Whether every span has left.
+        """
         with self._changed:
             self._closing = True
-            self._changed.notify_all()
-        self.release(everything=True)
+        self._release_everything()
+        return self.wait_until_released(time.monotonic() + seconds)
 
     def shutdown(self) -> None:
         """Release every held span and shut the exporter down."""
@@ -201,7 +228,7 @@ class ScoringSpanExporter(SpanExporter):
 
     def after_fork(self) -> None:
         """In a forked child: drop the held spans, which the parent process will export."""
-        self._held = {}
+        self._held, self._everything = {}, False
         self._scores.after_fork()
         self._changed, self._exporting, self._thread = threading.Condition(), threading.RLock(), None
 
@@ -245,18 +272,31 @@ class ScoringSpanExporter(SpanExporter):
         with self._changed:
             self._changed.notify_all()
 
+    def _release_everything(self) -> None:
+        """Have the thread that releases spans release all there are."""
+        with self._changed:
+            self._everything = bool(self._held)
+            self._changed.notify_all()
+
+    def _none_left(self) -> bool:
+        """Whether no span is held that may pass; called with the lock held."""
+        held = self._held.values()
+        return not self._everything and not any(self._scores.lets_pass(each.span) for each in held)
+
     def _serve(self) -> None:
-        while not self._closing:
+        while not self._closing or self._held:
             with self._changed:
                 self._changed.wait(self._idle_for())
             time.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
             try:
                 self.release()
-            except Exception:
+            except BaseException:  # whatever an exporter raises: the others wait here
                 _logger.exception("error while releasing held spans")
 
     def _idle_for(self) -> float | None:
         """Seconds until there is something to do; None while nothing is held."""
+        if self._closing or self._everything:
+            return 0.0
         if not self._held:
             return None
         if self._complete or self._check_all:
@@ -264,20 +304,20 @@ class ScoringSpanExporter(SpanExporter):
         first = next(iter(self._held.values()))
         return max(0.0, min(first.deadline - time.monotonic(), _SWEEP_SECONDS))
 
-    def release(self, *, everything: bool = False) -> None:
-        """Export the held spans whose scores are complete or whose hold has expired, or all of them."""
+    def release(self) -> None:
+        """Export the held spans whose scores are complete or whose hold has expired, or all if so asked."""
         with self._exporting:
-            ready = self._take_ready(everything)
+            ready = self._take_ready()
             for start in range(0, len(ready), _MAX_BATCH):
                 try:
                     self._send(ready[start : start + _MAX_BATCH])
-                except Exception:  # as the SDK's processors do: the next batch may succeed
+                except BaseException:  # as the SDK's processors do: the next batch may succeed
                     _logger.exception("held spans could not be exported")
 
-    def _take_ready(self, everything: bool) -> list[ReadableSpan]:
+    def _take_ready(self) -> list[ReadableSpan]:
         ready: list[ReadableSpan] = []
         with self._changed:
-            now = time.monotonic()
+            now, everything = time.monotonic(), self._everything or self._closing
             for key in self._candidates(now, everything):
                 held = self._held.get(key)
                 if held is None:
@@ -286,6 +326,8 @@ class ScoringSpanExporter(SpanExporter):
                 if attributes is not None:
                     del self._held[key]
                     ready.append(_with(held.span, attributes))
+            self._everything = False
+            self._changed.notify_all()
         return ready
 
     def _candidates(self, now: float, everything: bool) -> list[_Key]:

@@ -18,9 +18,10 @@ from otel_evals.errors import DestinationError
 from otel_evals.export.counts import DestinationStats
 from otel_evals.export.destination import Destination, Unaccepted
 from otel_evals.export.parcels import Parcel, Parcels
-from otel_evals.export.retry import TRACE_NOT_FOUND, Retry, reason_of
+from otel_evals.export.retry import TRACE_NOT_FOUND, Retry, reason_of, told, unaccepted
 from otel_evals.model import Evaluation, ScoredRun
 from otel_evals.scoring.cancellation import is_cancelled
+from otel_evals.util.plain import plain_text, type_name
 
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
 
@@ -206,8 +207,8 @@ class DeliveryQueue:
         except BaseException as error:
             if is_cancelled(error):
                 raise
-            return error
-        return [each for each in answer if isinstance(each, Unaccepted)] if isinstance(answer, list) else ()
+            return told(error)
+        return unaccepted(answer)
 
     def _left(self, parcel: Parcel, failures: Sequence[_Failure], until: float) -> list[Evaluation | None]:
         """What of a parcel is worth another attempt; the rest of what failed is lost."""
@@ -264,9 +265,8 @@ class DeliveryQueue:
         if (kind := reason_of(error)) not in self._warned:
             self._warned.add(kind)
             what = "a batch" if self.failing else "all of a batch"
-            _log.warning(
-                "Destination %s did not accept %s: %s: %s", self.name, what, type(error).__name__, error
-            )
+            said = plain_text(error, 2_000)
+            _log.warning("Destination %s did not accept %s: %s: %s", self.name, what, type_name(error), said)
 
 
 _Failure = tuple[Evaluation | None, BaseException]

@@ -38,7 +38,7 @@ class JsonlDestination:
             content: whether to write inputs, outputs, explanations, prompts and contexts.
 
         Raises:
-            ConfigError: the folder does not exist, or the path is a folder.
+            ConfigError: the folder does not exist or may not be written to, or the path is a folder.
         """
         self._path = Path(path)
         self._content = content
@@ -50,6 +50,9 @@ class JsonlDestination:
             raise ConfigError("path", f"{self._path} is a folder; name a file in it")
         if not self._path.parent.is_dir():
             raise ConfigError("path", f"the folder {self._path.parent} does not exist; create it first")
+        place = self._path if self._path.exists() else self._path.parent
+        if not os.access(place, os.W_OK):
+            raise ConfigError("path", f"{place} cannot be written by this user; change its permissions")
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Append a batch.

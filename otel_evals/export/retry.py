@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.util.retry import backoff
+from otel_evals.export.destination import Unaccepted
+from otel_evals.model import Evaluation
+from otel_evals.util.plain import plain_text
+from otel_evals.util.retry import LONGEST_RETRY_AFTER, backoff
 
-__all__ = ["FINAL_REASONS", "TRACE_NOT_FOUND", "Retry", "reason_of"]
+__all__ = ["FINAL_REASONS", "TRACE_NOT_FOUND", "Retry", "reason_of", "told", "unaccepted"]
 
 TRACE_NOT_FOUND = "trace_not_found"
 """The backend does not know the judged span, which may be on its way there."""
@@ -55,6 +60,44 @@ class Retry:
     def wait(self, attempt: int, draw: float) -> float:
         """Seconds to wait after the given attempt (1 is the first); `draw` is a random number in [0, 1)."""
         return backoff(attempt, first=self.first, longest=self.longest, draw=lambda: draw)
+
+
+def told(error: BaseException) -> BaseException:
+    """What a destination raised, with fields of their declared types and a bounded wait, whatever it set."""
+    if not issubclass(type(error), DestinationError):
+        return error
+    given = {name: _field(error, name) for name in ("retryable", "retry_after", "reason", "status")}
+    wait, reason, status = given["retry_after"], given["reason"], given["status"]
+    waits = type(wait) in (int, float) and wait >= 0
+    return DestinationError(
+        plain_text(error, 2_000),
+        retryable=given["retryable"] is True,
+        retry_after=float(min(wait, LONGEST_RETRY_AFTER)) if waits else None,
+        reason=plain_text(reason, 100) if type(reason) is str else None,
+        status=status if type(status) is int else None,
+    )
+
+
+def unaccepted(answer: object) -> Sequence[Unaccepted]:
+    """What a destination says that it did not accept; what is no such thing says nothing."""
+    if not isinstance(answer, list | tuple):
+        return ()
+    given = [each for each in answer if type(each) is Unaccepted and isinstance(each.evaluation, Evaluation)]
+    return [Unaccepted(each.evaluation, _why(each.error)) for each in given]
+
+
+def _why(error: object) -> DestinationError:
+    plain = told(error) if isinstance(error, DestinationError) else None
+    if isinstance(plain, DestinationError):
+        return plain
+    return DestinationError(plain_text(error, 2_000), retryable=False, reason="unexpected_answer")
+
+
+def _field(error: BaseException, name: str) -> Any:
+    try:
+        return getattr(error, name, None)
+    except BaseException:  # a property may raise whatever it likes
+        return None
 
 
 def reason_of(error: BaseException) -> str:

@@ -32,7 +32,10 @@ from otel_evals.recursion import need_span, signature
 
 __all__ = ["LiteLLMJudge"]
 
-_OWN_CLIENT = {"api_key", "base_url", "client", "custom_llm_provider", "organization"}
+_OWN_CLIENT = {
+    "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
+    "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
+}  # fmt: skip
 """Options of LiteLLM that a client made here would not know of."""
 
 
@@ -232,7 +235,8 @@ class LiteLLMJudge:
             return {}
         if self.api_base is not None and self.model.startswith("openai/"):
             return {"client": openai_client(self.api_base, self.api_key or "none")}
-        client = provider_client(litellm, self.model, self.api_base, self.api_key)
+        version = self.options.get("api_version")
+        client = provider_client(litellm, self.model, self.api_base, self.api_key, version)
         return {} if client is None else {"client": client}
 
     def _headers(self) -> dict[str, Any]:

@@ -49,6 +49,8 @@ _PROCESSORS = (
     "_span_processors",
 )
 """Where wrappers of span processors keep what they wrap."""
+_STOP_SECONDS = 0.5
+"""What held spans are given to leave when scoring ends; those behind a slow exporter go on leaving."""
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
 
@@ -77,6 +79,8 @@ class AdoptedExporter(SpanExporter):
     def __init__(self, exporter: SpanExporter) -> None:
         self._own = exporter
         self._held: ScoringSpanExporter | None = None
+        self._leaving: ScoringSpanExporter | None = None
+        """A hold that is over, and still has spans: its exporter is slow."""
 
     @property
     def holds(self) -> bool:
@@ -85,21 +89,25 @@ class AdoptedExporter(SpanExporter):
 
     def hold_for(self, front: Front | None) -> None:
         """Hold spans for the scores of this pipeline from now on; None for no hold."""
-        before, self._held = self._held, None if front is None else front.hold(self._own)
-        if before is not None:
-            before.stop()
+        last = self._held or self._leaving
+        self._leaving = None if last is None or last.stop(_STOP_SECONDS) else last
+        self._held = None if front is None else front.hold(self._leaving or self._own)
+
+    @property
+    def _next(self) -> SpanExporter:
+        return self._held or self._leaving or self._own
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Export through the hold, or directly if there is none."""
-        return (self._held or self._own).export(spans)
+        return self._next.export(spans)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Release what is held and flush."""
-        return (self._held or self._own).force_flush(timeout_millis)
+        return self._next.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
         """Release what is held and shut down."""
-        (self._held or self._own).shutdown()
+        self._next.shutdown()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_own"], name)

@@ -7,6 +7,7 @@ exporters that `hold` wraps; everything else happens on the engine's thread, or 
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from otel_evals.accounting.health import Health
 from otel_evals.attachment import Attacher, EvaluationSpans, Metrics, PendingScores, ScoringSpanExporter
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects, load_dialects
+from otel_evals.errors import ConfigError
 from otel_evals.export import DestinationStats
 from otel_evals.export.preset import EventPreset
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
@@ -38,6 +40,8 @@ from otel_evals.version import __version__
 __all__ = ["Pipeline"]
 
 _T = TypeVar("_T")
+_RELEASE_SECONDS = 0.5
+"""What spans are given to leave after a flush that used up its time."""
 
 
 class Pipeline:
@@ -52,7 +56,8 @@ class Pipeline:
         dialects: read spans; all installed ones by default.
 
     Raises:
-        ConfigError: with `isolation="process"`: a rule or a destination cannot be sent to another process.
+        ConfigError: with `isolation="process"`: a rule or a destination cannot be sent to another process, or
+            gevent has replaced the threads that would read its answers.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Pipeline:
         evaluation_tracer_provider: TracerProvider | None = None,
         dialects: Dialects | None = None,
     ) -> None:
+        _check_threads(config)
         self.config = config
         self._closed = False
         self._evaluation_provider = evaluation_tracer_provider
@@ -96,12 +102,7 @@ class Pipeline:
         )
         self.log_records = CaptureLogRecords(self._engine.intake, self.spans.keeps)
         self._alarms = AlarmWatch(config, lambda: logger)
-        me = weakref.ref(self)
-        os.register_at_fork(
-            before=lambda: _on_fork(me, lambda pipeline: pipeline._engine.before_fork()),
-            after_in_parent=lambda: _on_fork(me, lambda pipeline: pipeline._engine.after_fork_in_parent()),
-            after_in_child=lambda: _on_fork(me, Pipeline._after_fork_in_child),
-        )
+        _all.add(self)
 
     def _evaluation_spans(
         self, application: TracerProvider | None, own: TracerProvider | None
@@ -163,9 +164,12 @@ class Pipeline:
         """
         if self._closed or self._engine.here:
             return False
+        deadline = time.monotonic() + timeout_millis / 1000
         done = self._engine.flush(timeout_millis / 1000)
         self._let_pass()
-        return done
+        deadline = max(deadline, time.monotonic() + _RELEASE_SECONDS)
+        left = [exporter.wait_until_released(deadline) for exporter in self._exporters]
+        return all(left) and done
 
     def shutdown(self, timeout_millis: int | None = None) -> None:
         """Score what can be scored in time, count the rest as dropped, release all held spans, and stop.
@@ -188,10 +192,8 @@ class Pipeline:
             self._engine.close(deadline)
 
     def _let_pass(self) -> None:
-        """Release all spans that have ended."""
+        """Have all spans released that have ended."""
         self._scores.let_pass(time.time_ns())
-        for exporter in self._exporters:
-            exporter.release()
 
     def _metrics(self, meter: metrics.Meter) -> Metrics:
         me = weakref.ref(self)  # a meter keeps its instruments, with what they ask, as long as the process
@@ -215,13 +217,40 @@ class Pipeline:
             exporter.after_fork()
 
 
+def _check_threads(config: Config) -> None:
+    """Refuse processes of our own under gevent: its threads cannot wait for a pipe.
+
+    Raises:
+        ConfigError: gevent has replaced the threads, and there is a scorer in a process.
+    """
+    patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
+    if patched is None or not patched("threading"):
+        return
+    places = {"isolation": config.isolation}
+    places |= {f"rules[{n}].isolation": rule.isolation for n, rule in enumerate(config.rules)}
+    for name, isolation in places.items():
+        if isolation == "process":
+            raise ConfigError(name, "'process' does not work where gevent has replaced threads: leave it out")
+
+
 def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:
     """What a pipeline says of itself, as long as it is there."""
     pipeline = me()
     return nothing if pipeline is None else ask(pipeline)
 
 
-def _on_fork(me: weakref.ref[Pipeline], step: Callable[[Pipeline], None]) -> None:
-    pipeline = me()
-    if pipeline is not None:
+_all: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+"""Those that exist, for forks: handlers of forks stay for good, so there must not be one for each."""
+
+
+def _on_fork(step: Callable[[Pipeline], None]) -> None:
+    for pipeline in list(_all):
         step(pipeline)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _on_fork(lambda pipeline: pipeline._engine.before_fork()),
+        after_in_parent=lambda: _on_fork(lambda pipeline: pipeline._engine.after_fork_in_parent()),
+        after_in_child=lambda: _on_fork(Pipeline._after_fork_in_child),
+    )

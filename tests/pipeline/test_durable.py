@@ -188,6 +188,49 @@ def test_what_cannot_be_scored_before_leaving_is_scored_by_the_next_process(tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_a_process_that_stood_still_past_its_lease_delivers_under_no_other_id(tmp_path: Path) -> None:
+    """Another one took its runs over: what both deliver has the same ids and revisions."""
+    ending = """
+issue(3); wait(lambda s: s.store.written == 3)
+print("written", flush=True)
+wait(lambda s: not s.rules["slow"].pending and s.store.lease_lost, 30)
+assert otel_evals.force_flush(10000)
+report()"""
+    arguments = [
+        sys.executable,
+        "-c",
+        PROGRAM + ending,
+        str(tmp_path / "runs.db"),
+        str(tmp_path / "scores.jsonl"),
+    ]
+    support = str(Path(__file__).parents[1] / "support")
+    first = subprocess.Popen(
+        arguments,
+        env={**os.environ, "PYTHONPATH": support, "TAKES": "3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "written\n"
+        first.send_signal(signal.SIGSTOP)
+        run(
+            tmp_path,
+            "wait(lambda s: s.rules['slow'].scored == 3); print(otel_evals.force_flush(5000)); report()",
+        )
+        taken_over = delivered(tmp_path)
+        first.send_signal(signal.SIGCONT)
+        _, said = first.communicate(timeout=60)
+    finally:
+        first.kill()
+    assert first.returncode == 0, said
+    assert len(taken_over) == 6
+    assert set(delivered(tmp_path)) == set(taken_over)
+
+
+@pytest.mark.slow
 def test_two_processes_share_a_file_and_no_run_is_scored_twice(tmp_path: Path) -> None:
     """Both write and both take over what a third one left when it was killed."""
     run(tmp_path, f"issue(20)\n{ALL_WRITTEN}{KILL}", code=-signal.SIGKILL, TAKES="30")

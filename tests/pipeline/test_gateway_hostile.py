@@ -140,6 +140,29 @@ def test_odd_values_and_times_are_judged_or_rejected_with_a_count() -> None:
         assert len(gateway.evaluations(1)) == 1
 
 
+NUMBERS = ["1e999", "-1e999", "NaN", "Infinity", "1e-999", "9" * 400, '"1e999"', '"nan"', "[1e999]", "{}"]
+PLACES = [
+    '"startTimeUnixNano": {}', '"endTimeUnixNano": {}', '"kind": {}', '"flags": {}',
+    '"droppedEventsCount": {}', '"status": {{"code": {}}}',
+    '"attributes": [{{"key": "k", "value": {{"intValue": {}}}}}]',
+    '"attributes": [{{"key": "k", "value": {{"doubleValue": {}}}}}]', '"events": [{{"timeUnixNano": {}}}]',
+]  # fmt: skip
+
+
+def test_numbers_beyond_all_bounds_in_json_are_read_or_refused() -> None:
+    """As no encoder writes them: no request ends the gateway, or costs it an answer."""
+    span = f'"traceId": "{"a" * 32}", "spanId": "{"b" * 16}", "name": "n"'
+    form = '{{"resourceSpans": [{{"scopeSpans": [{{"spans": [{{{}, {}}}]}}]}}]}}'
+    with GatewayThread(Rule(answered())) as gateway:
+        for place in PLACES:
+            for number in NUMBERS:
+                request = form.format(span, place.format(number)).encode()
+                status, _, _ = gateway.post("/v1/traces", request, "application/json")
+                assert status in (200, 400), (place, number)
+        assert gateway.post("/v1/traces", body(recorded()))[0] == 200
+        eventually(lambda: gateway.scored.evaluations)
+
+
 def certificates(folder: Path, name: str = "server") -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that is its own authority, and its key."""
     certificate, key = folder / f"{name}.pem", folder / f"{name}.key"

@@ -124,7 +124,10 @@ def json_message(request: dict[str, Any], message: Any) -> Any:
         ValueError, TypeError, AttributeError, ParseError: it is none.
     """
     _ids_to_base64(request)
-    return ParseDict(request, message, ignore_unknown_fields=True)
+    try:
+        return ParseDict(request, message, ignore_unknown_fields=True)
+    except OverflowError as error:  # 1e999 in place of a whole number
+        raise ValueError(str(error)) from None
 
 
 def _ids_to_base64(request: dict[str, Any]) -> None:

@@ -76,6 +76,8 @@ _GERMAN = re.compile(
     re.IGNORECASE,
 )
 _IS_GERMAN = 2
+_LOOK = 4_096
+"""Characters in which a language shows."""
 _MAX_WORDS = 8
 
 
@@ -86,7 +88,7 @@ def names_in(text: str) -> Iterator[Name]:
     capitals of labels (a colon follows). Where all nouns are capitalised, as in German, only names of two or
     more words are told. Scripts without capitals have no names here.
     """
-    least = 2 if len({w.lower() for w in _GERMAN.findall(text)}) >= _IS_GERMAN else 1
+    least = 2 if len({w.lower() for w in _GERMAN.findall(text, 0, _LOOK)}) >= _IS_GERMAN else 1
     for group in _groups(text):
         if _begins_sentence(text, group):
             group = group[1:]

@@ -233,6 +233,15 @@ def test_services_do_not_share_a_conversation() -> None:
     assert gathered.due(10.0) == [("c", 1, "a", 1), ("c", 1, "a", 1)]
 
 
+@pytest.mark.parametrize("name", ["1", "default", "", "thread-1"])
+def test_users_do_not_share_a_conversation(name: str) -> None:
+    """Ids that are unique for each user only; runs that tell no user are no other user's either."""
+    gathered = Gathered()
+    for number, user in enumerate(["ann", "bob", None, "ann"]):
+        gathered.add(turn(number, name, user_id=user), 0.0)
+    assert sorted(gathered.due(10.0)) == [(name, 1, "a", 1), (name, 1, "a", 1), (name, 2, "a", 1)]
+
+
 def test_a_forgotten_conversation_goes_on_with_the_next_revision() -> None:
     gathered = Gathered(keep=20.0)
     gathered.add(turn(0), 0.0)

@@ -43,9 +43,20 @@ def test_a_conversation_keeps_its_id_when_it_goes_on() -> None:
 def test_any_text_is_an_id(conversation: str, service: str) -> None:
     """Lone surrogates, as broken input brings them, included."""
     run = replace(TALK, conversation_id=conversation, resource={"service.name": service})
-    assert conversation_key(run) == (service, conversation)
+    assert conversation_key(run) == (service, conversation, "")
     assert len(evaluation_id(run, "judge\ud800", "1")) == 32
 
 
 def test_what_is_not_told_is_empty() -> None:
-    assert conversation_key(replace(RUN, conversation_id=None, resource={})) == ("", "")
+    assert conversation_key(replace(RUN, conversation_id=None, resource={})) == ("", "", "")
+
+
+@given(st.text(), st.text(min_size=1), st.text(), st.text())
+def test_users_of_one_conversation_id_have_conversations_of_their_own(
+    conversation: str, user: str, other_conversation: str, other_user: str
+) -> None:
+    """Whatever ids they chose: none can write over another's evaluations."""
+    one = replace(TALK, conversation_id=conversation, user_id=user)
+    other = replace(TALK, conversation_id=other_conversation, user_id=other_user)
+    same = (conversation, user) == (other_conversation, other_user)
+    assert (evaluation_id(one, "judge", "1") == evaluation_id(other, "judge", "1")) is same

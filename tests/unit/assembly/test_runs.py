@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -108,6 +109,29 @@ def test_several_roots_of_one_trace_are_several_runs() -> None:
         span(3, 99, "invoke_agent", gen_ai__input__messages=json.dumps([said("user", "two")])),
     )
     assert [run.input for run in runs] == ["one", "two"]
+
+
+def test_thousands_of_roots_in_one_trace_take_time_in_proportion() -> None:
+    """Eight times as many take some eight times as long, and not sixty-four times."""
+
+    def seconds(count: int) -> float:
+        spans = [
+            SpanRecord(
+                trace_id="a" * 32,
+                span_id=f"{number:016x}",
+                name="invoke_agent",
+                start_time=number,
+                end_time=number + 1,
+                attributes={"gen_ai.operation.name": "invoke_agent"},
+            )
+            for number in range(1, count + 1)
+        ]
+        began = time.process_time()
+        assert len(list(find_runs(spans, DIALECTS))) == count
+        return time.process_time() - began
+
+    few = min(seconds(500) for _ in range(3))
+    assert seconds(4_000) < 25 * few
 
 
 def test_every_agent_inside_is_a_run_of_its_own_on_request() -> None:

@@ -8,6 +8,7 @@ from asyncio import CancelledError
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.export import DestinationStats, FanOut, InMemoryDestination, Retry
+from otel_evals.export import DestinationStats, FanOut, InMemoryDestination, Retry, Unaccepted
 from otel_evals.model import ScoredRun
 from tests.support.scored import scored_run
 
@@ -407,3 +408,87 @@ async def test_what_ends_a_program_is_one_more_failure_of_a_destination(raised: 
         await fan_out.shutdown(5.0)
     assert len(good.runs) == 1
     assert fan_out.stats()["hostile"].losses == {raised.__name__: 1}
+
+
+class OddError(DestinationError):
+    """Its fields are not what they are declared to be."""
+
+    def __init__(self, **odd: Any) -> None:
+        super().__init__("odd", retryable=True)
+        self.__dict__ |= odd
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+class LyingError(OddError):
+    @property
+    def status(self) -> Any:
+        raise SystemExit
+
+    @status.setter
+    def status(self, value: Any) -> None:
+        pass
+
+
+ODD: dict[str, Callable[[Sequence[ScoredRun]], Any]] = {
+    "a reason that cannot be counted": lambda batch: OddError(reason=["a"]),
+    "a wait without end": lambda batch: OddError(retry_after=float("inf"), retryable=False),
+    "a wait that is no number": lambda batch: OddError(retry_after="soon"),
+    "not a number": lambda batch: OddError(retry_after=float("nan")),
+    "a wait before now": lambda batch: OddError(retry_after=-1e30),
+    "a property that exits": lambda batch: LyingError(),
+    "neither yes nor no": lambda batch: OddError(retryable=None, status="x"),
+    "no evaluation": lambda batch: [Unaccepted(None, OddError())],  # type: ignore[arg-type]
+    "no error": lambda batch: (Unaccepted(batch[0].evaluations[0], None),),  # type: ignore[arg-type]
+    "another's evaluation": lambda batch: [Unaccepted(scored_run(99).evaluations[0], OddError())],
+    "a text": lambda batch: "sent",
+    "an exception": lambda batch: [ValueError("so")],
+    "a class": lambda batch: Unaccepted,
+}
+
+
+@pytest.mark.parametrize("how", ODD)
+async def test_whatever_a_destination_answers_every_run_ends_and_the_next_is_sent(how: str) -> None:
+    class Odd(InMemoryDestination):
+        name = "odd"
+        tries = 0
+
+        async def export(self, batch: Sequence[ScoredRun]) -> Any:
+            self.tries += 1
+            if self.tries == 1:
+                answer = ODD[how](batch)
+                if isinstance(answer, DestinationError):
+                    raise answer
+                return answer
+            return await super().export(batch)
+
+    odd = Odd()
+    fan_out = FanOut([odd], delay=0.0, retry=QUICK)
+    async with anyio.create_task_group() as group:
+        group.start_soon(fan_out.run)
+        fan_out.put(scored_run(0))
+        await fan_out.force_flush(20.0)
+        fan_out.put(scored_run(1))
+        await fan_out.force_flush(20.0)
+        stats = fan_out.stats()["odd"]
+        await fan_out.shutdown(5.0)
+    assert stats.exported + stats.failed == 2
+    assert [each.run.trace_id for each in odd.runs][-1:] == [scored_run(1).run.trace_id]
+
+
+async def test_what_was_not_accepted_may_be_told_as_any_sequence() -> None:
+    class Tupled(InMemoryDestination):
+        name = "tupled"
+
+        async def export(self, batch: Sequence[ScoredRun]) -> tuple[Unaccepted, ...]:  # type: ignore[override]
+            return tuple(
+                Unaccepted(evaluation, DestinationError("no", retryable=False))
+                for scored in batch
+                for evaluation in scored.evaluations
+            )
+
+    fan_out = FanOut([Tupled()], delay=0.0, retry=QUICK)
+    fan_out.put(scored_run(0))
+    await fan_out.shutdown(5.0)
+    assert fan_out.stats()["tupled"].failed == 1

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from otel_evals.export import DestinationStats, FanOut, Retry
-from otel_evals.model import Outcome, Score, ScoredRun
+from otel_evals.model import Direction, Outcome, Score, ScoredRun
 from otel_evals_exporters.opik import opik_id
 from tests.support.destinations import BY_NAME, KEY, accept, destination
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
@@ -169,6 +169,21 @@ def test_one_span_that_is_not_there_holds_up_no_other(
         assert stats.exported == 20
         return
     assert stats == replace(failed(reason), exported=19)
+
+
+def test_one_score_that_cannot_be_written_down_spares_the_others(name: str, server: RecordingServer) -> None:
+    """Whatever of it has no form in JSON: it is counted, and nothing beside it is lost."""
+    loop: list[object] = []
+    loop.append(loop)
+    odd: list[object] = [Direction.LOWER, float("nan"), object(), b"\xff", {1, 2}, loop, 1j, ()]
+    runs = [scored_run(n, TONE) for n in range(40)]
+    for at, label in enumerate(odd):
+        score = Score(value=0.5, label=label, explanation=label)  # type: ignore[arg-type]
+        runs[3 * at] = scored_run(3 * at, {"tone": score})
+    stats = deliver(name, server, accept, *runs)
+    assert stats.exported >= 40 - len(odd)
+    assert stats.exported + stats.failed == 40
+    assert sum(stats.losses.values()) == stats.failed
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}, {"Retry-After-Ms": "150"}])

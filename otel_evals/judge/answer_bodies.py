@@ -1,0 +1,143 @@
+"""What of a server's response is shown to LiteLLM: an answer of the usual form, or an error's first words.
+
+LiteLLM looks for secrets in the text of every error, and of answers that it cannot read, with patterns that
+take time growing with the cube of the text and keep the interpreter's lock: some thousand characters would
+stop the application for seconds. Servers repeat in their errors what they were asked, so anybody may write
+such text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from otel_evals.judge.redact import redact_secrets
+
+__all__ = ["bounded_body", "bounded_headers"]
+
+_MAX_ERROR = 300
+"""Characters of texts in the body of an error."""
+_MAX_NAME = 200
+_MAX_CALLS = 10
+_ANSWERS = {
+    "candidates", "choices", "completion", "content", "generations", "message", "output", "outputs",
+    "response", "result", "results", "text",
+}  # fmt: skip
+"""Where providers with a form of their own put an answer."""
+_KEPT = ("content-type", "location", "retry-after", "retry-after-ms", "x-request-id")
+
+
+def bounded_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that matter for judges, cut short."""
+    return {name: headers[name][:_MAX_NAME] for name in _KEPT if name in headers}
+
+
+def bounded_body(body: bytes, *, success: bool, chat: bool) -> bytes:
+    """The body of a response as LiteLLM may see it.
+
+    Args:
+        body: as it was received.
+        success: whether the status says that it is an answer.
+        chat: whether it answers a request for chat completions in OpenAI's form: then nothing of it is kept
+            that has no place in an answer of that form.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return redact_secrets(body[: 4 * _MAX_ERROR].decode("utf-8", "replace"))[:_MAX_ERROR].encode()
+    if not success or not isinstance(value, dict):
+        return _encoded(_Shortened().value(value))
+    if not chat:
+        return (
+            body if value.keys() & _ANSWERS and "error" not in value else _encoded(_Shortened().value(value))
+        )
+    answer = _completion(value)
+    if answer is None:
+        value.pop("choices", None)
+        answer = _Shortened().value(value)
+    return _encoded(answer)
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+class _Shortened:
+    """One error's JSON, its texts cut short: codes and the first words tell what it is."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_ERROR
+
+    def value(self, value: Any, depth: int = 4) -> Any:
+        if isinstance(value, str):
+            text = redact_secrets(value[: 4 * _MAX_ERROR])[: self._left]
+            self._left -= len(text)
+            return text
+        if isinstance(value, dict) and depth:
+            return {str(key)[:50]: self.value(value[key], depth - 1) for key in list(value)[:10]}
+        if isinstance(value, list) and depth:
+            return [self.value(item, depth - 1) for item in value[:3]]
+        return value if value is None or isinstance(value, bool) else _number(value)
+
+
+def _completion(value: dict[str, Any]) -> dict[str, Any] | None:
+    """A chat completion of OpenAI's form; None where it is none."""
+    choices = value.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    if not isinstance(first, dict) or not isinstance(message, dict):
+        return None
+    kept = {"role": "assistant", "content": _content(message.get("content")), "tool_calls": _calls(message)}
+    finish = _name(first.get("finish_reason")) or "stop"
+    return {
+        "id": _name(value.get("id")) or "completion",
+        "object": "chat.completion",
+        "created": _number(value.get("created")) or 0,
+        "model": _name(value.get("model")) or "",
+        "choices": [{"index": 0, "finish_reason": finish, "message": {k: v for k, v in kept.items() if v}}],
+        "usage": {
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "total_tokens": 0,
+            **_numbers(value.get("usage")),
+        },
+    }
+
+
+def _content(content: Any) -> str | None:
+    """Text; that of an answer in parts is joined."""
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else None
+
+
+def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Calls of functions, by which some models give an answer of a given form."""
+    calls = message.get("tool_calls")
+    found = []
+    for number, call in enumerate(calls[:_MAX_CALLS] if isinstance(calls, list) else ()):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            named = {"name": _name(function.get("name")) or "", "arguments": function["arguments"]}
+            found.append({"id": _name(call.get("id")) or str(number), "type": "function", "function": named})
+    return found
+
+
+def _name(value: Any) -> str | None:
+    return value[:_MAX_NAME] if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and abs(value) < 2**63 else None
+
+
+def _numbers(usage: Any, depth: int = 2) -> dict[str, Any]:
+    if not isinstance(usage, dict) or not depth:
+        return {}
+    kept = {
+        str(name)[:50]: _numbers(value, depth - 1) if isinstance(value, dict) else _number(value)
+        for name, value in list(usage.items())[:30]
+    }
+    return {name: value for name, value in kept.items() if value is not None}
