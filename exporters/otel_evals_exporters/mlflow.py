@@ -62,8 +62,7 @@ class MlflowDestination(ApiDestination):
         """
         given = needed(url, "url", "MLFLOW_TRACKING_URI")
         databricks = given == "databricks"
-        if databricks:
-            given = needed(None, "url", "DATABRICKS_HOST")
+        given = needed(None, "url", "DATABRICKS_HOST") if databricks else given
         if (schema is None) != (warehouse_id is None):
             raise ConfigError("schema", "goes with warehouse_id: give both or none")
         environment = os.environ.get
@@ -81,7 +80,8 @@ class MlflowDestination(ApiDestination):
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
         """Send a score, and its label after it."""
         for item in items:
-            await self._put(item, _assessment(item, "", _feedback(item)))
+            error = item.error and dict(zip(("error_code", "error_message"), item.error, strict=True))
+            await self._put(item, _assessment(item, "", {"error": error} if error else {"value": item.value}))
             if item.label:
                 await self._put(item, _assessment(item, "label", {"value": item.label}))
         return ()
@@ -99,14 +99,12 @@ class MlflowDestination(ApiDestination):
         path = f"{self._path(item)}/{_id(item, '')}"
         return dict((await self._http.send("GET", path, params=self._params)).json()["assessment"])
 
-    # What is in Unity Catalog is not read.
-
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
-        """The assessments of the experiment's traces."""
+        """The assessments of the experiment's traces; none of Unity Catalog's."""
         return None if self._schema else mlflow_feedback(self._http, self._experiment, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
-        """The traces of the experiment."""
+        """The traces of the experiment; none of Unity Catalog's."""
         return None if self._schema else mlflow_traces(self._http, self._experiment, query)
 
     async def _put(self, item: ScoreItem, assessment: Mapping[str, Any]) -> None:
@@ -149,10 +147,3 @@ def _assessment(item: ScoreItem, part: str, feedback: Mapping[str, Any]) -> dict
 
 def _id(item: ScoreItem, part: str) -> str:
     return f"a-{item.id}-{part}" if part else f"a-{item.id}"
-
-
-def _feedback(item: ScoreItem) -> dict[str, Any]:
-    if item.error is None:
-        return {"value": item.value}
-    reason, message = item.error
-    return {"error": {"error_code": reason, "error_message": message}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from otel_evals.errors import DestinationError
@@ -13,6 +13,7 @@ from otel_evals.export.http import HttpOptions, base_url
 from otel_evals.export.items import iso
 from otel_evals.export.traces import LARGEST_ANSWER, TraceQuery
 from otel_evals.model import SpanRecord
+from otel_evals_exporters.traces.jaeger_tags import older_spans
 from otel_evals_exporters.traces.shared import by_trace, in_parts, spans_of
 
 __all__ = ["JaegerTraces"]
@@ -100,7 +101,7 @@ class JaegerTraces:
             if error.reason == "too_large" and end - start > _MILLISECOND:
                 return None
             raise
-        spans = spans_of(answer["result"]) if self._otlp else list(_spans(answer["data"] or ()))
+        spans = spans_of(answer["result"]) if self._otlp else list(older_spans(answer["data"] or ()))
         traces = by_trace(spans)
         return None if len(traces) >= _PAGE else list(traces.values())
 
@@ -124,70 +125,3 @@ def _has(trace: Sequence[SpanRecord], name: str, value: str) -> bool:
 
 def _text(value: Any) -> str | None:
     return json.dumps(value) if isinstance(value, bool) else None if value is None else str(value)
-
-
-# --- the API before version 3 ---
-
-
-def _spans(traces: Iterable[Mapping[str, Any]]) -> Iterator[SpanRecord]:
-    for trace in traces:
-        for span in trace["spans"]:
-            process = trace.get("processes", {}).get(span.get("processID")) or {}
-            service = {"key": "service.name", "type": "string", "value": process.get("serviceName", "")}
-            yield from spans_of(_request(span, [service, *(process.get("tags") or ())]))
-
-
-def _request(span: Mapping[str, Any], resource: Sequence[Mapping[str, Any]]) -> Any:
-    """A span as an export request of OTLP; what Jaeger made tags of is what it was."""
-    tags = {tag["key"]: tag.get("value") for tag in span.get("tags") or ()}
-    start = int(span["startTime"]) * 1000
-    parents: list[Mapping[str, Any]] = []
-    links: list[Mapping[str, Any]] = []
-    for reference in span.get("references") or ():
-        own = reference.get("refType") == "CHILD_OF" and reference["traceID"] == span["traceID"]
-        (parents if own else links).append(reference)
-    code = str(tags.get("otel.status_code") or ("ERROR" if tags.get("error") in (True, "true") else "UNSET"))
-    said = {
-        "traceId": str(span["traceID"]).zfill(32),
-        "spanId": str(span["spanID"]).zfill(16),
-        "parentSpanId": str(parents[0]["spanID"]).zfill(16) if parents else "",
-        "name": span["operationName"],
-        "kind": str(tags.get("span.kind", "")).upper(),
-        "startTimeUnixNano": start,
-        "endTimeUnixNano": start + int(span["duration"]) * 1000,
-        "attributes": [_pair(tag) for tag in span.get("tags") or () if tag["key"] not in _OWN],
-        "events": [_event(log) for log in span.get("logs") or ()],
-        "links": [{"traceId": str(r["traceID"]).zfill(32), "spanId": str(r["spanID"])} for r in links],
-        "status": {"code": code.upper(), "message": tags.get("otel.status_description", "")},
-        "traceState": tags.get("w3c.tracestate", ""),
-    }
-    name = tags.get("otel.scope.name") or tags.get("otel.library.name") or ""
-    version = tags.get("otel.scope.version") or tags.get("otel.library.version") or ""
-    scoped = {"scope": {"name": name, "version": version}, "spans": [said]}
-    pairs = [_pair(tag) for tag in resource]
-    return {"resourceSpans": [{"resource": {"attributes": pairs}, "scopeSpans": [scoped]}]}
-
-
-_OWN = {
-    "otel.scope.name",
-    "otel.scope.version",
-    "otel.library.name",
-    "otel.library.version",
-    "otel.status_code",
-    "otel.status_description",
-    "span.kind",
-    "w3c.tracestate",
-    "internal.span.format",
-}
-_TYPES = {"int64": "intValue", "float64": "doubleValue", "bool": "boolValue", "binary": "bytesValue"}
-
-
-def _pair(tag: Mapping[str, Any]) -> dict[str, Any]:
-    return {"key": tag["key"], "value": {_TYPES.get(tag.get("type", ""), "stringValue"): tag.get("value")}}
-
-
-def _event(log: Mapping[str, Any]) -> dict[str, Any]:
-    fields = log.get("fields") or ()
-    name = next((field["value"] for field in fields if field["key"] == "event"), "")
-    pairs = [_pair(field) for field in fields if field["key"] != "event"]
-    return {"name": name, "timeUnixNano": int(log["timestamp"]) * 1000, "attributes": pairs}
