@@ -9,7 +9,7 @@ such text.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from otel_evals.judge.redact import redact_secrets
@@ -20,6 +20,7 @@ _MAX_ERROR = 300
 """Characters of texts in the body of an error."""
 _MAX_NAME = 200
 _MAX_CALLS = 10
+_MAX_PARTS = 100
 _ANSWERS = {
     "candidates", "choices", "completion", "content", "generations", "message", "output", "outputs",
     "response", "result", "results", "text",
@@ -33,14 +34,14 @@ def bounded_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers[name][:_MAX_NAME] for name in _KEPT if name in headers}
 
 
-def bounded_body(body: bytes, *, success: bool, chat: bool) -> bytes:
+def bounded_body(body: bytes, *, success: bool, path: str) -> bytes:
     """The body of a response as LiteLLM may see it.
 
     Args:
         body: as it was received.
         success: whether the status says that it is an answer.
-        chat: whether it answers a request for chat completions in OpenAI's form: then nothing of it is kept
-            that has no place in an answer of that form.
+        path: of the request. If it asked for a chat completion in OpenAI's form, or for content in Gemini's,
+            nothing is kept that has no place in an answer of that form.
     """
     try:
         value = json.loads(body)
@@ -48,15 +49,15 @@ def bounded_body(body: bytes, *, success: bool, chat: bool) -> bytes:
         return redact_secrets(body[: 4 * _MAX_ERROR].decode("utf-8", "replace"))[:_MAX_ERROR].encode()
     if not success or not isinstance(value, dict):
         return _encoded(_Shortened().value(value))
-    if not chat:
-        return (
-            body if value.keys() & _ANSWERS and "error" not in value else _encoded(_Shortened().value(value))
-        )
-    answer = _completion(value)
-    if answer is None:
-        value.pop("choices", None)
-        answer = _Shortened().value(value)
-    return _encoded(answer)
+    read = next((form for end, form in _FORMS.items() if path.endswith(end)), None)
+    if read is not None:
+        answer = read(value)
+        if answer is None:
+            answer = _Shortened().value({name: value[name] for name in value.keys() - _ANSWERS})
+        return _encoded(answer)
+    if value.keys() & _ANSWERS and "error" not in value:
+        return body
+    return _encoded(_Shortened().value(value))
 
 
 def _encoded(value: Any) -> bytes:
@@ -103,6 +104,42 @@ def _completion(value: dict[str, Any]) -> dict[str, Any] | None:
             **_numbers(value.get("usage")),
         },
     }
+
+
+def _generated(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Content of Gemini's form; None where it is none."""
+    candidates = value.get("candidates")
+    first = candidates[0] if isinstance(candidates, list) and candidates else None
+    if not isinstance(first, dict):
+        return None
+    content = first.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    given = parts[:_MAX_PARTS] if isinstance(parts, list) else ()  # one that was stopped has none
+    kept = [part for each in given if isinstance(each, dict) and (part := _part(each))]
+    finish = _name(first.get("finishReason")) or "STOP"
+    counts = {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}
+    return {
+        "candidates": [{"index": 0, "finishReason": finish, "content": {"role": "model", "parts": kept}}],
+        "modelVersion": _name(value.get("modelVersion")) or "",
+        "responseId": _name(value.get("responseId")) or "",
+        "usageMetadata": counts | _numbers(value.get("usageMetadata")),
+    }
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """A text, or the call of a function by which an answer of a given form was given."""
+    text, call = part.get("text"), part.get("functionCall")
+    kept: dict[str, Any] = {"text": text} if isinstance(text, str) else {}
+    if isinstance(call, dict) and isinstance(call.get("args"), dict):
+        kept["functionCall"] = {"name": _name(call.get("name")) or "", "args": call["args"]}
+    return kept | {"thought": True} if kept and part.get("thought") is True else kept
+
+
+_FORMS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+    "/chat/completions": _completion,
+    ":generateContent": _generated,
+}
+"""By how the path of a request ends: makes an answer anew, of what has a place in it."""
 
 
 def _content(content: Any) -> str | None:

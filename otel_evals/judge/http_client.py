@@ -49,11 +49,10 @@ class BoundedTransport(httpx.AsyncBaseTransport):
             body = await _read(response)
         finally:
             await response.aclose()
-        chat = request.url.path.endswith("/chat/completions")
         return httpx.Response(
             response.status_code,
             headers=bounded_headers(response.headers),
-            content=bounded_body(body, success=response.is_success, chat=chat),
+            content=bounded_body(body, success=response.is_success, path=request.url.path),
         )
 
     async def aclose(self) -> None:

@@ -31,9 +31,12 @@ answers = st.fixed_dictionaries(
 )
 
 
-def seen(value: Any, *, success: bool = True, chat: bool = True) -> Any:
+CHAT, GEMINI, OTHER = "/v1/chat/completions", "/v1beta/models/m:generateContent", "/v1/messages"
+
+
+def seen(value: Any, *, success: bool = True, path: str = CHAT) -> Any:
     raw = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return json.loads(bounded_body(raw, success=success, chat=chat))
+    return json.loads(bounded_body(raw, success=success, path=path))
 
 
 def lengths(value: Any) -> int:
@@ -52,15 +55,16 @@ def completion(content: Any, **more: Any) -> dict[str, Any]:
 @settings(max_examples=200, deadline=None)
 @given(answers | values)
 def test_what_is_no_answer_is_cut_short(value: Any) -> None:
-    for success, chat in ((False, True), (False, False)):
-        assert lengths(seen(value, success=success, chat=chat)) <= 700
+    for path in (CHAT, GEMINI, OTHER):
+        assert lengths(seen(value, success=False, path=path)) <= 700
+    assert lengths(seen(value, path=GEMINI)) <= 700  # it is of another form
     if isinstance(value, dict) and lengths(value.get("choices")) == 0:
         assert lengths(seen(value)) <= 1_500
 
 
 @given(st.binary() | st.binary().map(lambda raw: raw * 1_000))
 def test_what_is_no_json_is_cut_short(raw: bytes) -> None:
-    assert len(bounded_body(raw, success=True, chat=False)) <= 2_400
+    assert len(bounded_body(raw, success=True, path=OTHER)) <= 2_400
 
 
 def test_an_answer_keeps_its_text_its_calls_and_its_numbers() -> None:
@@ -108,9 +112,26 @@ def test_an_error_s_code_and_first_words_are_there() -> None:
 
 def test_other_providers_answers_are_as_they_were() -> None:
     answer = {"content": [{"type": "text", "text": "x" * 10_000}], "usage": {"input_tokens": 1}}
-    assert seen(answer, chat=False) == answer
-    assert lengths(seen({"error": "x" * 10_000, **answer}, chat=False)) <= 700
-    assert lengths(seen({"detail": "x" * 10_000}, chat=False)) <= 700
+    assert seen(answer, path=OTHER) == answer
+    assert lengths(seen({"error": "x" * 10_000, **answer}, path=OTHER)) <= 700
+    assert lengths(seen({"detail": "x" * 10_000}, path=OTHER)) <= 700
+
+
+def test_an_answer_of_gemini_s_keeps_its_parts_its_calls_and_its_numbers() -> None:
+    call = {"functionCall": {"name": "f", "args": {"a": [1]}}}
+    parts = [{"text": "hm", "thought": True}, {"text": "so " * 10_000}, call]
+    counts = {"promptTokenCount": 3, "promptTokensDetails": [{"modality": "TEXT"}]}
+    content = {"role": "model", "parts": [*parts, "x", {"text": 3}, {"inlineData": {"data": "x" * 10_000}}]}
+    given = {"candidates": [{"content": content, "finishReason": "STOP"}], "usageMetadata": counts}
+    found = seen(given | {"more": "x" * 10_000}, path=GEMINI)
+    assert found["candidates"][0]["content"]["parts"] == parts
+    assert found["usageMetadata"]["promptTokenCount"] == 3
+    assert lengths(found) < 31_000
+    stopped = seen({"candidates": [{"finishReason": "SAFETY", "content": "x" * 10_000}]}, path=GEMINI)
+    assert stopped["candidates"][0]["finishReason"] == "SAFETY"
+    assert lengths(stopped) < 100
+    blocked = {"promptFeedback": {"blockReason": "OTHER"}}
+    assert seen(blocked, path=GEMINI) == blocked
 
 
 def test_of_headers_only_those_that_matter_are_kept() -> None:
