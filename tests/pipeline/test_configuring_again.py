@@ -130,7 +130,7 @@ for number in range(8):
         otel_evals.configure(rules=[answered])
     processors = trace.get_tracer_provider()._active_span_processor._span_processors
     standing.append((len(processors), threading.active_count()))
-assert len(set(standing[3:])) == 1, standing
+assert max(standing) == standing[0], standing  # fewer where nothing was scored since
 """
 
 
