@@ -52,7 +52,7 @@ def completion(content: Any, **more: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "finish_reason": "stop", "message": message}], **more}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(answers | values)
 def test_what_is_no_answer_is_cut_short(value: Any) -> None:
     for path in (CHAT, GEMINI, OTHER):
