@@ -40,6 +40,8 @@ from otel_evals.version import __version__
 __all__ = ["Pipeline"]
 
 _T = TypeVar("_T")
+_MOMENT_SECONDS = 0.1
+"""What held spans are given to leave after a shutdown, whose time may be used up."""
 _RELEASE_SECONDS = 0.5
 """What spans are given to leave after a flush that used up its time."""
 
@@ -190,6 +192,13 @@ class Pipeline:
             self._alarms.stop()
             self._scores.close()
             self._engine.close(deadline)
+            self._wait_for_held(_MOMENT_SECONDS)
+
+    def _wait_for_held(self, seconds: float) -> None:
+        """Wait until the spans that may pass have left; those behind a slow exporter go on leaving."""
+        deadline = time.monotonic() + seconds
+        for exporter in self._exporters:
+            exporter.wait_until_released(deadline)
 
     def _let_pass(self) -> None:
         """Have all spans released that have ended."""
