@@ -27,9 +27,11 @@ from otel_evals.results.student import t_quantile
 from otel_evals.results.sums import Sums
 
 
-def windows(design: str, name: str, n: int, repetitions: int, weights: Array | None = None) -> Iterator[Sums]:
+def windows(
+    design: str, name: str, n: int, repetitions: int, weights: Array | None = None, seed: int = 2026
+) -> Iterator[Sums]:
     """Sums of windows with about n scored runs."""
-    rng = np.random.default_rng([2026, n, *f"{design} {name}".encode()])
+    rng = np.random.default_rng([seed, n, *f"{design} {name}".encode()])
     population = POPULATIONS[name]
     size = n if weights is not None else round(n / SHARE[design])
     batch = max(1, min(repetitions, 2_000_000 // size))
@@ -76,10 +78,10 @@ def coverage(
 
 
 def cell(
-    design: str, name: str, n: int, repetitions: int, weights: Array | None = None
+    design: str, name: str, n: int, repetitions: int, weights: Array | None = None, seed: int = 2026
 ) -> tuple[float, float]:
     """Coverage in percent and mean width of the closed window's interval."""
-    samples = list(windows(design, name, n, repetitions, weights))
+    samples = list(windows(design, name, n, repetitions, weights, seed))
     return coverage(hajek_plus_4, samples, POPULATIONS[name].mean)
 
 
@@ -120,19 +122,31 @@ def closed(scale: float) -> None:
         live = list(windows(design, name, n, min(repetitions, 300), capped))
         shown.append(coverage(partial(band, largest=largest), live, truth))
         row(design, name, n, *(f"{percent:.1f} ({width:.3f})" for percent, width in shown), expected)
-    table("n", "worst of 30 cells", "cell", "worst but bursty", "cell", "expected worst")
+    # The worst of thirty is low by chance as well; drawn anew, its coverage is what it is.
+    table(
+        "n",
+        "worst of 30 cells",
+        "cell",
+        "drawn anew",
+        "worst but bursty",
+        "cell",
+        "drawn anew",
+        "expected worst",
+    )
     for n, expected in SIZES.items():
+        repetitions = int(3000 * scale * min(1, 2000 / n)) + 20
         cells = {
-            (design, name): cell(
-                design, name, n, int(3000 * scale * min(1, 2000 / n)) + 20, pools.get(design)
-            )
+            (design, name): cell(design, name, n, repetitions, pools.get(design))[0]
             for design in ("ratio", "errors", *LIMITED)
             for name in POPULATIONS
             if n <= len(pools.get(design, range(n))) // 2 or design not in pools
         }
-        worst = min(cells, key=lambda key: cells[key][0])
-        calm = min((key for key in cells if key[0] != "bursty"), key=lambda key: cells[key][0])
-        row(n, f"{cells[worst][0]:.1f}", " ".join(worst), f"{cells[calm][0]:.1f}", " ".join(calm), expected)
+        shown = []
+        for among in (cells, [key for key in cells if key[0] != "bursty"]):
+            design, name = worst = min(among, key=cells.__getitem__)
+            anew, _ = cell(design, name, n, 4 * repetitions, pools.get(design), seed=2027)
+            shown += [f"{cells[worst]:.1f}", f"{design} {name}", f"{anew:.1f}"]
+        row(n, *shown, expected)
 
 
 def unscaled(scale: float) -> None:
