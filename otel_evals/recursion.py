@@ -87,12 +87,17 @@ def _marked_context(_: str) -> Context:
 def marked_state(state: TraceState | None) -> TraceState:
     """A tracestate with the mark."""
     if not state:
-        return TraceState([(semconv.MARK_IN_TRACE_STATE, signature())])
+        return _state_of_mark(signature())
     if semconv.MARK_IN_TRACE_STATE in state:
         return state.update(semconv.MARK_IN_TRACE_STATE, signature())
     if len(state) >= _MOST_MEMBERS:
         state = state.delete(list(state)[-1])  # the oldest; a full tracestate takes no more
     return state.add(semconv.MARK_IN_TRACE_STATE, signature())
+
+
+@lru_cache(maxsize=2)
+def _state_of_mark(signed: str) -> TraceState:
+    return TraceState([(semconv.MARK_IN_TRACE_STATE, signed)])
 
 
 def is_marked(context: Context | None, parent: SpanContext | None = None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -156,8 +155,10 @@ class Attacher:
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
             judged = opened.judged if opened else records.judged_context(run, evaluation.span_id)
-            more = [preset.event_attributes(run, evaluation) for preset in self._presets]
-            records.emit_event(self._logger, run, evaluation, judged, dict(ChainMap(*map(dict, more))))
+            more: dict[str, Any] = {}
+            for preset in reversed(self._presets):  # the first that names an attribute counts
+                more.update(preset.event_attributes(run, evaluation))
+            records.emit_event(self._logger, run, evaluation, judged, more)
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self._scores is not None and not run.turns:  # no span is held until its conversation ends

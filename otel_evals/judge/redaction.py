@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
+from types import NoneType
 from typing import Any, TypeVar
 
 from otel_evals.errors import ConfigError
@@ -36,6 +37,7 @@ _IDS = frozenset(
 """Fields by which scores are found again; they are never changed."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
 """Texts of a span beside its attributes."""
+_TEXTLESS = frozenset((NoneType, bool, int, float))
 
 # Possessive where parts could be divided in several ways: no text takes more than its length.
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
@@ -171,11 +173,27 @@ def _walk(value: Any, known: _Texts, depth: int) -> Any:
                 given[name] = _RedactedAttributes(getattr(value, name), known.redaction)
             return replace(value, **given)
     if is_dataclass(value) and not isinstance(value, type):
-        texts = {f.name: getattr(value, f.name) for f in fields(value) if f.init and f.name not in _IDS}
-        new = {name: _walk(item, known, depth + 1) for name, item in texts.items()}
-        changed = {name: item for name, item in new.items() if item is not texts[name]}
-        return replace(value, **changed) if changed else value
+        return _walk_fields(value, known, depth)
     return value
+
+
+def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
+    kind: Any = type(value)
+    changed = {}
+    for name in _texts_of(kind):
+        item = getattr(value, name)
+        if type(item) in _TEXTLESS or (type(item) is tuple and not item):  # most fields of most scores
+            continue
+        new = _walk(item, known, depth + 1)
+        if new is not item:
+            changed[name] = new
+    return replace(value, **changed) if changed else value
+
+
+@lru_cache(maxsize=256)
+def _texts_of(cls: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that may hold texts."""
+    return tuple(field.name for field in fields(cls) if field.init and field.name not in _IDS)
 
 
 class _Texts(dict[str, str]):
