@@ -68,7 +68,11 @@ def _run(path: Path, *, check: bool) -> None:
 async def _serve(service: Gateway) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, service.reload)
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, service.reload)
+    except NotImplementedError:  # Windows: Ctrl-C and Ctrl-Break are all there is, and a changed file reloads
+        for number in (signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGINT)):
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     await service.serve(stop)

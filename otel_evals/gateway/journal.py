@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import struct
@@ -29,6 +28,7 @@ from otel_evals.gateway.parts import request_of
 from otel_evals.gateway.scoring import Scoring
 from otel_evals.intake.receiver.decoding import ExportRequest, Signal, decode
 from otel_evals.intake.receiver.selection import Selection
+from otel_evals.util.file_locks import HAS_FILE_LOCKS, try_lock
 
 __all__ = ["FileJournal", "HeldPart", "Journal", "Replayed", "open_journal"]
 
@@ -261,9 +261,7 @@ class FileJournal(Journal):
             file = (folder / "lock").open("ab")
         except OSError:
             return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(file.fileno()):
             file.close()
             return False
         if not os.path.samestat(os.fstat(file.fileno()), (folder / "lock").stat()):  # removed meanwhile
@@ -277,10 +275,12 @@ def open_journal(config: Config, scoring: Scoring) -> Journal:
     """The journal of a configuration: beside its store, or one that keeps nothing.
 
     Raises:
-        ConfigError: its folder cannot be used.
+        ConfigError: its folder cannot be used, or the system has no file locks.
     """
     if config.store is None:
         return Journal()
+    if not HAS_FILE_LOCKS:
+        raise ConfigError("store", "the gateway's needs file locks, which this system lacks; leave it out")
     folder = config.store.with_name(f"{config.store.name}.received")
     scoring.gatherer.keeps_open = True
     return FileJournal(folder, scoring, config.store_max_bytes)

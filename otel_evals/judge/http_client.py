@@ -78,10 +78,7 @@ def openai_client(api_base: str, api_key: str) -> Any:
     """
 
     def make() -> Any:
-        http = httpx.AsyncClient(
-            transport=BoundedTransport(httpx.AsyncHTTPTransport()), follow_redirects=False
-        )
-        return _sdk_client(api_base, api_key, http)
+        return _sdk_client(api_base, api_key, _bounded(httpx.AsyncClient(follow_redirects=False)))
 
     return _of_this_loop(("server", api_base, api_key), make)
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from otel_evals.errors import JudgeError, JudgeKeyError, JudgeModelError, JudgeUnavailableError
 from otel_evals.judge.redact import redact_secrets, redact_values
@@ -17,6 +17,8 @@ from otel_evals.util.plain import plain_text
 from otel_evals.util.retry import retry_after
 
 __all__ = ["AnswerTooLongError", "Completion", "judge_error", "load", "price_of"]
+
+_E = TypeVar("_E", bound=BaseException)
 
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
@@ -121,11 +123,11 @@ def judge_error(error: Exception, model: str, secrets: Collection[str] = ()) -> 
     """
     status = getattr(error, "status_code", None)
     status = status if isinstance(status, int) else None
-    said = redact_secrets(redact_values(plain_text(error, 4_000), secrets))[:300] or "no answer in time"
+    said = redact_secrets(redact_values(_said(error), secrets))[:300] or "no answer in time"
     message = f"{model}: {type(error).__name__}{f' {status}' if status else ''}: {said}"
     connection = isinstance(error, ConnectionError | TimeoutError) or "Connection" in type(error).__name__
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
-    if (too_long := _too_long(error)) is not None:
+    if (too_long := _cause(error, AnswerTooLongError)) is not None:
         translated = JudgeError(f"{model}: {too_long}")
     elif _NO_KEY.search(said):  # told as an error of the server, by some
         translated = JudgeKeyError(f"{model}: there is no API key: set {_key_of(model)}. {said}")
@@ -158,10 +160,19 @@ def _key_of(model: str) -> str:
     return f"{' or '.join(names) or 'its environment variable'}, or `api_key`"
 
 
-def _too_long(error: BaseException | None) -> AnswerTooLongError | None:
-    """The refusal of an answer beyond the bound, somewhere in an exception's causes."""
+def _said(error: Exception) -> str:
+    """What an error says, with why the server was not reached where that is further down in its causes."""
+    import httpx
+
+    said, cause = plain_text(error, 4_000), _cause(error, httpx.TransportError)
+    why = "" if cause is None else plain_text(cause, 1_000)
+    return said if why in said else f"{why}: {said}"
+
+
+def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
+    """The first of a kind among an exception and its causes."""
     for _ in range(10):
-        if error is None or isinstance(error, AnswerTooLongError):
+        if error is None or isinstance(error, kind):
             return error
         error = error.__cause__ or error.__context__
     return None

@@ -20,6 +20,7 @@ from otel_evals.errors import ConfigError, StoreError
 from otel_evals.judge.sqlite_file import SQLiteFile
 from otel_evals.model import Dropped, Evaluation, Outcome, Run, ScoredRun, ScorerFailure
 from otel_evals.store.evaluations import restored, stored
+from otel_evals.util.file_locks import HAS_FILE_LOCKS, try_lock
 
 __all__ = ["FileProgress", "Progress"]
 
@@ -195,14 +196,10 @@ def _locked(path: Path) -> int | None:
     Raises:
         ConfigError: another process has it.
     """
-    try:
-        import fcntl
-    except ImportError:
+    if not HAS_FILE_LOCKS:
         return None
     file = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not try_lock(file):
         os.close(file)
-        raise ConfigError("--resume", f"another process is scoring with {path}") from None
+        raise ConfigError("--resume", f"another process is scoring with {path}")
     return file

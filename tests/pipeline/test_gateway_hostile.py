@@ -5,9 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import random
-import shutil
 import ssl
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from certificates import certificates, needs_openssl
 from gateways import GatewayThread, eventually
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
@@ -27,7 +26,6 @@ from tests.pipeline.test_gateway import body, recorded
 
 FUZZ_SECONDS = float(os.environ.get("OTEL_EVALS_FUZZ_SECONDS", "1"))
 """How long the receivers are given mutated requests."""
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
 
 def mutated(rng: random.Random, valid: bytes) -> bytes:
@@ -161,19 +159,6 @@ def test_numbers_beyond_all_bounds_in_json_are_read_or_refused() -> None:
                 assert status in (200, 400), (place, number)
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         eventually(lambda: gateway.scored.evaluations)
-
-
-def certificates(folder: Path, name: str = "server") -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that is its own authority, and its key."""
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key]
-    names = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        ["openssl", "req", "-x509", *new_key, "-out", certificate, "-days", "2", *names],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 def post_tls(gateway: GatewayThread, context: ssl.SSLContext) -> int:

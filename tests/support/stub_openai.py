@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -52,7 +53,9 @@ class CallTool:
 
 
 class StubOpenAI:
-    def __init__(self, reply: Any = "ok", *, usage: tuple[int, int] = (120, 20)) -> None:
+    def __init__(
+        self, reply: Any = "ok", *, usage: tuple[int, int] = (120, 20), tls: ssl.SSLContext | None = None
+    ) -> None:
         self.script: list[Any] = list(reply) if isinstance(reply, list) else [reply]
         self.usage = usage
         self.error_text = ""
@@ -76,13 +79,17 @@ class StubOpenAI:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients may leave
         self._server.daemon_threads = True
         self._server.block_on_close = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}/v1"
 
     @property
     def prompts(self) -> list[str]:

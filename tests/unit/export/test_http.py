@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from certificates import certificates, needs_openssl, server_context
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.http import HttpClient, HttpOptions, base_url
@@ -70,26 +69,11 @@ def test_headers_are_added(server: RecordingServer) -> None:
     assert server.requests[0].headers["x-team"] == "search"
 
 
+@needs_openssl
 def test_a_private_authority_is_trusted_only_when_it_is_named(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*command, *names], check=True, capture_output=True)
+    certificate, key = certificates(tmp_path)
     with HTTPServer(("127.0.0.1", 0), Quiet) as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = server_context(certificate, key).wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:

@@ -8,15 +8,17 @@ import gc
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from certificates import certificates, needs_openssl, server_context
 from pauses import LongestCall
 from recording_server import RecordedRequest, Reply, recording_server
 from stub_openai import Misbehave, StubOpenAI
 
-from otel_evals.errors import JudgeError, JudgeKeyError
+from otel_evals.errors import JudgeError, JudgeKeyError, JudgeUnavailableError
 from otel_evals.judge import JudgeRequest
 from otel_evals.judge.litellm import LiteLLMJudge
 
@@ -50,6 +52,33 @@ def test_answers_are_bounded_and_redirects_are_not_followed(model: str, how: str
         assert len(stub.requests) == 1
         assert other.requests == []
     assert ("the answer is longer than" in str(caught.value)) == (how == "endless")
+
+
+ASKED_BY = ["openai/m", "azure/m", "openrouter/m"]
+"""By a client of ours, by Azure's, and by one that LiteLLM makes."""
+
+
+@needs_openssl
+@pytest.mark.parametrize("model", ASKED_BY)
+def test_a_private_authority_is_trusted_only_when_it_is_named(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = certificates(tmp_path)
+    with StubOpenAI("so it is", tls=server_context(certificate, key)) as stub:
+        with pytest.raises(JudgeUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+            ask(model, stub.url)
+        assert stub.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert ask(model, stub.url).value == "so it is"
+
+
+@pytest.mark.parametrize("model", ASKED_BY)
+def test_a_proxy_of_the_environment_is_used(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StubOpenAI("so it is") as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "")
+        assert ask(model, "http://judge.example:4444/v1").value == "so it is"
+    assert proxy.headers[0]["host"] == "judge.example:4444"
 
 
 def test_azure_answers_by_key_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
