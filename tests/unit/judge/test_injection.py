@@ -119,6 +119,10 @@ SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
         lambda judge: rubric(judge, criteria=["is kind"]),
         lambda t: {"analyze": {"criteria": [{"criterion": t, "satisfied": True}]}},
     ),
+    "rubric of the run": (
+        lambda judge: rubric(judge, criteria=lambda run: [run.input or ""]),
+        lambda t: {"analyze": {"criteria": [{"criterion": t, "satisfied": True}]}},
+    ),
     "multi_turn_judge": (
         lambda judge: multi_turn_judge(judge, criterion="is kind"),
         lambda t: {"analyze": {"satisfied": True, "reasoning": t}},
