@@ -1,0 +1,83 @@
+"""Under gevent, whose greenlets stand for threads, the application goes on and all runs are scored."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gevent")
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+PROGRAM = """
+from gevent import monkey
+monkey.patch_all()
+
+import time
+import anyio
+import gevent
+import otel_evals
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from otel_evals.export.memory import InMemoryDestination
+from traffic import agent_run
+
+@otel_evals.scorer(id="waits", version="1")
+async def waits(run):
+    await anyio.sleep(0.05)
+    return 1.0
+
+@otel_evals.scorer(id="blocks", version="1")
+def blocks(run):
+    time.sleep(0.05)
+    return 1.0
+
+@otel_evals.scorer(id="computes", version="1", inline=True)
+def computes(run):
+    return bool(run.output)
+
+trace.set_tracer_provider(TracerProvider())
+found = InMemoryDestination()
+rules = [otel_evals.Rule(each) for each in (waits, blocks, computes)]
+
+def work():
+    for _ in range(5):
+        agent_run(trace.get_tracer("tests"))
+        gevent.sleep(0.01)
+
+options = OPTIONS
+otel_evals.configure(rules=rules, destinations=[found], **options)
+gevent.joinall([gevent.spawn(work) for _ in range(4)])
+assert otel_evals.force_flush(20_000)
+assert len(found.evaluations) == 60, len(found.evaluations)
+otel_evals.shutdown()
+"""
+
+
+def run(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("OPTIONS", options)],
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("options", ["{}", "{'store': 'runs.db'}"])
+def test_all_runs_are_scored(options: str, tmp_path: Path) -> None:
+    done = run(options, tmp_path)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_engine_in_a_process_of_its_own_is_refused(tmp_path: Path) -> None:
+    done = run("{'isolation': 'process'}", tmp_path)
+
+    assert "isolation: 'process' does not work where gevent has replaced threads" in done.stderr
