@@ -50,11 +50,14 @@ def test_an_applications_handler_decides_and_leaving_comes_last() -> None:
 
 
 def test_a_program_that_restores_the_default_and_raises_it_again_does_not_cut_leaving_short() -> None:
-    """As servers do once they have stopped serving."""
+    """As servers do once they have stopped serving: on the main thread, where it waits until the end."""
     after = """
 os.kill(os.getpid(), signal.SIGTERM)
 say("served")
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.raise_signal(signal.SIGTERM)
+say("goes on")
+sys.exit()
 """
     code, said = ends("signal.signal(signal.SIGTERM, lambda *_: say('handled'))", after)
     assert (code, said) == (
