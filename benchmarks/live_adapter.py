@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from adapters.base import Adapter, make_logger_provider, make_tracer_provider
 from workload import otel_call
@@ -28,17 +30,8 @@ from otel_evals.live.providers import Providers
 from otel_evals.model import Run
 from otel_evals.scoring.scorer import scorer as make_scorer
 
-
-def burning(iterations: int) -> Callable[[Run], float]:
-    """The harness's CPU scorer, for a process of its own: it must not hold on to this one's state."""
-
-    def judge(run: Run) -> float:
-        from scorers import burn
-
-        burn(iterations)
-        return 1.0
-
-    return judge
+sys.path.append(str(Path(__file__).parent))  # the harness loads this file by its path
+from burning import Burning
 
 
 class Finished(InMemoryDestination):
@@ -70,7 +63,7 @@ class OtelEvals(Adapter):
             async def judge(run: Run) -> float:
                 return await scorer.ascore(run.output)
         elif scorer.kind == "cpu":
-            judge = burning(scorer.iters)
+            judge = Burning(scorer.iters)
             self.destinations, self.isolation = [Finished(scorer)], "process"
         else:
 
