@@ -82,7 +82,7 @@ What is particular about some, beside the names of their attributes:
 | `gemini_cli` | a streamed answer is one content for each chunk; cut values say so at their end |
 | `langfuse` | its attributes count on anybody's span, after those of frameworks and libraries |
 | `langwatch` | values have types; a text stays a text, even where it is JSON; a conversation is a model's |
-| `livekit` | a turn is a run, a session tells room and caller; content moved from `lk.*` to `lk.pii.*`; checked with traces of 1.8.9, by text and without a room |
+| `livekit` | a turn is a run, a session tells room and caller; content moved from `lk.*` to `lk.pii.*` |
 | `logfire` | of a streamed call, the span at its end tells all; events may be a list in one attribute |
 | `loongsuite` | also Dify's, whose workflows are runs; steps and tasks only wrap what an agent does |
 | `mastra` | a step is a model's call where it holds the request that was sent |

@@ -68,9 +68,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if span.attributes.get("gen_ai.operation.name") == "judge":
         return OperationKind.OTHER  # a test's judgement of a run, in the attributes of a tool
     if span.name == "agent_session":
-        return (
-            OperationKind.OTHER
-        )  # newer ones call themselves a workflow, which would make one run of all turns
+        return OperationKind.OTHER  # some call themselves a workflow, yet each turn is a run
     kind = _KINDS.get(span.name)
     if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
         return OperationKind.TOOL
