@@ -67,6 +67,8 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     """Sessions and activities hold many turns; speech and its synthesis are no words of an agent."""
     if span.attributes.get("gen_ai.operation.name") == "judge":
         return OperationKind.OTHER  # a test's judgement of a run, in the attributes of a tool
+    if span.name == "agent_session":
+        return OperationKind.OTHER  # some call themselves a workflow, yet each turn is a run
     kind = _KINDS.get(span.name)
     if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
         return OperationKind.TOOL

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from otel_evals.assembly import find_runs
 from otel_evals.model import SpanEvent
-from tests.support.trace_builder import TraceBuilder, the_call
+from tests.support.trace_builder import DIALECTS, TraceBuilder, the_call
 
 J = json.dumps
 CONTEXT = {
@@ -89,3 +90,22 @@ def test_a_tool_that_failed_says_so_in_a_flag() -> None:
     }
     (call,) = TraceBuilder("livekit-agents").add("agent_turn", {}).add("function_tool", tool).run.tool_calls
     assert (call.status, call.error) == ("error", "out of tea")
+
+
+def test_each_turn_of_a_session_that_calls_itself_a_workflow_is_a_run() -> None:
+    """Two turns without a room: the session tells a workflow's operation, and no question of its own."""
+    spans = TraceBuilder("livekit-agents").add(
+        "agent_session",
+        {
+            "lk.agent_label": "waiter",
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": "agent_session",
+        },
+    )
+    for asked, said in (("Tea?", "Yes."), ("Milk?", "No.")):
+        turn = len(spans.spans)
+        told = {"lk.pii.user_input": asked, "lk.pii.response.text": said}
+        spans.add("agent_turn", {"gen_ai.operation.name": "invoke_agent", **told})
+        spans.add("llm_node", {"lk.pii.response.text": said, "gen_ai.request.model": "brain"}, turn)
+    runs = find_runs(spans.spans, DIALECTS)
+    assert [(run.input, run.output) for run in runs] == [("Tea?", "Yes."), ("Milk?", "No.")]
