@@ -20,13 +20,14 @@ from tests.support.servers import clean_environment
 
 RUNS = 12
 PROGRAM = "from otel_evals.cli import main; main()"
-CREDENTIALS = ("ARIZE", "BRAINTRUST", "DD_", "LANGFUSE", "LANGSMITH", "LOGFIRE", "MLFLOW", "OPIK", "POSTHOG")
+SDKS = ("ARIZE", "BRAINTRUST", "DD_", "DT_", "LANGFUSE", "LANGSMITH", "LOGFIRE", "MLFLOW", "OPIK", "POSTHOG")
+CREDENTIALS = (*SDKS, "WANDB_", "WF_")
 
 
 def keys() -> dict[str, str]:
     """Every variable that a backend needs, besides addresses."""
     needed = {name for each in backends().values() for name in each.needs}
-    addresses = {"MLFLOW_TRACKING_URI", "PHOENIX_COLLECTOR_ENDPOINT"}
+    addresses = {"DT_ENV_URL", "MLFLOW_TRACKING_URI", "PHOENIX_COLLECTOR_ENDPOINT"}
     return dict.fromkeys(needed - addresses, KEY)
 
 
