@@ -132,6 +132,7 @@ class DestinationError(OtelEvalsError):
         retry_after: float | None = None,
         reason: str | None = None,
         status: int | None = None,
+        answer: bytes = b"",
     ) -> None:
         super().__init__(message)
         self.retryable = retryable
@@ -142,6 +143,8 @@ class DestinationError(OtelEvalsError):
         """What losses are counted under: low cardinality, lower_snake_case."""
         self.status = status
         """HTTP status of the answer, where there was one."""
+        self.answer = answer
+        """The beginning of what was answered, for destinations that read of it which scores were refused."""
 
 
 class StoreError(OtelEvalsError):

@@ -27,6 +27,7 @@ MOST_BYTES = 4 * 1024 * 1024
 _LARGE_TIMES = 6
 """How many times the timeout a large answer may take."""
 _SHOWN = 200
+_KEPT = 64 * 1024
 _REASONS = {401: "unauthorized", 403: "unauthorized", 404: "not_found", 409: "conflict", 413: "too_large"}
 _MAY_PASS = {408: "unavailable", 425: "unavailable", 429: "rate_limited"}
 
@@ -225,6 +226,7 @@ class HttpClient:
                 retry_after=retry_after(response.headers),
                 reason=_MAY_PASS.get(status) or _REASONS.get(status),
                 status=status,
+                answer=received[:_KEPT],
             )
         if "html" in response.headers.get("content-type", ""):
             raise _unexpected(url, status, "a page of HTML, as a login or the wrong address does")

@@ -121,6 +121,29 @@ def mlflow(url: str, facts: Facts) -> None:
     mlflow.log_feedback(trace_id=trace, name=f"{name}.label", value=facts["label"], **given)
 
 
+def weave(url: str, facts: Facts) -> None:
+    from weave.trace_server_bindings.remote_http_trace_server import RemoteHTTPTraceServer
+
+    payload = {
+        "name": facts["name"],
+        "value": facts["value"],
+        "label": facts["label"],
+        "explanation": facts["explanation"],
+        "trace_id": facts["trace_id"],
+        "timestamp": facts["timestamp"],
+        "metadata": facts["metadata"],
+    }
+    feedback = {
+        "id": facts["uuid"],
+        "project_id": "e/p",
+        "weave_ref": f"weave:///e/p/call/{facts['span_id']}",
+        "creator": "otel-evals",
+        "feedback_type": f"otel_evals.{facts['name']}",
+        "payload": payload,
+    }
+    RemoteHTTPTraceServer(url, username="api", password=facts["key"]).feedback_create(feedback)
+
+
 def braintrust(url: str, facts: Facts) -> None:
     os.environ["BRAINTRUST_API_URL"] = url
     from braintrust.otel import OtelExporter

@@ -35,6 +35,7 @@ PATHS = {
     "langsmith": "/api/v1/feedback",
     "mlflow": f"/api/3.0/mlflow/traces/tr-{TRACE}/assessments",
     "opik": "/v1/private/traces/feedback-scores",
+    "weave": "/feedback/create",
 }
 KEY_HEADERS = {
     "arize": "authorization",
@@ -43,6 +44,7 @@ KEY_HEADERS = {
     "langsmith": "x-api-key",
     "mlflow": "authorization",
     "opik": "authorization",
+    "weave": "authorization",
 }
 DIFFER: dict[str, dict[str, str]] = {
     "langsmith": {"created_at": "the time of sending; ours is the run's end", "modified_at": "the same"},
@@ -63,6 +65,10 @@ def reply(request: RecordedRequest) -> Reply:
         return Reply(204, b"")
     if request.path == PATHS["arize"]:
         return Reply(202, b"")
+    if request.path == PATHS["weave"]:
+        times = {"created_at": "2026-11-21T00:00:00Z"}
+        created = {"id": request.body["id"], **times, "wb_user_id": "u", "payload": {}}
+        return Reply(body=json.dumps(created).encode())
     if request.path == PATHS["mlflow"]:  # what was created
         assessment = {"assessment_id": "a-1", **request.body["assessment"]}
         return Reply(body=json.dumps({"assessment": assessment}).encode())
@@ -127,7 +133,18 @@ def run_sdk(name: str, url: str, told: dict[str, Any], folder: Path) -> str:
     python = interop_program("python", "-mlflow" if name == "mlflow" else "-sdks")
     if python is None:
         pytest.skip("run tests/interop/setup.sh first: it installs the SDKs")
-    prefixes = ("LANGFUSE", "LANGSMITH", "DD_", "OPIK", "ARIZE", "MLFLOW", "BRAINTRUST", "POSTHOG")
+    prefixes = (
+        "LANGFUSE",
+        "LANGSMITH",
+        "DD_",
+        "OPIK",
+        "ARIZE",
+        "MLFLOW",
+        "BRAINTRUST",
+        "POSTHOG",
+        "WANDB",
+        "WEAVE",
+    )
     environment = clean_environment(*prefixes)
     environment |= {"MLFLOW_TRACKING_TOKEN": KEY, "MLFLOW_DISABLE_TELEMETRY": "true"}
     environment |= {"HOME": str(folder), "OPIK_SENTRY_ENABLE": "false", "NO_PROXY": "127.0.0.1"}

@@ -20,13 +20,14 @@ from tests.support.servers import clean_environment
 
 RUNS = 12
 PROGRAM = "from otel_evals.cli import main; main()"
-CREDENTIALS = ("ARIZE", "BRAINTRUST", "DD_", "LANGFUSE", "LANGSMITH", "LOGFIRE", "MLFLOW", "OPIK", "POSTHOG")
+SDKS = ("ARIZE", "BRAINTRUST", "DD_", "DT_", "LANGFUSE", "LANGSMITH", "LOGFIRE", "MLFLOW", "OPIK", "POSTHOG")
+CREDENTIALS = (*SDKS, "WANDB_", "WF_")
 
 
 def keys() -> dict[str, str]:
     """Every variable that a backend needs, besides addresses."""
     needed = {name for each in backends().values() for name in each.needs}
-    addresses = {"MLFLOW_TRACKING_URI", "PHOENIX_COLLECTOR_ENDPOINT"}
+    addresses = {"DT_ENV_URL", "MLFLOW_TRACKING_URI", "PHOENIX_COLLECTOR_ENDPOINT"}
     return dict.fromkeys(needed - addresses, KEY)
 
 
@@ -62,7 +63,8 @@ def test_the_demo_sends_to_every_backend(first: str, tmp_path: Path) -> None:
     assert wanted["grounded_in_tools"] > 0
     for name, each in backends().items():
         if hasattr(each, "send"):
-            times = 2 if name == "phoenix" else 1  # to the trace as well
+            # To the trace as well; as the id of what was evaluated too.
+            times = 2 if name in ("phoenix", "dynatrace") else 1
             found = {scorer: scores_at(servers[name], scorer) for scorer in wanted}
             assert found == {scorer: count * times for scorer, count in wanted.items()}, name
     for name, path in (("phoenix", "/redirects/traces/"), ("mlflow", "/#/experiments/0/traces?")):

@@ -19,7 +19,8 @@ BACKENDS = {
     "langfuse": "/trace/{trace_id}",
 }
 """Where these backends show a trace, below their address."""
-_FIELDS = {"trace_id", "span_id", "time"}
+_IDS = {"trace_id", "span_id"}
+_FIELDS = {*_IDS, "time"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class TraceLink:
     def parse(cls, text: str | None) -> TraceLink:
         """A link from an option: `jaeger=http://localhost:16686`, or an address with `{trace_id}`.
 
-        `{span_id}` and `{time}` (milliseconds since the Unix epoch) may stand in an address too.
+        `{span_id}` may stand for it or beside it, and `{time}` (milliseconds since the Unix epoch) too.
 
         Raises:
             ConfigError: it is neither, or not http or https.
@@ -50,9 +51,9 @@ class TraceLink:
             fields = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
         except ValueError as error:
             raise ConfigError("--link", f"{text!r}: {error}") from None
-        if "trace_id" not in fields or fields - _FIELDS:
+        if not fields & _IDS or fields - _FIELDS:
             raise ConfigError(
-                "--link", f"{text!r} must contain {{trace_id}}, and may {{span_id}} and {{time}}"
+                "--link", f"{text!r} must contain {{trace_id}} or {{span_id}}, and may {{time}}"
             )
         return cls(text)
 

@@ -22,11 +22,15 @@ KEYS = {
     "BRAINTRUST_API_KEY": KEY,
     "BRAINTRUST_PARENT": "project_name:p",
     "DD_API_KEY": KEY,
+    "DT_API_TOKEN": KEY,
     "LANGFUSE_PUBLIC_KEY": "pk",
     "LANGFUSE_SECRET_KEY": KEY,
     "LANGSMITH_API_KEY": KEY,
     "OPIK_API_KEY": KEY,
     "POSTHOG_API_KEY": KEY,
+    "WANDB_API_KEY": KEY,
+    "WANDB_ENTITY": "e",
+    "WANDB_PROJECT": "p",
 }
 
 
@@ -49,7 +53,7 @@ def try_out(name: str, server: RecordingServer, *more: str) -> Result:
 def test_the_list_has_every_backend_with_its_kind_and_needs() -> None:
     listed = json.loads(run("destinations", "list", "--json").stdout)
     kinds = {each["name"]: each["kind"] for each in listed}
-    api = ("phoenix", "langfuse", "mlflow", "datadog", "langsmith", "opik", "arize")
+    api = ("phoenix", "langfuse", "mlflow", "datadog", "langsmith", "opik", "arize", "dynatrace", "weave")
     otel = ("azure", "logfire", "braintrust", "posthog")
     assert kinds == dict.fromkeys(api, "api") | dict.fromkeys(otel, "otel")
     assert all(each["needs"] and set(each) == {"name", "kind", "needs"} for each in listed)

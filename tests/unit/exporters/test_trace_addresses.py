@@ -84,7 +84,7 @@ def test_langsmith_s_page_is_not_at_its_api() -> None:
 @pytest.mark.parametrize("name", sorted(backends()))
 def test_every_destination_takes_an_address_instead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in backends()[name].needs:
-        monkeypatch.setenv(variable, "http://x" if variable.endswith(("URI", "ENDPOINT")) else KEY)
+        monkeypatch.setenv(variable, "http://x" if variable.endswith(("URI", "ENDPOINT", "_URL")) else KEY)
     place = build_destination(name, {"trace_url": "https://x/{trace_id}?at={span_id}"}, "destinations[0]")
     assert place.trace_url(TRACE, SPAN) == f"https://x/{TRACE}?at={SPAN}"  # type: ignore[attr-defined]
     console = ConsoleDestination()
