@@ -93,7 +93,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from otel_evals import Score, scorer
-from tests.support.traffic import agent_run
+from traffic import agent_run
 
 @scorer(version="1", inline=True)
 def answered(run) -> Score:
@@ -120,7 +120,7 @@ def test_zipkin_finds_traces_by_label_and_shows_the_score() -> None:
     (path,) = re.findall(r"curl -G http://localhost:9411(\S+)", PAGE)
     (packages,) = python.parents[1].glob("lib/python3*/site-packages")
     with zipkin_server(program) as zipkin:
-        environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
+        environment = clean_environment() | {"PYTHONPATH": str(ROOT / "tests" / "support")}
         command = [sys.executable, "-c", TO_ZIPKIN, zipkin, str(packages), *ANSWERS]
         done = subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
