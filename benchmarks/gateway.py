@@ -23,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import aiohttp
+import grpc
 import psutil
 from aiohttp import web
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -39,6 +40,7 @@ from otel_evals.scoring.scorer import scorer
 RUNS = 171
 SPANS = 3 * RUNS
 SENDERS = 4
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 TEXT = "Where is order A-1001, and when does it arrive? " * 12
 
 
@@ -54,15 +56,26 @@ async def serve_floor() -> None:
     async def handle(request: web.BaseRequest) -> web.Response:
         if request.method == "GET":
             return web.json_response({"queue": 0, "open_traces": 0})
-        body = await request.read()
+        return web.Response(body=take(await request.read()), content_type="application/x-protobuf")
+
+    async def export(body: bytes, _: object) -> bytes:
+        return take(body)
+
+    def take(body: bytes) -> bytes:
         if "decode" in sys.argv:
             ExportTraceServiceRequest.FromString(body)
-        return web.Response(body=b"", content_type="application/x-protobuf")
+        return b""
 
     runner = web.ServerRunner(web.Server(handle, access_log=None))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
+    server = grpc.aio.server()
+    service, method = EXPORT[1:].split("/")
+    handlers = {method: grpc.unary_unary_rpc_method_handler(export)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(runner.addresses[0][1], port, flush=True)
     await asyncio.Event().wait()
 
 
@@ -136,13 +149,11 @@ async def send_http(port: int, bodies: Sequence[bytes]) -> float:
 
 
 async def send_grpc(port: int, bodies: Sequence[bytes]) -> None:
-    import grpc
-
     left = iter(bodies)
 
     async def one() -> None:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+            call = channel.unary_unary(EXPORT)
             for body in left:
                 await call(body)
 
@@ -180,14 +191,16 @@ class Server:
         self.process.communicate()
 
 
-def measure(name: str, arguments: Sequence[str], requests: int, rounds: int, *, grpc: bool = False) -> None:
+def measure(
+    name: str, arguments: Sequence[str], requests: int, rounds: int, *, over_grpc: bool = False
+) -> None:
     results = []
     for _ in range(rounds):
         server = Server(*arguments)
         warm, bodies = payloads(4), payloads(requests)
         asyncio.run(send_http(server.ports[0], warm))
         cpu, began = server.cpu, time.monotonic()
-        if grpc:
+        if over_grpc:
             asyncio.run(send_grpc(server.ports[1], bodies))
             slow = asyncio.run(_settle(server.ports[0]))
         else:
@@ -216,15 +229,18 @@ def main(requests: int = 60, rounds: int = 2) -> None:
     print("|---|---|---|---|---|---|")
     measure("receiver that answers", ["floor"], requests, rounds)
     measure("receiver that decodes", ["floor", "decode"], requests, rounds)
+    measure("receiver that answers, gRPC", ["floor"], requests, rounds, over_grpc=True)
+    measure("receiver that decodes, gRPC", ["floor", "decode"], requests, rounds, over_grpc=True)
     for percent in ("0", "0.01", "0.1", "1"):
         measure(f"tap, {float(percent):.0%} sampled", ["tap", percent], requests, rounds)
-    measure("tap, 1% sampled, gRPC", ["tap", "0.01"], requests, rounds, grpc=True)
+    measure("tap, 1% sampled, gRPC", ["tap", "0.01"], requests, rounds, over_grpc=True)
     with tempfile.TemporaryDirectory() as folder:
         measure("tap, 1% sampled, store", ["tap", "0.01", "", f"{folder}/a.db"], requests, 1)
         measure("tap, 100% sampled, store", ["tap", "1", "", f"{folder}/b.db"], requests, 1)
         behind = Server("floor")
         forward = f"http://127.0.0.1:{behind.ports[0]}"
         measure("inline, nothing sampled", ["inline", "0", forward], requests, rounds)
+        measure("inline, nothing sampled, gRPC", ["inline", "0", forward], requests, rounds, over_grpc=True)
         measure("inline, 1% sampled, store", ["inline", "0.01", forward, f"{folder}/c.db"], requests, 1)
         measure("inline, 100% sampled, store", ["inline", "1", forward, f"{folder}/d.db"], requests, 1)
         behind.stop()
