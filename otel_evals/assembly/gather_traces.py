@@ -161,6 +161,7 @@ class TraceGatherer:
         full = len(trace.spans) >= self._limits.max_spans_per_trace
         if full and parent and record.span_id not in trace.spans:
             trace.left_out.append(record.span_id)
+            trace.last_seen = now  # it goes on, although no more of it is kept
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)
@@ -195,10 +196,10 @@ class TraceGatherer:
             gathered.losses.append(Loss("log", "log_late", trace_id))
             return
         trace = self._any(trace_id, now)
+        trace.last_seen = now
         held, most = trace.logs.setdefault(span_id, []), self._limits.max_spans_per_trace
         if len(trace.logs) <= most and len(held) < most:
             held.append(item.event)
-            trace.last_seen = now
 
     def _any(self, trace_id: str, now: float) -> OpenTrace:
         """A trace, with claimed spans or without."""

@@ -161,6 +161,18 @@ def test_a_trace_of_too_many_spans_keeps_its_root() -> None:
     assert ids(group) == {1, 2, 3, 4}
 
 
+def test_a_trace_that_has_too_much_already_is_not_idle_while_more_of_it_arrives() -> None:
+    traces = gatherer(max_spans_per_trace=2)
+    traces.add([span(2, 1), span(3, 1)], 0.0)
+    for second in range(10, 100, 10):
+        more = CapturedLog(int(TRACE, 16), 2, SpanEvent(name="said", time=1))
+        traces.add([span(second, 1)] if second < 50 else [more] * 2, float(second))
+        assert traces.close_due(float(second)) == []
+    traces.add([span(1)], 100.0)
+    (group,) = traces.close_due(105.0)
+    assert ids(group) == {1, 2, 3}
+
+
 def test_at_the_end_what_has_its_root_closes_and_the_rest_is_counted_or_kept() -> None:
     for keeps in (False, True):
         traces = gatherer()
