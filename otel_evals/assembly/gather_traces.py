@@ -253,8 +253,7 @@ class TraceGatherer:
             records.append(replace(record, logs=oldest_first(logs)) if logs else record)
         for span_id in (*span_ids, *trace.links, *trace.left_out):
             self._remember(span_id, arrived=True)
-        records += trace.unclaimed_with_logs()
-        return SpanGroup(tuple(records), dict(trace.links))
+        return SpanGroup((*records, *trace.unclaimed_with_logs()), dict(trace.links))
 
     def _close_ended(self, trace_id: str, trace: OpenTrace, now: float) -> list[SpanGroup]:
         """Close the ended invocations of an active trace that had no new span for `idle` seconds."""

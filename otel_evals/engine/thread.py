@@ -104,12 +104,20 @@ class EngineThread(Generic[_Item]):
             return
         self._items.append(item)
         if not self._armed:
-            self._armed = True
-            loop = self._loop or self._started()
-            if loop is not None:
-                _call_soon(loop, self._wake)
-            elif self._thread is None:
-                self._armed = False  # the next item tries again
+            self._arm()
+
+    def put_all(self, items: Sequence[_Item]) -> None:
+        """Hand over items that belong together, even beyond the capacity: ask for `room` first."""
+        self._items.extend(items)
+        self._arm()
+
+    def _arm(self) -> None:
+        self._armed = True
+        loop = self._loop or self._started()
+        if loop is not None:
+            _call_soon(loop, self._wake)
+        elif self._thread is None:
+            self._armed = False  # the next item tries again
 
     @property
     def waiting(self) -> int:
@@ -202,9 +210,7 @@ class EngineThread(Generic[_Item]):
                     thread.start()
                 except RuntimeError:  # the interpreter is shutting down, or no thread can be had
                     if not self._start_again:
-                        _logger.warning(
-                            "the scoring thread cannot be started; nothing is scored until it can"
-                        )
+                        _logger.warning("the scoring thread cannot be started; nothing is scored so far")
                     self._start_again = time.monotonic() + _START_AGAIN_SECONDS
                     return None
                 self._thread = thread

@@ -66,7 +66,7 @@ class Inline:
         """Take a decoded request; returns what its sender is told."""
         if request.signal == "metrics":
             return await self._as_it_came(request)
-        selection = self._tap.select(request)
+        selection = await self._tap.look_through(request)
         places = self._places(selection) if request.signal == "traces" else {}
         if not places:
             answer = await self._as_it_came(request)

@@ -38,6 +38,8 @@ __all__ = ["Scoring"]
 _logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
+_MUST_FIT = 25_000
+"""Items of one request: half of what may wait."""
 _RULES_SECONDS = 30.0
 _LET_GO_SECONDS = 5.0
 
@@ -115,27 +117,26 @@ class Scoring:
         """How many more items may be put."""
         return self.engine.thread.room
 
-    async def put(self, items: Sequence[IntakeItem], seconds: float) -> int:
-        """Put items, as room allows; returns how many were, within this time."""
+    def has_room(self, count: int) -> bool:
+        """Whether the items of one request may be put; more than half of what may wait at once go beyond it.
+
+        They are in memory already, and nothing else is taken until there is room again.
+        """
+        return self.room >= min(count, _MUST_FIT)
+
+    async def put(self, items: Sequence[IntakeItem], seconds: float) -> bool:
+        """Put the items of one request, all or none: whether there was room for them within this time."""
         self.putting += 1
         try:
-            return await self._put(items, time.monotonic() + seconds)
+            deadline = time.monotonic() + seconds
+            while not self.has_room(len(items)):
+                if time.monotonic() >= deadline:
+                    return False
+                await asyncio.sleep(_ROOM_SECONDS)
+            self.engine.thread.put_all(items)
+            return True
         finally:
             self.putting -= 1
-
-    async def _put(self, items: Sequence[IntakeItem], deadline: float) -> int:
-        put = self.engine.thread.put
-        done = 0
-        while done < len(items):
-            room = self.room
-            for item in items[done : done + room]:
-                put(item)
-            done = min(done + room, len(items))
-            if done < len(items):
-                if time.monotonic() >= deadline:
-                    break
-                await asyncio.sleep(_ROOM_SECONDS)
-        return done
 
     def stats(self) -> Stats:
         """All counters at this moment."""

@@ -6,6 +6,7 @@ journal of received spans as well. When there is no room, the sender is asked to
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from otel_evals.gateway.journal import HeldPart, Journal
@@ -18,8 +19,8 @@ from otel_evals.intake.receiver.selection import Selection, Selector
 __all__ = ["BUSY", "Tap", "rejection"]
 
 BUSY = ExportAnswer(429, "there is no room for more spans", retry_after=1.0)
-_MUST_FIT = 25_000
-"""Spans of one request; larger requests are taken bit by bit."""
+_LARGE = 256 * 1024
+"""Bytes of a request from which it is looked through on a thread, so that others are not kept waiting."""
 _PUT_SECONDS = 30.0
 
 
@@ -41,9 +42,9 @@ class Tap:
 
     async def take(self, request: ExportRequest) -> ExportAnswer:
         """Take a decoded request; returns what its sender is told."""
-        selection = self.select(request)
+        selection = await self.look_through(request)
         if selection.items:
-            if self._scoring.room < min(len(selection.items), _MUST_FIT):
+            if not self._scoring.has_room(len(selection.items)):
                 return BUSY
             if not self._journal.append(request, selection):
                 return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
@@ -55,6 +56,12 @@ class Tap:
         """Select what may be judged with another selector from now on."""
         self._selector = selector
 
+    async def look_through(self, request: ExportRequest) -> Selection:
+        """Select what of a request may be judged, without keeping other requests waiting."""
+        if len(request.plain) < _LARGE:
+            return self.select(request)
+        return await asyncio.to_thread(self.select, request)
+
     def select(self, request: ExportRequest) -> Selection:
         """What of a request may be judged."""
         if request.signal == "traces":
@@ -62,10 +69,9 @@ class Tap:
         return self._selector.logs(request.message)
 
     async def judge(self, signal: str, selection: Selection) -> None:
-        """Give the stages what may be judged; what there is no room for after all is counted."""
-        put = await self._scoring.put(selection.items, _PUT_SECONDS)
-        if put < len(selection.items):
-            self._traffic.lost(signal, len(selection.items) - put)
+        """Give the stages what may be judged, as a whole; if there is no room for long, it is counted."""
+        if not await self._scoring.put(selection.items, _PUT_SECONDS):
+            self._traffic.lost(signal, len(selection.items))
 
     def received(self, signal: str, selection: Selection) -> None:
         """Count what was read otherwise than from a request."""

@@ -231,8 +231,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         assert blocked.wait(20)
         scoring.engine.thread._capacity = 2
         try:
-            put = asyncio.run(scoring.put([], 1.0))
-            assert put == 0
+            assert not asyncio.run(scoring.put([None] * 3, 0.05))
             request = body(recorded())
             first = gateway.post("/v1/traces", body(recorded()[:2]))
             status, _, headers = gateway.post("/v1/traces", request)

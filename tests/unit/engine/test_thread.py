@@ -176,6 +176,17 @@ def test_what_has_no_room_is_refused_and_counted() -> None:
         assert work.items == [0, 1, 2]
 
 
+def test_what_belongs_together_is_put_as_a_whole() -> None:
+    with engine(capacity=3) as (thread, work):
+        release = blocked(thread)
+        thread.put_all(range(5))
+        thread.put(5)
+        assert (thread.waiting, thread.room, thread.refused) == (5, 0, 1)
+        release.set()
+        work.wait_for(lambda: work.items == [0, 1, 2, 3, 4])
+        assert thread.room == 3
+
+
 def test_many_threads_at_once_lose_nothing() -> None:
     with engine() as (thread, work):
         together = threading.Barrier(8)

@@ -1,0 +1,105 @@
+"""What tap answers, by the room there is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from otel_evals.config import build_config
+from otel_evals.dialect import load_dialects
+from otel_evals.gateway import tap as tap_module
+from otel_evals.gateway.journal import Journal
+from otel_evals.gateway.scoring import Scoring
+from otel_evals.gateway.tap import BUSY, Tap
+from otel_evals.gateway.traffic import Traffic
+from otel_evals.intake.receiver.decoding import ExportRequest, decode
+from otel_evals.intake.receiver.limits import Limits, Load
+from otel_evals.intake.receiver.selection import Selector
+from otel_evals.live.providers import Providers
+
+LIMITS = Limits(body=10**8, decompressed=10**8, seconds=10.0)
+
+
+class Taken:
+    """Takes the place of the stages' work, and waits while it is told to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.go_on = threading.Event()
+
+    def take(self, items: Sequence[Any]) -> None:
+        self.go_on.wait(30.0)
+        self.count += len(items)
+
+    def tick(self) -> float:
+        return time.monotonic() + 1.0
+
+    async def run(self) -> None:
+        """Nothing is delivered."""
+
+    def end(self, items: Sequence[Any]) -> None:
+        """Nothing is counted."""
+
+
+@pytest.fixture
+def busy() -> Iterator[tuple[Tap, Scoring, Traffic, Taken]]:
+    """A tap whose stages take nothing yet."""
+    scoring = Scoring(build_config(["answered"], []), load_dialects(), Providers())
+    work = scoring.engine.thread.work = Taken()
+    traffic = Traffic(Load(10, LIMITS))
+    selector = Selector(load_dialects(), 1.0, 1000)
+    try:
+        yield Tap(selector, scoring, traffic, Journal()), scoring, traffic, work
+    finally:
+        work.go_on.set()
+        scoring.engine.thread.stop(10.0)
+
+
+def request(count: int) -> ExportRequest:
+    message = ExportTraceServiceRequest()
+    scoped = message.resource_spans.add().scope_spans.add()
+    for number in range(1, count + 1):
+        span = scoped.spans.add(trace_id=b"t" * 16, span_id=number.to_bytes(8), name="chat m")
+        span.attributes.add(key="gen_ai.operation.name").value.string_value = "chat"
+    return decode(ExportRequest("traces", message.SerializeToString()), 10**8)
+
+
+def test_a_request_is_taken_as_a_whole_or_its_sender_is_asked_to_send_again(
+    busy: tuple[Tap, Scoring, Traffic, Taken],
+) -> None:
+    tap, scoring, traffic, work = busy
+    large, small = request(60_000), request(1)
+
+    async def take() -> None:
+        began = time.monotonic()
+        assert (await tap.take(large)).ok  # more than may wait, but the stages have nothing else
+        assert time.monotonic() - began < 20.0
+        assert await tap.take(small) is BUSY
+        assert await tap.take(large) is BUSY
+
+    asyncio.run(take())
+    assert traffic.snapshot()["items"]["traces"] == {"received": 60_000, "rejected": 0, "to_judge": 60_000}
+    work.go_on.set()
+    end = time.monotonic() + 30.0
+    while work.count < 60_000 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (work.count, scoring.engine.thread.refused) == (60_000, 0)
+    assert asyncio.run(tap.take(small)).ok
+
+
+def test_what_was_passed_on_already_and_finds_no_room_is_counted_as_a_whole(
+    busy: tuple[Tap, Scoring, Traffic, Taken], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tap_module, "_PUT_SECONDS", 0.05)
+    tap, scoring, traffic, _ = busy
+    scoring.engine.thread.put_all(tap.select(request(1)).items * 49_999)
+    selection = tap.select(request(2_000))
+    asyncio.run(tap.judge("traces", selection))
+    assert traffic.snapshot()["items"]["traces"] == {"lost": 2_000}
+    assert scoring.putting == 0
