@@ -1,15 +1,43 @@
-"""Runs an event loop that nothing but its main coroutine may end."""
+"""Event loops that nothing but their main coroutine may end, or keep from ending."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
-__all__ = ["run_to_the_end"]
+__all__ = ["new_loop", "run", "run_to_the_end"]
 
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
+_END_SECONDS = 1.0
+"""How long tasks may go on after they are cancelled at the end of their loop."""
+
+
+@contextmanager
+def new_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop of this thread's own; unlike `asyncio.Runner`, it does not wait for tasks that refuse to end.
+
+    A scorer that catches its cancellation would keep the thread, and all that the engine holds, for good.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        yield loop
+    finally:
+        try:
+            run_to_the_end(loop, _end_tasks())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """As `asyncio.run`, in a `new_loop`."""
+    with new_loop() as loop:
+        return loop.run_until_complete(coroutine)
 
 
 def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -25,3 +53,19 @@ def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
         except (SystemExit, KeyboardInterrupt) as error:
             _logger.log(level, "a task raised %s in the scoring thread, which goes on", type(error).__name__)
             level = logging.DEBUG
+
+
+async def _end_tasks() -> None:
+    """Cancel all other tasks, and wait for them, but not for long."""
+    loop, left = asyncio.get_running_loop(), asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        done, left = await asyncio.wait(left, timeout=_END_SECONDS)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # nobody asks for it any more
+    for task in left:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own way to spare a message
+    with suppress(TimeoutError):
+        await asyncio.wait_for(loop.shutdown_asyncgens(), _END_SECONDS)

@@ -21,7 +21,7 @@ from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 from otel_evals.engine.executor import ContextExecutor
-from otel_evals.engine.looping import run_to_the_end
+from otel_evals.engine.looping import new_loop, run_to_the_end
 
 __all__ = ["EngineThread", "Work", "gather_seconds"]
 
@@ -281,8 +281,8 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
     engine = me()
     if engine is not None:
         try:
-            with asyncio.Runner() as runner:
-                run_to_the_end(runner.get_loop(), engine._serve())
+            with new_loop() as loop:
+                run_to_the_end(loop, engine._serve())
         except BaseException:
             _logger.exception("the scoring thread died")
 

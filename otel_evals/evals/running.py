@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_evals.config import Config, build_config
+from otel_evals.engine.looping import run
 from otel_evals.errors import ConfigError
 from otel_evals.evals.batch import BatchScorer
 from otel_evals.evals.data import Item, read_items
@@ -53,7 +54,7 @@ def run_evals(
     Blocks until all items are done. If an event loop is running, the work is done on another thread.
     """
     work = run_evals_async(data, target, scorers, **options)
-    return _on_a_thread(work) if _in_a_loop() else asyncio.run(work)
+    return _on_a_thread(work) if _in_a_loop() else run(work)
 
 
 async def run_evals_async(
@@ -226,13 +227,13 @@ def _in_a_loop() -> bool:
 def _on_a_thread(work: Any) -> EvalsResult:
     ended: list[EvalsResult | BaseException] = []
 
-    def run() -> None:
+    def to_the_end() -> None:
         try:
-            ended.append(asyncio.run(work))
+            ended.append(run(work))
         except BaseException as error:
             ended.append(error)
 
-    thread = threading.Thread(target=run, name="otel-evals-run")
+    thread = threading.Thread(target=to_the_end, name="otel-evals-run")
     thread.start()
     thread.join()
     if isinstance(ended[0], BaseException):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -228,3 +231,29 @@ def test_what_ends_a_program_does_not_end_scoring(raised: BaseException, how: st
         ended = stats.rules["hostile"]
         assert ended.scored + sum(ended.failed.values()) == 5
         assert live.pipeline.health().thread_alive
+
+
+def test_a_scorer_that_refuses_to_be_cancelled_keeps_no_engine() -> None:
+    """Its pipeline would stay in memory for good, and with every configuration one more."""
+
+    @scorer(version="1")
+    async def refuses(run: Run) -> float:
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    before = set(threading.enumerate())
+    with Live(Rule(refuses, timeout=0.05), shutdown_timeout=2.0) as live:
+        agent_run(live.tracer)
+        live.pipeline.force_flush(3_000)
+        pipeline = weakref.ref(live.pipeline)
+        live.pipeline.shutdown()
+    end = time.monotonic() + 10.0
+    while (left := [t for t in threading.enumerate() if t not in before and t.name == "otel-evals"]) and (
+        time.monotonic() < end
+    ):
+        time.sleep(0.02)
+    assert left == []
+    del live
+    gc.collect()
+    assert pipeline() is None
