@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from adapters.base import Adapter, make_logger_provider, make_tracer_provider
+from opentelemetry.sdk._logs import LogRecordProcessor
 from workload import otel_call
 
 import otel_evals
@@ -26,12 +27,14 @@ from otel_evals.export import Destination
 from otel_evals.export.memory import InMemoryDestination
 from otel_evals.live.configure import install
 from otel_evals.live.pipeline import Pipeline
-from otel_evals.live.providers import Providers
 from otel_evals.model import Run
 from otel_evals.scoring.scorer import scorer as make_scorer
 
 sys.path.append(str(Path(__file__).parent))  # the harness loads this file by its path
 from burning import Burning
+
+
+ISOLATION = os.environ.get("OTEL_EVALS_BENCH_ISOLATION", "thread")
 
 
 class Finished(InMemoryDestination):
@@ -46,6 +49,22 @@ class Finished(InMemoryDestination):
             self.scorer._fin()
 
 
+class Told(LogRecordProcessor):
+    """The same, where the engine with its destinations is in another process: by the events that come back."""
+
+    def __init__(self, scorer) -> None:
+        self.scorer = scorer
+
+    def on_emit(self, log_record) -> None:
+        self.scorer._fin()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return True
+
+    def shutdown(self) -> None:
+        pass
+
+
 class OtelEvals(Adapter):
     name = "otel_evals"
     scenarios = "ABCDE"
@@ -57,6 +76,8 @@ class OtelEvals(Adapter):
         self, scorer, *, rate=1.0, concurrency=10, queue=None, log_path=None, mode="thread", defaults=False
     ):
         self.lp, self.log = make_logger_provider(log_path)
+        if ISOLATION == "process":
+            self.lp.add_log_record_processor(Told(scorer))
         self.p, self.exp = make_tracer_provider(True)
         if scorer.is_async:
 
@@ -96,7 +117,7 @@ class OtelEvals(Adapter):
                 grace=float(os.environ.get("OTEL_EVALS_BENCH_GRACE", "0.5")),
                 span_attributes=False,
                 evaluation_spans=False,
-                isolation=os.environ.get("OTEL_EVALS_BENCH_ISOLATION", "thread"),
+                isolation=ISOLATION,
             )
             self.pipelines[rate] = self.build(config)
         self.current = self.pipelines[rate]
@@ -104,7 +125,7 @@ class OtelEvals(Adapter):
 
     def build(self, config: Config) -> Pipeline:
         if os.environ.get("OTEL_EVALS_BENCH_SIGTERM"):
-            return install(replace(config, handle_sigterm=True), Providers(self.p, self.lp))
+            return install(replace(config, handle_sigterm=True), self.p, self.lp)
         return Pipeline(config, tracer_provider=self.p, logger_provider=self.lp)
 
     def call(self, user: str) -> str:

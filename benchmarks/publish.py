@@ -105,7 +105,7 @@ def overload(jobs: Jobs) -> str:
             row += [
                 f"{result['p50_us'] / floor['p50_us']:.2f}" if "p50_us" in result else None,
                 result.get("rss_growth_mb"),
-                result.get("scored"),
+                result.get("scored") or result.get("emitted"),  # an engine of its own scores elsewhere
             ]
         return row
 
