@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 
 from otel_evals.dialect import load_dialects
+from otel_evals.intake.backlog import Backlog
 from otel_evals.intake.capture import CaptureSpans
 
 REPEATS, NUMBER = 40, 2_000
@@ -18,6 +19,8 @@ REPEATS, NUMBER = 40, 2_000
 
 class Sink:
     """Takes what the engine would."""
+
+    backlog = Backlog(1, 1)
 
     def put(self, item: object) -> None:
         pass

@@ -33,7 +33,6 @@ from otel_evals.scoring.scorer import scorer as make_scorer
 sys.path.append(str(Path(__file__).parent))  # the harness loads this file by its path
 from burning import Burning
 
-
 ISOLATION = os.environ.get("OTEL_EVALS_BENCH_ISOLATION", "thread")
 
 
@@ -50,7 +49,7 @@ class Finished(InMemoryDestination):
 
 
 class Told(LogRecordProcessor):
-    """The same, where the engine with its destinations is in another process: by the events that come back."""
+    """The same for an engine in a process of its own, by the events that come back."""
 
     def __init__(self, scorer) -> None:
         self.scorer = scorer

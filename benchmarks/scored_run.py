@@ -26,6 +26,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals import Rule, Run, sampling
 from otel_evals.config import build_config
+from otel_evals.intake.backlog import Backlog
 from otel_evals.intake.capture import CaptureSpans
 from otel_evals.live.pipeline import Pipeline
 from otel_evals.scoring.scorer import scorer
@@ -96,6 +97,7 @@ class SetUp:
             meter_provider=MeterProvider([InMemoryMetricReader()]),
         )
         self.captured: list[Any] = []
+        self.backlog = Backlog(1, 1)
         capture = CaptureSpans(self, self.pipeline.dialects, 1.0)
         self.provider.add_span_processor(capture)
         self.tracer = self.provider.get_tracer("bench")

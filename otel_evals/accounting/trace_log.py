@@ -97,6 +97,7 @@ class TraceLog:
         trace.spans += spans
         for run in runs:
             trace.runs += 1
+            self._bytes += len(run.trace_state) - len(trace.trace_state)
             trace.trace_state = run.trace_state
             names = frozenset([*trace.dialects, *[operation.dialect for operation in run.operations]])
             dialects = self._dialects.get(names)
@@ -159,7 +160,7 @@ class TraceLog:
     def _add(self, trace: LoggedTrace, evaluation: LoggedEvaluation) -> None:
         if len(trace.evaluations) < _MAX_EVALUATIONS:
             trace.evaluations.append(evaluation)
-            self._bytes += _EVALUATION_BYTES
+            self._bytes += _size(evaluation)
         else:
             trace.more += 1
 
@@ -176,4 +177,8 @@ class TraceLog:
 
     def _forget_oldest(self) -> None:
         _, trace = self._traces.popitem(last=False)
-        self._bytes -= _TRACE_BYTES + _EVALUATION_BYTES * len(trace.evaluations)
+        self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_size, trace.evaluations))
+
+
+def _size(evaluation: LoggedEvaluation) -> int:
+    return _EVALUATION_BYTES + len(evaluation.conversation_id or "")

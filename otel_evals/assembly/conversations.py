@@ -9,18 +9,18 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 from otel_evals import semconv
 from otel_evals.assembly.identity import conversation_key
 from otel_evals.model import Run
+from otel_evals.model.sizes import size_of_run
 
 __all__ = ["Conversation", "Conversations", "DueConversation"]
 
 _REMEMBERED = 20_000
 # Measured with runs of three operations and 2 KB messages.
 _BYTES_PER_RUN = 500
-_BYTES_PER_OPERATION = 3_000
+_BYTES_PER_OPERATION = 2_000
 _Key = tuple[str, str, str]
 
 
@@ -202,16 +202,6 @@ def _ids_of(run: Run) -> Run:
 
 
 def _size(run: Run) -> int:
-    """Approximate bytes of a run: the texts of its spans and log records, twice, since they are parsed."""
-    texts, operations = 0, 0
-    for operation in run.operations:
-        operations += 1
-        span = operation.span
-        texts += _texts(span.attributes)
-        for event in (*span.events, *span.logs):
-            texts += 200 + _texts(event.attributes) + (0 if event.body is None else len(str(event.body)))
-    return _BYTES_PER_RUN + _BYTES_PER_OPERATION * operations + 2 * texts
-
-
-def _texts(attributes: Mapping[str, Any]) -> int:
-    return sum(len(value) for value in attributes.values() if type(value) is str)
+    """Approximate bytes of a run: those of its spans, twice, since they are parsed."""
+    ids = len(run.conversation_id or "") + len(run.user_id or "")
+    return _BYTES_PER_RUN + ids + _BYTES_PER_OPERATION * len(run.operations) + 2 * size_of_run(run)

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.assembly.complete_runs import CompleteRuns
+from otel_evals.assembly.gatherer import AssemblyLimits, Gathered, SpanGroup
+from otel_evals.assembly.held_logs import HeldLogs
+from otel_evals.assembly.lost_spans import LostSpans
 from otel_evals.assembly.misplaced_choices import take_choice
 from otel_evals.assembly.unread import SpanPlace, count_unread, places_of
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.intake.open_spans import OpenSpansNow
-from otel_evals.model import Loss, SpanEvent, SpanRecord
+from otel_evals.model import Loss, SpanRecord
+from otel_evals.model.sizes import size_of_span
 
-__all__ = ["AssemblyLimits", "Gathered", "SpanGatherer", "SpanGroup", "size_of"]
+__all__ = ["SpanGatherer"]
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
@@ -29,40 +33,9 @@ _UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
 _UNREADABLE_LOG = Loss("log", "log_unreadable", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssemblyLimits:
-    """Bounds of assembly; `otel_evals.config.Config` has their meaning and defaults."""
-
-    grace: float
-    max_age: float
-    max_traces: int
-    max_spans_per_trace: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SpanGroup:
-    """The spans of one run, or of several runs that belong together."""
-
-    spans: tuple[SpanRecord, ...]
-    links: Mapping[str, str | None]
-    """By span id: the nearest ancestor of a span whose parent is not among the spans."""
-
-
-@dataclass(slots=True, eq=False)
-class Gathered:
-    """The result of adding a batch of captured items."""
-
-    losses: list[Loss] = field(default_factory=list)
-    late: list[tuple[SpanRecord, str | None]] = field(default_factory=list)
-    """Spans whose run is closed, each with the id of its nearest known ancestor."""
-    ended: list[tuple[str, SpanGroup]] = field(default_factory=list)
-    """Ids of roots that have ended, with the spans so far; their grace period begins."""
-
-
 @dataclass(slots=True)
 class _Trace:
-    first_seen: float
+    last_seen: float
     spans: dict[str, _Span] = field(default_factory=dict)
     size: int = 0
     scopes: set[str] = field(default_factory=set)
@@ -74,6 +47,7 @@ class _Trace:
 class _Span:
     record: SpanRecord
     above: str | None  # id of the nearest known ancestor
+    is_root: bool
     size: int
 
 
@@ -100,7 +74,8 @@ class SpanGatherer:
         self._due: deque[tuple[float, str, str]] = deque()
         self._closed: OrderedDict[str, Collection[str]] = OrderedDict()
         """By span id: the instrumentation scopes of its run."""
-        self._logs: OrderedDict[str, list[SpanEvent]] = OrderedDict()
+        self._logs = HeldLogs(limits.max_spans_per_trace, limits.max_bytes)
+        self._lost = LostSpans(_REMEMBERED)
         self._bytes = 0
         self.next_close = inf  # on the caller's clock, as all times
         self.next_eviction = inf  # when to call `evict_old` at the latest
@@ -151,15 +126,15 @@ class SpanGatherer:
         return group if group and group.spans else None  # else a span above has ended: it closes with that
 
     def evict_old(self, now: float) -> list[Loss]:
-        """Evict the traces whose root has not ended within `max_age`."""
+        """Evict the traces whose root has not ended, and that had no new span for `max_age`."""
         lost: list[Loss] = []
-        self.next_eviction = inf
         while self._traces:
             trace_id, trace = next(iter(self._traces.items()))
-            if now - trace.first_seen < self._limits.max_age:
-                self.next_eviction = trace.first_seen + self._limits.max_age
-                break
+            self.next_eviction = trace.last_seen + self._limits.max_age
+            if now < self.next_eviction:
+                return lost
             lost += self._evict(trace_id, "root_never_ended")
+        self.next_eviction = inf
         return lost
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
@@ -179,20 +154,38 @@ class SpanGatherer:
             self._take_late(record, above, gathered)
             return
         trace = self._trace(record.trace_id, now)
+        if self._lost.evicted and self._lost.was_evicted(record):
+            self._drop_with_evicted(trace, record, gathered)
+            return
         if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
-            self._remember(record.span_id)  # so that its late children are late, and no runs
-            gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
+            self._drop(record, owner, gathered)
             return
         trace.scopes.add(record.scope_name)
         trace.came_late = trace.came_late or (trace.root_ended and above in trace.spans)
-        size = size_of(record)
-        trace.spans[record.span_id] = _Span(record, above, size)
+        size = size_of_span(record)
+        trace.spans[record.span_id] = _Span(record, above, owner is None, size)
         trace.size += size
         self._bytes += size
         if owner is None and above not in trace.spans:
             self._end_root(trace, record, now, gathered)
         if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
             gathered.losses += self._evict_excess(record.trace_id)
+
+    def _drop(self, span: SpanRecord, owner: str, gathered: Gathered) -> None:
+        """Drop a span that is one too many; the run that it belongs to is told when it closes."""
+        self._remember(span.span_id)  # so that its late children are late, and no runs
+        self._lost.drop(span.span_id, owner)
+        gathered.losses.append(Loss("span", "span_limit_per_trace", span.trace_id))
+
+    def _drop_with_evicted(self, trace: _Trace, span: SpanRecord, gathered: Gathered) -> None:
+        """Drop a span that began before its trace was evicted, and what is below it: their run is lost."""
+        below = [s for s in trace.spans if trace.spans[self._root_of(trace, s)].above == span.span_id]
+        for span_id in below:
+            self._take_out(trace, span_id)
+        self._remember(span.span_id)
+        if not trace.spans:
+            self._traces.pop(span.trace_id, None)
+        gathered.losses.append(Loss("span", "span_late", span.trace_id, 1 + len(below)))
 
     def _take_late(self, span: SpanRecord, above: str | None, gathered: Gathered) -> None:
         gathered.late.append((span, above))
@@ -211,23 +204,21 @@ class SpanGatherer:
             gathered.ended.append((root.span_id, self._so_far(trace, root.span_id)))
 
     def _add_log(self, item: CapturedLog, gathered: Gathered) -> None:
-        """Keep a log record until its span arrives; most such spans are not claimed."""
         span_id = format_span_id(item.span_id)
         if span_id in self._closed:
             gathered.losses.append(Loss("log", "log_late", format_trace_id(item.trace_id)))
             self._complete.learn(self._closed[span_id], complete=False)
-            return
-        held = self._logs.setdefault(span_id, [])
-        if len(held) < self._limits.max_spans_per_trace:
-            held.append(item.event)
-        if len(self._logs) > _REMEMBERED:
-            self._logs.popitem(last=False)
+        elif lost := self._logs.add(span_id, item.event):
+            gathered.losses.append(Loss("log", "log_limit", format_trace_id(item.trace_id), lost))
 
     def _trace(self, trace_id: str, now: float) -> _Trace:
         trace = self._traces.get(trace_id)
         if trace is None:
             trace = self._traces[trace_id] = _Trace(now)
             self.next_eviction = min(self.next_eviction, now + self._limits.max_age)
+        else:
+            trace.last_seen = now
+            self._traces.move_to_end(trace_id)
         return trace
 
     def _close(self, trace_id: str, trace: _Trace, root: str, *, waited: bool = False) -> SpanGroup:
@@ -237,16 +228,18 @@ class SpanGatherer:
         records: list[SpanRecord] = []
         links: dict[str, str | None] = {}
         for span_id in mine:
-            held = trace.spans.pop(span_id)
-            trace.size -= held.size
-            self._bytes -= held.size
-            logs = self._logs.pop(span_id, None)
-            punctual = punctual and not logs
-            records.append(replace(held.record, logs=tuple(logs)) if logs else held.record)
-            if span_id != root and held.above != held.record.parent_span_id:
+            record = (held := self._take_out(trace, span_id, scopes)).record
+            if self._logs.by_span and (logs := self._logs.take(span_id)):
+                punctual = False
+                record = replace(record, logs=tuple(logs))
+            if self._lost.dropped_below and self._lost.has_dropped_below(span_id):
+                record = replace(record, spans_dropped=True)
+            records.append(record)
+            if span_id != root and held.above != record.parent_span_id:
                 links[span_id] = held.above
-            self._remember(span_id, scopes)
-        if self._logs and (choice := take_choice(next(r for r in records if r.span_id == root), self._logs)):
+        if self._logs.by_span and (
+            choice := take_choice(next(r for r in records if r.span_id == root), self._logs)
+        ):
             punctual = False
             records.append(choice)
         if waited or not punctual:
@@ -254,6 +247,13 @@ class SpanGatherer:
         if not trace.spans:
             self._traces.pop(trace_id, None)
         return SpanGroup(tuple(records), links)
+
+    def _take_out(self, trace: _Trace, span_id: str, scopes: Collection[str] = ()) -> _Span:
+        held = trace.spans.pop(span_id)
+        trace.size -= held.size
+        self._bytes -= held.size
+        self._remember(span_id, scopes)
+        return held
 
     def _so_far(self, trace: _Trace, root: str) -> SpanGroup:
         """The spans of a run as if it closed now, without log records."""
@@ -276,25 +276,18 @@ class SpanGatherer:
             self._closed.popitem(last=False)
 
     def _evict_excess(self, newest: str) -> list[Loss]:
-        """Evict the oldest traces beyond the bounds, but never the one that was just added to."""
         lost: list[Loss] = []
-        traces, limits = self._traces, self._limits
-        while len(traces) > 1 and (len(traces) > limits.max_traces or self._bytes > limits.max_bytes):
-            if next(iter(traces)) == newest:
-                traces.move_to_end(newest)
-            why = "too_many_bytes" if self._bytes > limits.max_bytes else "too_many_traces"
-            lost += self._evict(next(iter(traces)), why)
+        while excess := self._limits.excess(self._traces, self._bytes, newest):
+            lost += self._evict(*excess)
         return lost
 
     def _evict(self, trace_id: str, reason: str) -> list[Loss]:
+        """Lose the runs of a trace: also what comes later of those that go on."""
         trace = self._traces.pop(trace_id)
         self._bytes -= trace.size
-        roots = {self._root_of(trace, s) for s in trace.spans}
-        for span_id in trace.spans:
+        tops = {self._root_of(trace, s) for s in trace.spans}
+        runs = {top if (held := trace.spans[top]).is_root else held.above or top for top in tops}
+        for span_id in (*trace.spans, *runs):
             self._remember(span_id)
-        return [Loss("run", reason, trace_id, len(roots))] if roots else []
-
-
-def size_of(record: SpanRecord) -> int:
-    """Approximate bytes of a span: the texts of its attributes, and a constant for the rest."""
-    return 500 + sum(len(v) for v in record.attributes.values() if type(v) is str)
+        self._lost.evict(trace_id, (held.record for held in trace.spans.values()))
+        return [Loss("run", reason, trace_id, len(runs))] if runs else []

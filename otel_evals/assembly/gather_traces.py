@@ -11,19 +11,20 @@ Lives on the engine's thread only.
 from __future__ import annotations
 
 import heapq
-import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from math import inf
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals.assembly.gather import AssemblyLimits, Gathered, SpanGroup, size_of
-from otel_evals.assembly.open_trace import OpenTrace, oldest_first
+from otel_evals.assembly.gatherer import AssemblyLimits, Gathered, SpanGroup
+from otel_evals.assembly.lost_spans import LostSpans
+from otel_evals.assembly.open_trace import OpenTrace
+from otel_evals.assembly.unclaimed_traces import UnclaimedTraces
 from otel_evals.intake.items import CapturedLog, CapturedSpan, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.model import Loss, SpanRecord
+from otel_evals.model.sizes import size_of_span
 
 __all__ = ["TraceGatherer"]
 
@@ -54,10 +55,11 @@ class TraceGatherer:
         self._idle = idle
         self._opens_run = opens_run
         self._traces: OrderedDict[str, OpenTrace] = OrderedDict()
-        self._unclaimed: OrderedDict[str, OpenTrace] = OrderedDict()
+        self._unclaimed = UnclaimedTraces(_UNCLAIMED, limits.max_bytes)
         self._due: list[tuple[float, str]] = []
         self._closed: OrderedDict[str, bool] = OrderedDict()
         """Span ids of closed runs: True for spans that arrived, False for parents that did not."""
+        self._lost = LostSpans(_REMEMBERED)
         self._bytes = 0
         self._latest = 0.0
         self.keeps_open = False  # whether open traces are kept elsewhere when the process ends, so not lost
@@ -83,9 +85,7 @@ class TraceGatherer:
     @property
     def open_traces(self) -> set[str]:
         """Ids of the traces that are not complete, and of those without a claimed span that are not idle."""
-        recent = self._latest - self._idle
-        latest = itertools.takewhile(lambda p: p[1].last_seen >= recent, reversed(self._unclaimed.items()))
-        return {*self._traces, *(trace_id for trace_id, _ in latest)}
+        return {*self._traces, *self._unclaimed.active_since(self._latest - self._idle)}
 
     def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
         """Add received spans and log records. Never raises; an item that cannot be decoded is a loss."""
@@ -140,7 +140,7 @@ class TraceGatherer:
     def let_go(self, traces: Iterable[str]) -> None:
         """Forget open traces without a loss: they are gathered elsewhere, or here again."""
         for trace_id in traces:
-            self._unclaimed.pop(trace_id, None)
+            self._unclaimed.take(trace_id)
             if (trace := self._traces.pop(trace_id, None)) is not None:
                 self._bytes -= trace.size
 
@@ -151,6 +151,9 @@ class TraceGatherer:
         known = self._closed.get(record.span_id)
         if known:
             gathered.losses.append(Loss("span", "span_repeated", record.trace_id))
+            return
+        if record.trace_id in self._lost.evicted:
+            gathered.losses.append(Loss("span", "span_late", record.trace_id))
             return
         parent = record.parent_span_id
         if known is False or (parent is not None and self._closed.get(parent)):
@@ -167,14 +170,13 @@ class TraceGatherer:
         self._keep(trace, record, now)
         if parent is None:
             self._root_arrived(record.trace_id, trace)
-        if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
-            gathered.losses += self._evict_excess(record.trace_id)
+        self._evict_excess(record.trace_id, gathered)
 
     def _keep(self, trace: OpenTrace, record: SpanRecord, now: float) -> None:
         before = trace.spans.get(record.span_id)
         if before is not None and len(before.attributes) > len(record.attributes):
             return
-        size = size_of(record) - (0 if before is None else size_of(before))
+        size = size_of_span(record) - (0 if before is None else size_of_span(before))
         trace.spans[record.span_id] = record
         trace.arrived[record.span_id] = trace.last_seen = now
         trace.size += size
@@ -184,48 +186,51 @@ class TraceGatherer:
         trace = self._any(item.trace_id, now)
         if item.parent_span_id is not None and self._closed.get(item.parent_span_id):
             self._remember(item.span_id, arrived=True)
-        if len(trace.links) < _LINKS_PER_TRACE:
-            trace.links[item.span_id] = item.parent_span_id
+        self._grown(item.trace_id, trace.add_link(item.span_id, item.parent_span_id, _LINKS_PER_TRACE))
         trace.last_seen = now
         if item.parent_span_id is None:
             self._root_arrived(item.trace_id, trace)
 
     def _add_log(self, item: CapturedLog, now: float, gathered: Gathered) -> None:
         span_id, trace_id = format_span_id(item.span_id), format_trace_id(item.trace_id)
-        if self._closed.get(span_id):
+        if self._closed.get(span_id) or trace_id in self._lost.evicted:
             gathered.losses.append(Loss("log", "log_late", trace_id))
             return
         trace = self._any(trace_id, now)
         trace.last_seen = now
-        held, most = trace.logs.setdefault(span_id, []), self._limits.max_spans_per_trace
-        if len(trace.logs) <= most and len(held) < most:
-            held.append(item.event)
+        size = trace.add_log(span_id, item.event, self._limits.max_spans_per_trace)
+        if size is None:
+            gathered.losses.append(Loss("log", "log_limit", trace_id))
+        else:
+            self._grown(trace_id, size)
+            self._evict_excess(trace_id, gathered)
+
+    def _grown(self, trace_id: str, size: int) -> None:
+        if trace_id in self._traces:
+            self._bytes += size
+        else:
+            self._unclaimed.grown(size)
 
     def _any(self, trace_id: str, now: float) -> OpenTrace:
         """A trace, with claimed spans or without."""
-        trace = self._traces.get(trace_id)
-        if trace is None:
-            trace = self._unclaimed[trace_id] = self._unclaimed.get(trace_id) or OpenTrace(now, now)
-            self._unclaimed.move_to_end(trace_id)
-            if len(self._unclaimed) > _UNCLAIMED:
-                self._unclaimed.popitem(last=False)
-        return trace
+        return self._traces.get(trace_id) or self._unclaimed.get(trace_id, now)
 
     def _claimed(self, trace_id: str, now: float) -> OpenTrace:
         """A trace that has a claimed span now."""
         trace = self._traces.get(trace_id)
         if trace is None:
-            trace = self._traces[trace_id] = self._unclaimed.pop(trace_id, OpenTrace(now, now))
+            trace = self._traces[trace_id] = self._unclaimed.take(trace_id) or OpenTrace(now, now)
+            self._bytes += trace.size
             trace.last_seen = now
             self._call_at(self._complete_at(trace), trace_id)
+        else:
+            self._traces.move_to_end(trace_id)
         return trace
 
     def _root_arrived(self, trace_id: str, trace: OpenTrace) -> None:
         first, trace.rooted = not trace.rooted, True
         if first and trace_id in self._traces:
             self._call_at(self._complete_at(trace), trace_id)
-
-    # --- what leaves ---
 
     def _complete_at(self, trace: OpenTrace) -> float:
         return trace.last_seen + (self._quiet if trace.rooted else self._idle)
@@ -246,11 +251,11 @@ class TraceGatherer:
         """The spans with their log records, oldest first; from now on, they and what is missing are known."""
         records = []
         for span_id in span_ids:
-            record, logs = trace.spans[span_id], trace.logs.pop(span_id, None)
+            record = trace.take_logs_of(span_id)
             parent = record.parent_span_id
             if parent is not None and parent not in trace.spans and parent not in trace.links:
                 self._remember(parent, arrived=False)
-            records.append(replace(record, logs=oldest_first(logs)) if logs else record)
+            records.append(record)
         for span_id in (*span_ids, *trace.links, *trace.left_out):
             self._remember(span_id, arrived=True)
         return SpanGroup((*records, *trace.unclaimed_with_logs()), dict(trace.links))
@@ -265,26 +270,19 @@ class TraceGatherer:
             quiet_for = now - max(trace.arrived[span_id] for span_id in inside)
             if quiet_for >= self._idle and self._opens_run(trace.spans[top]):
                 groups.append(self._group(trace, inside))
-                size = sum(size_of(trace.spans.pop(span_id)) for span_id in inside)
-                trace.size -= size
-                self._bytes -= size
-        if not trace.spans:
-            self._unclaimed[trace_id] = self._traces.pop(trace_id)
+                for span_id in inside:
+                    del trace.spans[span_id]
+        self._bytes -= trace.size
+        trace.size = trace.measure()
+        if trace.spans:
+            self._bytes += trace.size
+        else:
+            self._unclaimed.put(trace_id, self._traces.pop(trace_id))
         return groups
 
-    def _evict_excess(self, newest: str) -> list[Loss]:
-        """Evict the oldest traces beyond the bounds, but never the one that was just added to."""
-        lost: list[Loss] = []
-        while len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
-            oldest = next(iter(self._traces))
-            if oldest == newest:
-                if len(self._traces) == 1:
-                    break
-                self._traces.move_to_end(oldest)
-                continue
-            few = self._bytes <= self._limits.max_bytes
-            lost += self._evict(oldest, "too_many_traces" if few else "too_many_bytes")
-        return lost
+    def _evict_excess(self, newest: str, gathered: Gathered) -> None:
+        while excess := self._limits.excess(self._traces, self._bytes, newest):
+            gathered.losses += self._evict(*excess)
 
     def _evict(self, trace_id: str, reason: str) -> list[Loss]:
         trace = self._traces.pop(trace_id)
@@ -292,6 +290,7 @@ class TraceGatherer:
         roots = {trace.top(span_id) for span_id in trace.spans}
         for span_id in trace.spans:
             self._remember(span_id, arrived=True)
+        self._lost.evict(trace_id, ())
         return [Loss("run", reason, trace_id, len(roots))]
 
     def _remember(self, span_id: str, *, arrived: bool) -> None:

@@ -1,15 +1,63 @@
-"""The interface of what collects spans until runs are complete, whether captured in process or received."""
+"""What collects spans until runs are complete, whether captured in process or received: its interface."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from otel_evals.assembly.gather import Gathered, SpanGroup
 from otel_evals.intake.items import IntakeItem
-from otel_evals.model import Loss
+from otel_evals.model import Loss, SpanRecord
 
-__all__ = ["Gatherer"]
+__all__ = ["AssemblyLimits", "Gathered", "Gatherer", "SpanGroup"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblyLimits:
+    """Bounds of assembly; `otel_evals.config.Config` has their meaning and defaults."""
+
+    grace: float
+    max_age: float
+    max_traces: int
+    max_spans_per_trace: int
+    max_bytes: int
+
+    def excess(self, traces: Mapping[str, _Sized], size: int, newest: str) -> tuple[str, str] | None:
+        """The trace to evict, and why; None within the bounds.
+
+        Args:
+            traces: the open ones, the least recently active first: it goes.
+            size: their bytes.
+            newest: the one that was just added to; if it alone takes half of the bytes, it goes.
+        """
+        if size > self.max_bytes:
+            greedy = newest in traces and traces[newest].size > self.max_bytes // 2
+            return newest if greedy else next(iter(traces)), "too_many_bytes"
+        return (next(iter(traces)), "too_many_traces") if len(traces) > self.max_traces else None
+
+
+class _Sized(Protocol):
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpanGroup:
+    """The spans of one run, or of several runs that belong together."""
+
+    spans: tuple[SpanRecord, ...]
+    links: Mapping[str, str | None]
+    """By span id: the nearest ancestor of a span whose parent is not among the spans."""
+
+
+@dataclass(slots=True, eq=False)
+class Gathered:
+    """The result of adding a batch of captured items."""
+
+    losses: list[Loss] = field(default_factory=list)
+    late: list[tuple[SpanRecord, str | None]] = field(default_factory=list)
+    """Spans whose run is closed, each with the id of its nearest known ancestor."""
+    ended: list[tuple[str, SpanGroup]] = field(default_factory=list)
+    """Ids of roots that have ended, with the spans so far; their grace period begins."""
 
 
 class Gatherer(Protocol):

@@ -10,14 +10,23 @@ from otel_evals.model.runs import Run
 
 __all__ = ["conversation_key", "evaluation_id"]
 
+_LONGEST_ID = 256
+
 
 def conversation_key(run: Run) -> tuple[str, str, str]:
     """The identity of a conversation: service name, conversation id and user id, each empty if not recorded.
 
     Applications number conversations for each user, or call all of them "default": what two users say never
-    is one conversation.
+    is one conversation. A digest stands for an id longer than 256 characters: keys are kept for long.
     """
-    return str(run.resource.get(semconv.SERVICE_NAME) or ""), run.conversation_id or "", run.user_id or ""
+    service = str(run.resource.get(semconv.SERVICE_NAME) or "")
+    return _short(service), _short(run.conversation_id or ""), _short(run.user_id or "")
+
+
+def _short(name: str) -> str:
+    if len(name) <= _LONGEST_ID:
+        return name
+    return "sha256:" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def evaluation_id(run: Run, scorer_id: str, scorer_version: str) -> str:

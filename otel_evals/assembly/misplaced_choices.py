@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from otel_evals.assembly.held_logs import HeldLogs
 from otel_evals.dialect import Dialects
-from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals.model import SpanRecord
 
 __all__ = ["restore_choices", "take_choice"]
 
@@ -33,13 +34,13 @@ def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Ma
     return {**records, **restored} if restored else records
 
 
-def take_choice(root: SpanRecord, logs: MutableMapping[str, list[SpanEvent]]) -> SpanRecord | None:
+def take_choice(root: SpanRecord, logs: HeldLogs) -> SpanRecord | None:
     """The unclaimed span above a root, with its logs, if the only choice of a model was logged there."""
     above = root.parent_span_id
     found = logs.get(above) if above is not None else None
     if above is None or found is None or [log.name for log in found].count(_CHOICE) != 1:
         return None
-    del logs[above]
+    logs.take(above)
     return SpanRecord(trace_id=root.trace_id, span_id=above, parent_span_id=None, logs=tuple(found))
 
 

@@ -49,6 +49,10 @@ def find_provenance(
             sources[name] = source
         told = teller.availability.get(name) if teller else None
         availability[name] = _state(name, there, told, states, operations, calls)
+    if any(operation.span.spans_dropped for operation in operations):
+        for name, state in availability.items():
+            if name not in _OF_ONE or state is Availability.NOT_RECORDED:
+                availability[name] = Availability.TRUNCATED
     return {"availability": availability, "sources": sources}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.assembly.runs import find_runs
 from otel_evals.assembly.split_runs import join_split_runs
 from otel_evals.dialect import Dialects

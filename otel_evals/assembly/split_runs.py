@@ -10,6 +10,7 @@ from otel_evals.assembly.assemble import assemble
 from otel_evals.assembly.model_calls import asked_by, asks_for_tools, continues, given_to
 from otel_evals.model import Operation, OperationKind, Run
 from otel_evals.model.derived import with_given
+from otel_evals.model.sizes import size_of_run
 
 __all__ = ["SplitRuns", "is_unfinished", "join_split_runs"]
 
@@ -45,11 +46,13 @@ class SplitRuns:
     Args:
         patience: seconds to wait for the next call of a turn.
         window: how many runs to hold at most; beyond that the oldest are released unjoined.
+        max_bytes: how many bytes of them, approximately.
     """
 
-    def __init__(self, patience: float = 60.0, window: int = 1_000) -> None:
+    def __init__(self, patience: float = 60.0, window: int = 1_000, max_bytes: int = 2**28) -> None:
         self._patience = patience
         self._window = window
+        self._max_bytes = max_bytes
         self._held: list[Run] = []
         self._since: dict[str, float] = {}
         self.held: frozenset[str] = frozenset()
@@ -63,7 +66,7 @@ class SplitRuns:
         if is_unfinished(joined):
             self._held.append(joined)
             self._since[joined.root_span_id] = now
-            return self._let_go(len(self._held) - self._window)
+            return self._let_go(self._excess())
         return [joined]
 
     @property
@@ -75,6 +78,16 @@ class SplitRuns:
         """Release the runs that nothing continued in time."""
         waited = [now - self._since.get(run.root_span_id, now) for run in self._held]
         return self._let_go(sum(seconds >= self._patience for seconds in waited))
+
+    def _excess(self) -> int:
+        """How many of the oldest runs are beyond the bounds."""
+        held, size = self._held, sum(map(size_of_run, self._held))
+        count = max(0, len(held) - self._window)
+        size -= sum(map(size_of_run, held[:count]))
+        while size > self._max_bytes:
+            size -= size_of_run(held[count])
+            count += 1
+        return count
 
     def flush(self) -> list[Run]:
         """Release all runs."""

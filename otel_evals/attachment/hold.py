@@ -25,6 +25,8 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach,
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from otel_evals.intake.backlog import size_of_captured
+
 __all__ = ["PendingScores", "ScoringSpanExporter"]
 
 _logger = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ _MAX_BATCH = 512
 _GATHER_SECONDS = 0.01
 _SWEEP_SECONDS = 0.25
 _MAX_PENDING = 10_000
+_UNMEASURED = 64
+"""So many spans may be held without being measured."""
 _STOP_SECONDS = 30.0
 
 _Key = tuple[int, int]
@@ -145,6 +149,7 @@ class PendingScores:
 class _Held:
     span: ReadableSpan
     deadline: float
+    size: int
 
 
 class ScoringSpanExporter(SpanExporter):
@@ -155,15 +160,24 @@ class ScoringSpanExporter(SpanExporter):
         scores: the attributes of judged spans.
         hold: seconds after its end for which a judged span may be held.
         limit: how many spans are held at most.
+        max_bytes: how many bytes of them, approximately.
     """
 
     def __init__(
-        self, exporter: SpanExporter, scores: PendingScores, *, hold: float = 10.0, limit: int = 2048
+        self,
+        exporter: SpanExporter,
+        scores: PendingScores,
+        *,
+        hold: float = 10.0,
+        limit: int = 2048,
+        max_bytes: int = 2**28,
     ) -> None:
         self._exporter = exporter
         self._scores = scores
         self._hold = hold
         self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._held: dict[_Key, _Held] = {}
         self._complete: deque[_Key] = deque()
         self._check_all = self._everything = False
@@ -228,7 +242,7 @@ class ScoringSpanExporter(SpanExporter):
 
     def after_fork(self) -> None:
         """In a forked child: drop the held spans, which the parent process will export."""
-        self._held, self._everything = {}, False
+        self._held, self._bytes, self._everything = {}, 0, False
         self._scores.after_fork()
         self._changed, self._exporting, self._thread = threading.Condition(), threading.RLock(), None
 
@@ -236,8 +250,9 @@ class ScoringSpanExporter(SpanExporter):
         attributes = self._scores.take(span)
         if attributes is not None:
             return _with(span, attributes)
+        size = size_of_captured(span) if len(self._held) >= _UNMEASURED else 0
         with self._changed:
-            if len(self._held) >= self._limit or self._closing:
+            if len(self._held) >= self._limit or self._bytes + size > self._max_bytes or self._closing:
                 self.passed_unheld += 1
                 return _with(span, self._scores.take(span, anyway=True) or {})
             if not self._watched():
@@ -245,7 +260,8 @@ class ScoringSpanExporter(SpanExporter):
             context: Any = span.context
             since_end = time.time() - (span.end_time or 0) / 1e9
             deadline = time.monotonic() + min(self._hold, max(0.0, self._hold - since_end))
-            self._held[context.trace_id, context.span_id] = _Held(span, deadline)
+            self._held[context.trace_id, context.span_id] = _Held(span, deadline, size)
+            self._bytes += size
             self._changed.notify_all()
         return None
 
@@ -325,6 +341,7 @@ class ScoringSpanExporter(SpanExporter):
                 attributes = self._scores.take(held.span, anyway=everything or held.deadline <= now)
                 if attributes is not None:
                     del self._held[key]
+                    self._bytes -= held.size
                     ready.append(_with(held.span, attributes))
             self._everything = False
             self._changed.notify_all()

@@ -70,15 +70,17 @@ class Config:
     a root's end in 32 runs, and never a log record.
     """
     max_age: PositiveSeconds = 600.0
-    """Seconds after which a trace whose root never ended is evicted."""
+    """Seconds without a new span after which a trace is evicted whose root has not ended: as lost, even if it
+    ends later."""
     max_open_traces: PositiveInt = 10_000
     """How many traces are assembled at once."""
     max_spans_per_trace: PositiveInt = 2_000
-    """How many spans of one trace are kept."""
+    """How many spans of one trace are kept; a run that has more is not scored (`run_truncated`)."""
     isolation: Literal["thread", "process"] = "thread"
     """`process` runs everything but capture and the hold in a child process."""
     max_bytes: PositiveInt = 256 * 1024 * 1024
-    """How many bytes of attributes the spans of open traces may hold together."""
+    """How many bytes the spans and log records of open traces may take, approximately; the same goes for what
+    waits before they are read, for runs that wait for scorers or for each destination, and for held spans."""
     max_conversations: PositiveInt = 10_000
     """How many conversations are held at once, for rules of scope `conversation`."""
     max_conversation_bytes: PositiveInt = 256 * 1024 * 1024

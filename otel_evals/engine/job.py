@@ -40,6 +40,8 @@ class Job:
     run: Run
     sampled: Sampled
     target: Target
+    size: int = 0
+    """Bytes of its run, while it counts among what is held."""
     context: contextvars.Context | None = None
     """The context that the current attempt runs in; set when it starts."""
     attempts: int = 0

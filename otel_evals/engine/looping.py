@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-__all__ = ["new_loop", "run", "run_to_the_end"]
+__all__ = ["gather_seconds", "new_loop", "run", "run_to_the_end"]
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -69,3 +69,8 @@ async def _end_tasks() -> None:
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own way to spare a message
     with suppress(TimeoutError):
         await asyncio.wait_for(loop.shutdown_asyncgens(), _END_SECONDS)
+
+
+def gather_seconds(*, has_store: bool) -> float:
+    """Seconds for which captured items are batched; shorter with a store, which should have them soon."""
+    return 0.002 if has_store else 0.005

@@ -13,8 +13,9 @@ from dataclasses import replace
 from otel_evals.config import Rule
 from otel_evals.engine.isolated import START_SECONDS, IsolatedScorer, most_processes
 from otel_evals.engine.job import Job
-from otel_evals.engine.worker import Worker
+from otel_evals.engine.worker import HeldBytes, Worker
 from otel_evals.model import Dropped, Outcome
+from otel_evals.model.sizes import size_of_run
 
 __all__ = ["Scheduler"]
 
@@ -25,6 +26,7 @@ class Scheduler:
     Args:
         rules: scorers and their limits.
         queue_size: how many jobs may be queued, over all rules.
+        max_bytes: how many bytes the runs of jobs may have that are queued or wait for a judge.
         start: returns the context that a job's scorer runs in; called once, before its first attempt.
         end: called once with each job's outcome.
     """
@@ -33,13 +35,16 @@ class Scheduler:
         self,
         rules: Iterable[Rule],
         queue_size: int,
+        max_bytes: int,
         start: Callable[[Job], contextvars.Context],
         end: Callable[[Job, Outcome], None],
     ) -> None:
         self._queue_size = queue_size
+        self._max_bytes = max_bytes
+        self._held = HeldBytes()
         self._end = end
         self._isolated: list[IsolatedScorer] = []
-        self._workers = {rule.name: Worker(self._placed(rule), start, end) for rule in rules}
+        self._workers = {rule.name: Worker(self._placed(rule), start, end, held=self._held) for rule in rules}
         self._stopped_for: str | None = None
 
     @property
@@ -58,28 +63,39 @@ class Scheduler:
         return max(0, self._queue_size - self.waiting)
 
     def submit(self, job: Job, drop: str | None = None) -> None:
-        """Run or queue a job; if the queue is full, or a reason is given, drop one.
+        """Run or queue a job; if there is no room, or a reason is given, drop one.
 
-        If the queue is full, the rule with the longest queue loses its newest job, so that a judge that hangs
+        If there is no room, the rule with the longest queue loses its newest job, so that a judge that hangs
         does not take the room of other rules.
         """
         worker = self._workers[job.rule.name]
         if reason := drop or self._stopped_for:
             self._drop(job, reason)
         elif worker.take(job):
-            return
-        elif self.room > 0:
+            if not job.ended:
+                self._hold(job, size_of_run(job.run))
+        elif self._make_room(job, worker):
             worker.offer(job)
         else:
+            self._drop(job, "queue_full")
+
+    def _make_room(self, job: Job, worker: Worker) -> bool:
+        size = size_of_run(job.run)
+        while self.room <= 0 or (self._held.bytes and self._held.bytes + size > self._max_bytes):
             longest = max(self._workers.values(), key=lambda each: len(each.queue)).queue
-            if len(longest) > worker.waiting + 1:
-                self._drop(longest.pop(), "queue_full")
-                worker.offer(job)
-            else:
-                self._drop(job, "queue_full")
+            if len(longest) <= worker.waiting + 1:
+                return False
+            self._drop(longest.pop(), "queue_full")
+        self._hold(job, size)
+        return True
+
+    def _hold(self, job: Job, size: int) -> None:
+        job.size = size
+        self._held.bytes += size
 
     def _drop(self, job: Job, reason: str) -> None:
         job.ended = True
+        self._held.release(job)
         self._end(job, Dropped(reason=reason))
 
     async def prepare(self) -> None:

@@ -22,25 +22,19 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from otel_evals.engine.executor import ContextExecutor
 from otel_evals.engine.looping import new_loop, run_to_the_end
+from otel_evals.intake.backlog import Backlog
 
-__all__ = ["EngineThread", "Work", "gather_seconds"]
+__all__ = ["EngineThread", "Work"]
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 _Item_contra = TypeVar("_Item_contra", contravariant=True)
 _Result = TypeVar("_Result")
 
-_GATHER_SECONDS = 0.005
-_STORE_GATHER_SECONDS = 0.002
 _CHUNK = 256
 _IDLE_SECONDS = 5.0
 _START_AGAIN_SECONDS = 0.1
 """Seconds until the next attempt to start a thread that could not be started."""
-
-
-def gather_seconds(*, has_store: bool) -> float:
-    """Seconds for which captured items are batched; shorter with a store, which should have them soon."""
-    return _STORE_GATHER_SECONDS if has_store else _GATHER_SECONDS
 
 
 class Work(Protocol[_Item_contra]):
@@ -65,12 +59,15 @@ class EngineThread(Generic[_Item]):
     Args:
         work: what is run; may be replaced while the thread is not running.
         capacity: how many items may wait; `put` refuses more.
+        max_bytes: how many bytes of them, approximately.
         gather: seconds between the first item of a batch and its being taken.
     """
 
-    def __init__(self, work: Work[_Item], *, capacity: int = 50_000, gather: float = _GATHER_SECONDS) -> None:
+    def __init__(
+        self, work: Work[_Item], *, capacity: int = 50_000, max_bytes: int = 2**28, gather: float = 0.005
+    ) -> None:
         self.work = work
-        self._capacity = capacity
+        self._limits = capacity, max_bytes
         self._gather = gather
         self._starting = threading.Lock()
         self._reset()
@@ -85,9 +82,7 @@ class EngineThread(Generic[_Item]):
         self._timer: asyncio.TimerHandle | None = None
         self._gathering = False
         self._start_again = 0.0
-        self._refusing = threading.Lock()
-        self.refused = 0
-        """Items refused because the deque was full."""
+        self.backlog = Backlog(*self._limits)
         self.beat: float | None = None
         """When the loop last took a batch or ticked, in `time.monotonic` seconds; at least every 5 s."""
 
@@ -98,9 +93,8 @@ class EngineThread(Generic[_Item]):
 
     def put(self, item: _Item) -> None:
         """Hand over an item. Never waits, never raises; refuses and counts it if the deque is full."""
-        if len(self._items) >= self._capacity:
-            with self._refusing:
-                self.refused += 1
+        waiting = len(self._items)
+        if waiting >= self.backlog.free and not self.backlog.admits(item, waiting):
             return
         self._items.append(item)
         if not self._armed:
@@ -125,9 +119,14 @@ class EngineThread(Generic[_Item]):
         return len(self._items)
 
     @property
+    def refused(self) -> int:
+        """Items refused because too many waited."""
+        return self.backlog.refused
+
+    @property
     def room(self) -> int:
         """How many more items may be put."""
-        return max(0, self._capacity - len(self._items))
+        return max(0, self.backlog.capacity - len(self._items))
 
     @property
     def here(self) -> bool:
@@ -178,7 +177,7 @@ class EngineThread(Generic[_Item]):
 
     def stop(self, timeout: float) -> None:
         """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
-        self._capacity = 0  # before the loop is read: a loop that starts later reads this
+        self.backlog.close()  # before the loop is read: a loop that starts later reads this
         loop, thread = self._loop, self._thread
         if loop is not None and self._stop is not None:  # it is set before the loop is
             _call_soon(loop, self._stop.set)
@@ -192,8 +191,7 @@ class EngineThread(Generic[_Item]):
         items: list[_Item] = []
         while self._items:
             items.append(self._items.popleft())
-        with self._refusing:
-            self.refused += len(items)
+        self.backlog.refuse(len(items))
         try:
             self.work.end(items)
         except BaseException:
@@ -226,7 +224,7 @@ class EngineThread(Generic[_Item]):
         self._loop.set_default_executor(ContextExecutor(thread_name_prefix="otel-evals-executor"))
         self._ready.set()
         self._wake()
-        if self._capacity == 0:
+        if self.backlog.capacity == 0:
             self._stop.set()
         await self._stop.wait()
         self._end()
@@ -255,8 +253,10 @@ class EngineThread(Generic[_Item]):
 
     def _take_chunk(self) -> bool:
         self.beat = time.monotonic()
-        items = self._items
-        batch = [items.popleft() for _ in range(min(_CHUNK, len(items)))]
+        items, waiting = self._items, len(self._items)
+        batch = [items.popleft() for _ in range(min(_CHUNK, waiting))]
+        if self.backlog.bytes:
+            self.backlog.taken(waiting, waiting - len(batch))
         try:
             if batch:
                 self.work.take(batch)

@@ -28,7 +28,7 @@ from otel_evals.scoring.scorer import Scorer
 from otel_evals.util.calls import AbandonedThreads, abandoned_threads
 from otel_evals.util.retry import backoff
 
-__all__ = ["Worker"]
+__all__ = ["HeldBytes", "Worker"]
 
 _logger = logging.getLogger(__name__)
 
@@ -41,6 +41,18 @@ _CLEANUP_SECONDS = 0.05
 """Seconds after its timeout in which a cancelled scorer may still return a partial result."""
 
 
+class HeldBytes:
+    """The bytes of the runs whose jobs are queued or under way, over all rules; each counts its own."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def release(self, job: Job) -> None:
+        """A job has ended."""
+        self.bytes -= job.size
+        job.size = 0
+
+
 class Worker:
     """Runs the jobs of one rule.
 
@@ -49,6 +61,7 @@ class Worker:
         start: returns the context that a job's scorer runs in; called before each attempt.
         end: called once with each job's outcome.
         draw: random numbers in [0, 1), for the jitter of retries.
+        held: counts the bytes of the runs that are held.
     """
 
     def __init__(
@@ -57,10 +70,12 @@ class Worker:
         start: Callable[[Job], contextvars.Context],
         end: Callable[[Job, Outcome], None],
         draw: Callable[[], float] = random.random,
+        held: HeldBytes | None = None,
     ) -> None:
         self._rule = rule
         self._start_job = start
         self._end = end
+        self._held = held or HeldBytes()
         self._draw = draw
         self.queue: deque[Job] = deque()
         self.running: set[Job] = set()
@@ -200,6 +215,7 @@ class Worker:
             self._abandoned.add(job.task)
             job.task.cancel()
         job.task = None
+        self._held.release(job)
         try:
             self._end(job, outcome)
         finally:

@@ -14,7 +14,7 @@ from anyio.to_thread import current_default_thread_limiter
 
 from otel_evals.accounting.counters import Stats
 from otel_evals.accounting.ledger import Ledger
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.attachment import Attacher
 from otel_evals.config import Config
 from otel_evals.engine.job import Job, Target

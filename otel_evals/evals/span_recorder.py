@@ -19,6 +19,7 @@ from opentelemetry.trace import INVALID_SPAN, format_span_id, format_trace_id
 
 from otel_evals.dialect import Dialects, load_dialects
 from otel_evals.errors import ConfigError
+from otel_evals.intake.backlog import Backlog
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals.model import Run, SpanEvent, SpanRecord
@@ -79,6 +80,7 @@ class SpanRecorder(SpanProcessor):
 
     def __init__(self, dialects: Dialects) -> None:
         self._dialects = dialects
+        self.backlog = Backlog(1, 1)  # nothing waits here
         self._capture = CaptureSpans(self, dialects, 1.0)
         self._recordings: set[Recording] = set()
         self._everything: Recording | None = None

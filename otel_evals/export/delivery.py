@@ -44,6 +44,7 @@ class DeliveryQueue:
         *,
         name: str,
         queue_size: int,
+        max_bytes: int,
         batch_size: int,
         delay: float,
         retry: Retry,
@@ -63,7 +64,7 @@ class DeliveryQueue:
         self._retry = retry
         self._clock = clock
         self._draw = draw
-        self._parcels = Parcels(queue_size, queue_size * _PARKED)
+        self._parcels = Parcels(queue_size, queue_size * _PARKED, max_bytes)
         self._due: float | None = None
         self._failed_at = self._quiet_until = self._asked_until = -math.inf
         self._warned: set[str] = set()

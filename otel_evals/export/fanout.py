@@ -36,6 +36,7 @@ class FanOut:
         destinations: Sequence[Destination],
         *,
         queue_size: int = 2048,
+        max_bytes: int = 2**28,
         batch_size: int = 64,
         delay: float = 0.2,
         retry: Retry | None = None,
@@ -48,6 +49,7 @@ class FanOut:
         Args:
             destinations: where to deliver; a second one of the same name is called `<name>-2`.
             queue_size: scored runs queued per destination; more are dropped and counted.
+            max_bytes: how many bytes the scored runs on their way to a destination may have, approximately.
             batch_size: most scored runs in one batch.
             delay: seconds to wait for a batch to fill.
             retry: when a batch is sent again after a failure.
@@ -71,6 +73,7 @@ class FanOut:
                 destination,
                 name=name,
                 queue_size=queue_size,
+                max_bytes=max_bytes,
                 batch_size=min(getattr(destination, "batch_size", batch_size), queue_size),
                 delay=delay,
                 retry=retry or Retry(),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from otel_evals.model import Evaluation, ScoredRun
+from otel_evals.model.sizes import size_of_run
 
 __all__ = ["Parcel", "Parcels"]
 
@@ -30,6 +31,8 @@ class Parcel:
     parked_at: float = 0.0
     asked: float = 0.0
     """Seconds that the destination asked to wait."""
+    size: int = 0
+    """Bytes of the run."""
     lost: Counter[str] = field(default_factory=Counter)
     """Its evaluations that are lost, by reason."""
 
@@ -45,14 +48,17 @@ class Parcels:
     Args:
         queue_size: scored runs that may be queued.
         parked_size: scored runs that may be parked.
+        max_bytes: how many bytes the runs of both may have, approximately.
     """
 
-    def __init__(self, queue_size: int, parked_size: int) -> None:
+    def __init__(self, queue_size: int, parked_size: int, max_bytes: int) -> None:
         self._queue_size = queue_size
         self._parked_size = parked_size
         self._queue: deque[Parcel] = deque()
         self._parked: list[tuple[float, int, Parcel]] = []
         self._open: dict[int, Parcel] = {}
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self.accepted = 0
         """Number of the last scored run that was queued."""
 
@@ -68,7 +74,7 @@ class Parcels:
     @property
     def full(self) -> bool:
         """Whether no more can be queued."""
-        return len(self._queue) >= self._queue_size
+        return len(self._queue) >= self._queue_size or self._bytes >= self._max_bytes
 
     @property
     def oldest(self) -> int | None:
@@ -79,6 +85,8 @@ class Parcels:
         """Queue a scored run, to be sent in another form."""
         self.accepted += 1
         parcel = self._open[self.accepted] = Parcel(self.accepted, scored, left)
+        parcel.size = size_of_run(scored.run)
+        self._bytes += parcel.size
         self._queue.append(parcel)
 
     def park(self, parcel: Parcel, until: float) -> list[Parcel]:
@@ -116,7 +124,8 @@ class Parcels:
 
     def done(self, parcel: Parcel) -> None:
         """It has arrived, or is lost."""
-        self._open.pop(parcel.number, None)
+        if self._open.pop(parcel.number, None) is not None:
+            self._bytes -= parcel.size
 
     def clear(self) -> list[Parcel]:
         """All that are left, oldest first; none is queued or parked any more."""

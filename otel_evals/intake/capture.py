@@ -23,7 +23,8 @@ from opentelemetry.trace import (
 
 from otel_evals import semconv
 from otel_evals.dialect import Dialects
-from otel_evals.intake.items import CapturedLog, CapturedSpan, Intake
+from otel_evals.intake.backlog import Intake
+from otel_evals.intake.items import CapturedLog, CapturedSpan
 from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.intake.remote_state import RemoteState
 from otel_evals.model import SpanEvent
@@ -115,7 +116,10 @@ class CaptureSpans(SpanProcessor):
             owner = self._owner(span)
             if self._expect is not None and (owner == 0 or self._nested_targets):
                 self._expect(context[_TRACE_ID], span_id)
-            self._intake.put(CapturedSpan(span, owner, context[_TRACE_ID] in self._foreign.traces))
+            foreign = context[_TRACE_ID] in self._foreign.traces
+            backlog = self._intake.backlog
+            lacking = not owner and bool(backlog.traces or backlog.began_before) and backlog.lacks(span)
+            self._intake.put(CapturedSpan(span, owner, foreign, lacking))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
         finally:  # only now: assembly takes a span that is not open for one that was handed over

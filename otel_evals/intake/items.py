@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -22,7 +22,6 @@ __all__ = [
     "CapturedItem",
     "CapturedLog",
     "CapturedSpan",
-    "Intake",
     "IntakeItem",
     "RecordedSpan",
     "UnclaimedSpan",
@@ -49,14 +48,15 @@ class CapturedSpan:
     """Span id of the nearest claimed span above that was still open; 0 for none."""
     foreign: bool = False
     """Whether its tracestate came with a request, from somebody who is not trusted."""
+    lacking: bool = False
+    """Whether spans below it may have been refused."""
 
     def record(self) -> SpanRecord:
         """The span as dialects read it."""
         record = to_record(self.span)
-        if not self.foreign:
-            return record
-        state = credible_state(0, record.trace_state, trusted=False)
-        return replace(record, trace_state=state)
+        if self.foreign:
+            record = replace(record, trace_state=credible_state(0, record.trace_state, trusted=False))
+        return replace(record, spans_dropped=True) if self.lacking else record
 
 
 class RecordedSpan(NamedTuple):
@@ -90,13 +90,6 @@ class UnclaimedSpan(NamedTuple):
 CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
 IntakeItem = CapturedItem | UnclaimedSpan
 """What the engine takes: what was captured in process, or received."""
-
-
-class Intake(Protocol):
-    """Where captured items go."""
-
-    def put(self, item: CapturedItem) -> None:
-        """Take an item. Must not wait and must not raise."""
 
 
 def to_record(span: ReadableSpan) -> SpanRecord:

@@ -15,9 +15,11 @@ from otel_evals.assembly.gatherer import Gatherer
 from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects
-from otel_evals.engine.thread import EngineThread, gather_seconds
+from otel_evals.engine.looping import gather_seconds
+from otel_evals.engine.thread import EngineThread
 from otel_evals.export.delivery import DestinationStats
-from otel_evals.intake.items import Intake, IntakeItem
+from otel_evals.intake.backlog import Intake
+from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpans, OpenSpansNow
 from otel_evals.live.inspection import Inspector
 from otel_evals.stages import Stages
@@ -111,7 +113,7 @@ class LocalEngine:
         self._attacher = attacher
         self._build()
         self.intake = self.thread = EngineThread[IntakeItem](
-            self._stages, gather=gather_seconds(has_store=self._store.keeps)
+            self._stages, max_bytes=config.max_bytes, gather=gather_seconds(has_store=self._store.keeps)
         )
         if config.store is not None and config.store.exists():
             self.thread.call(self._store.start)  # without waiting for traffic

@@ -135,7 +135,13 @@ class Pipeline:
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
         """Wrap an exporter, so that judged spans carry their scores as attributes."""
         config = self.config
-        wrapped = ScoringSpanExporter(exporter, self._scores, hold=config.hold, limit=config.hold_limit)
+        wrapped = ScoringSpanExporter(
+            exporter,
+            self._scores,
+            hold=config.hold,
+            limit=config.hold_limit,
+            max_bytes=config.max_bytes,
+        )
         self._exporters.append(wrapped)
         return wrapped
 

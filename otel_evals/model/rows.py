@@ -19,7 +19,7 @@ _SPAN = tuple(field.name for field in fields(SpanRecord))
 _EVENT = tuple(field.name for field in fields(SpanEvent))
 _span_values = attrgetter(*_SPAN)
 _LINKS = _SPAN.index("links")
-"""The last field, which rows of earlier versions do not have."""
+"""The first field that rows of earlier versions do not have."""
 _RESOURCE, _EVENTS, _LOGS = (_SPAN.index(name) for name in ("resource", "events", "logs"))
 
 event_row = attrgetter(*_EVENT)
@@ -59,7 +59,7 @@ def span_of(row: Sequence[Any], resources: Sequence[Mapping[str, Any]]) -> SpanR
         TypeError: the row has another number of values.
         IndexError: there is no such resource.
     """
-    if len(row) not in (len(_SPAN), _LINKS):
+    if not _LINKS <= len(row) <= len(_SPAN):
         raise TypeError(f"a row of {len(row)} values is no span")
     values = dict(zip(_SPAN, row, strict=False))
     values["resource"] = resources[values["resource"]]

@@ -127,6 +127,11 @@ class Run:
         found = [operation.__dict__.get(DERIVATION) for operation in self.operations]
         return any(derivation is not None and derivation.failed for derivation in found)
 
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit removed some of its spans: what it did is then not all known."""
+        return any(operation.span.spans_dropped for operation in self.operations)
+
     def of_kind(self, kind: OperationKind) -> Iterator[Operation]:
         """The run's operations of one kind, by start time."""
         return (o for o in self.operations if o.kind is kind)

@@ -51,3 +51,5 @@ class SpanRecord:
     dropped_attributes: int = 0
     links: tuple[tuple[str, str], ...] = ()
     """Trace and span ids of the spans that it is linked to."""
+    spans_dropped: bool = False
+    """Whether a limit removed spans from its trace that may have been below it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_evals.assembly.gather import AssemblyLimits
+from otel_evals.assembly.gatherer import AssemblyLimits
 from otel_evals.config import Config
 
 __all__ = ["assembly_limits"]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from otel_evals.accounting.ledger import Ledger
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.assembly.identity import evaluation_id
 from otel_evals.assembly.rejoin import group_of
 from otel_evals.assembly.runs import subruns
@@ -70,7 +70,7 @@ class Evaluations:
         self._settled = settled or asyncio.Event()
         self.live: set[Job] = set()
         """Jobs that were submitted and have not left."""
-        self.scheduler = Scheduler(config.rules, config.queue_size, self._start, self._end)
+        self.scheduler = Scheduler(config.rules, config.queue_size, config.max_bytes, self._start, self._end)
 
     def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
         """Ask the rules about runs and start what they sampled; returns the targets of that.
@@ -125,10 +125,12 @@ class Evaluations:
         for job in jobs:
             self.live.add(job)
             known = self._progress.known(job) if self._progress and drop is None else None
-            if known is None:
-                self.scheduler.submit(job, drop)
-            else:
+            if known is not None:
                 self._conclude(job, known, known.outcome)
+            elif drop is None and any(o.span.spans_dropped for o in job.run.operations):
+                self.finish(job, NotScored(reason="run_truncated"))
+            else:
+                self.scheduler.submit(job, drop)
 
     def withdraw(self, job: Job, reason: str) -> None:
         """End a job without an outcome: the store keeps it for later."""

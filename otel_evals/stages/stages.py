@@ -16,8 +16,8 @@ from anyio.to_thread import current_default_thread_limiter
 
 from otel_evals.accounting.ledger import Ledger
 from otel_evals.accounting.loss_log import LossLog
-from otel_evals.assembly.gather import SpanGatherer, SpanGroup
-from otel_evals.assembly.gatherer import Gatherer
+from otel_evals.assembly.gather import SpanGatherer
+from otel_evals.assembly.gatherer import Gatherer, SpanGroup
 from otel_evals.assembly.rejoin import group_of, read_again
 from otel_evals.assembly.runs import find_runs
 from otel_evals.assembly.split_runs import SplitRuns
@@ -82,11 +82,11 @@ class Stages:
         self.gatherer = gatherer or SpanGatherer(
             assembly_limits(config), report_ended=store.keeps, open_spans=open_spans
         )
-        self._split_runs = SplitRuns()
+        self._split_runs = SplitRuns(max_bytes=config.max_bytes)
         self.read_until = inf
         """When to stop reading runs and only count them, on `time.monotonic`; set from any thread."""
         self.conversations = ConversationStage(config, ledger, store)
-        self.fan_out = FanOut(config.destinations, on_result=self._delivered)
+        self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, on_result=self._delivered)
         self.put, self.lacking = self.fan_out.put_to, self.fan_out.lacking
         self._picks = PickReports(ledger.picks, self.fan_out)
         use_redaction(config.redact)  # before any scorer is handed to a process of its own

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.engine.job import Job, Target
 from otel_evals.model import Dropped, Outcome, ScoredRun
 from otel_evals.store.deliveries import Deliveries

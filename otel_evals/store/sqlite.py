@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from otel_evals.accounting.counters import StoreStats
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.assembly.rejoin import group_of
 from otel_evals.config import Config, Rule
 from otel_evals.engine.job import Job, Target

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from otel_evals.accounting.counters import StoreStats
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.config import Rule
 from otel_evals.engine.job import Job, Target
 from otel_evals.model import Outcome, Run, Sampled, ScoredRun, SpanRecord

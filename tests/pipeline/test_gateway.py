@@ -229,7 +229,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         gateway.evaluations(1)
         scoring.on_engine(block)
         assert blocked.wait(20)
-        scoring.engine.thread._capacity = 2
+        scoring.engine.thread.backlog.capacity = 2
         try:
             assert not asyncio.run(scoring.put([None] * 3, 0.05))
             request = body(recorded())
@@ -239,7 +239,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
             go_on.set()
         assert (first[0], status) == (200, 429)
         assert int(headers["Retry-After"]) >= 1
-        scoring.engine.thread._capacity = 50_000
+        scoring.engine.thread.backlog.capacity = 50_000
         assert gateway.post("/v1/traces", request)[0] == 200
         eventually(lambda: any(len(s.run.operations) == 3 for s in gateway.scored.runs[1:]))
         assert gateway.service.scoring.stats().losses == {}

@@ -479,7 +479,7 @@ def test_attachments_can_be_switched_off() -> None:
 
 
 def test_a_run_that_grows_without_bound_is_bounded() -> None:
-    """Spans beyond the limit are counted as lost; the run is still judged."""
+    """Spans beyond the limit are counted as lost; the run is not judged by the rest."""
     with Live(Rule(always_one), max_spans_per_trace=10) as live:
         attributes = {"gen_ai.operation.name": "invoke_agent"}
         with live.tracer.start_as_current_span("invoke_agent big", attributes=attributes):
@@ -488,7 +488,7 @@ def test_a_run_that_grows_without_bound_is_bounded() -> None:
                     pass
         live.flush()
         stats = live.pipeline.stats()
-        assert stats.rules["always_one"].scored == 1
+        assert stats.rules["always_one"].not_scored == {"run_truncated": 1}
         assert stats.losses["span_limit_per_trace"] == 40
 
 

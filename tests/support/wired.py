@@ -15,6 +15,7 @@ from otel_evals.accounting.ledger import Ledger
 from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import build_config
 from otel_evals.export.memory import InMemoryDestination
+from otel_evals.intake.backlog import Backlog
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.items import CapturedItem
 from otel_evals.intake.open_spans import OpenSpans
@@ -50,6 +51,7 @@ class Wired:
             open_spans=lambda: open_spans.now(lambda: len(self.captured)),
         )
         self.captured: list[CapturedItem] = []
+        self.backlog = Backlog(1, 1)
         self.capture = CaptureSpans(self, DIALECTS, self.config.ceiling, open_spans=open_spans)
         self.logs = CaptureLogRecords(self, self.capture.keeps)
         provider = TracerProvider(shutdown_on_exit=False)

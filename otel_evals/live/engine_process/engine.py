@@ -17,7 +17,7 @@ from otel_evals.accounting.explanation import Explanation, explain_unknown
 from otel_evals.accounting.health import Health
 from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import Config
-from otel_evals.engine.thread import gather_seconds
+from otel_evals.engine.looping import gather_seconds
 from otel_evals.errors import ConfigError
 from otel_evals.export import DestinationStats
 from otel_evals.live.engine_process.link import Link
@@ -56,6 +56,7 @@ class RemoteEngine:
             self._receive,
             self._note_death,
             gather=gather_seconds(has_store=config.store is not None),
+            max_bytes=config.max_bytes,
         )
         self._reset_counters()
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from otel_evals.intake.backlog import Backlog
 from otel_evals.intake.items import CapturedItem
 from otel_evals.live.engine_process.relay import Report
 from otel_evals.live.engine_process.server import SPANS
@@ -51,6 +52,7 @@ class Link:
         died: called when the process died, with the error and the number of items that were sent to it.
         gather: seconds between the first item of a batch and its being sent.
         capacity: how many items may wait; more are refused.
+        max_bytes: how many bytes of them, approximately.
     """
 
     def __init__(
@@ -61,12 +63,13 @@ class Link:
         *,
         gather: float,
         capacity: int = 50_000,
+        max_bytes: int = 2**28,
     ) -> None:
         self._config = config
         self._report = report
         self._died = died
         self._gather = gather
-        self._capacity = capacity
+        self._limits = capacity, max_bytes
         self._starting = threading.Lock()
         self._numbers = itertools.count()
         self._reset()
@@ -80,9 +83,7 @@ class Link:
         self._child: Child | None = None
         self._sent = 0
         self._stopping = threading.Event()
-        self._refusing = threading.Lock()
-        self.refused = 0
-        """Items refused because the queue was full."""
+        self.backlog = Backlog(*self._limits)
         self.ready = False
         """Whether the process has started."""
         self.deaths = 0
@@ -90,8 +91,8 @@ class Link:
 
     def put(self, item: CapturedItem) -> None:
         """Queue an item. Never waits, never raises; refuses and counts it if the queue is full."""
-        if len(self._items) >= self._capacity:
-            self._refuse(1)
+        waiting = len(self._items)
+        if waiting >= self.backlog.free and not self.backlog.admits(item, waiting):
             return
         self._items.append(item)
         if not self._wake.is_set():
@@ -100,6 +101,11 @@ class Link:
                 self._start()
                 if self._thread is None:
                     self._wake.clear()  # the next item tries again
+
+    @property
+    def refused(self) -> int:
+        """Items refused because too many waited, or because they could not be sent."""
+        return self.backlog.refused
 
     @property
     def waiting(self) -> int:
@@ -230,23 +236,22 @@ class Link:
 
     def _send_items(self, child: Child) -> None:
         items = self._items
-        while items:
-            batch = [items.popleft() for _ in range(min(_CHUNK, len(items)))]
+        while waiting := len(items):
+            batch = [items.popleft() for _ in range(min(_CHUNK, waiting))]
+            if self.backlog.bytes:
+                self.backlog.taken(waiting, waiting - len(batch))
             try:
                 data = encode(batch)
             except Exception:
                 _logger.exception("%d captured items cannot be sent to the engine's process", len(batch))
-                self._refuse(len(batch))
+                self.backlog.refuse(len(batch))
                 continue
             self._sent += len(batch)
             child.send(SPANS, data)
 
-    def _refuse(self, count: int) -> None:
-        with self._refusing:
-            self.refused += count
-
     def _handle_death(self, error: ProcessDiedError) -> None:
         child, self._child = self._child, None
+        self.backlog.began_before = time.time_ns()
         if child is not None:
             child.kill()
             child.close()

@@ -10,7 +10,8 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags, format_span_id
 
-from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer, SpanGroup
+from otel_evals.assembly.gather import SpanGatherer
+from otel_evals.assembly.gatherer import AssemblyLimits, SpanGroup
 from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.model import Loss, SpanEvent

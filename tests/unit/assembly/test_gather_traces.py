@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from otel_evals.assembly.gather import AssemblyLimits, SpanGroup
 from otel_evals.assembly.gather_traces import TraceGatherer
+from otel_evals.assembly.gatherer import AssemblyLimits, SpanGroup
 from otel_evals.intake.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
 from otel_evals.model import SpanEvent, SpanRecord
 
@@ -229,3 +229,41 @@ def test_what_was_never_taken_counts_as_lost_at_the_end() -> None:
     traces.add([span(2, 1)], 0.0)
     lost = traces.end([span(1), span(1, trace="c" * 32)])
     assert {loss.trace_id: loss.count for loss in lost} == {TRACE: 1, "c" * 32: 1}
+
+
+def test_a_trace_that_had_too_many_spans_says_so_on_each() -> None:
+    some = gatherer(max_spans_per_trace=2)
+    losses = [loss for n in range(2, 6) for loss in some.add([span(n, parent=1)], 0.0).losses]
+    some.add([span(1)], 0.0)
+    (group,) = some.close_due(inf)
+    assert [loss.reason for loss in losses] == ["span_limit_per_trace"] * 2
+    assert all(record.spans_dropped for record in group.spans)
+
+
+def test_log_records_and_places_count_as_bytes_too() -> None:
+    some = gatherer(max_bytes=100_000)
+    some.add([span(1)], 0.0)
+    log = SpanEvent(name="e", body="x" * 60_000)
+    losses = some.add([CapturedLog(int(TRACE, 16), 1, log), CapturedLog(int(TRACE, 16), 1, log)], 0.0).losses
+    assert [(loss.what, loss.reason) for loss in losses] == [("run", "too_many_bytes")]
+    assert some.size == (0, 0)
+
+
+def test_traces_without_a_claimed_span_are_bounded_in_bytes() -> None:
+    some = gatherer(max_bytes=100_000)
+    log = SpanEvent(name="e", body="x" * 60_000)
+    for number in range(1, 6):
+        some.add([CapturedLog(number, number, log)], float(number))
+    assert some.open_traces == {f"{5:032x}"}
+    some.add([span(5, trace=f"{5:032x}")], 6.0)
+    assert some.size[1] > 60_000  # its log record waits with it
+
+
+def test_what_comes_of_an_evicted_trace_is_late() -> None:
+    """Its run is lost, once: what is left of it would be judged as if it were the whole."""
+    some = gatherer(max_traces=1)
+    some.add([span(1, parent=9)], 0.0)
+    assert [loss.reason for loss in some.add([span(2, trace=f"{2:032x}")], 1.0).losses] == ["too_many_traces"]
+    late = some.add([span(9)], 2.0).losses
+    assert [(loss.what, loss.reason, loss.count) for loss in late] == [("span", "span_late", 1)]
+    assert [s.span_id for group in some.close_due(inf) for s in group.spans] == [f"{2:016x}"]

@@ -14,7 +14,7 @@ from wired import wired
 
 from otel_evals import scorer
 from otel_evals.assembly import find_runs
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.dialect import Dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals.model.derived import recovered

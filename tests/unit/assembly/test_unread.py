@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer
+from otel_evals.assembly.gather import SpanGatherer
+from otel_evals.assembly.gatherer import AssemblyLimits
 from otel_evals.intake.items import CapturedSpan
 from otel_evals.model import Loss
 

@@ -23,13 +23,13 @@ SECONDS = 5.0
 class Board:
     """A scheduler whose scorers wait until the board is opened."""
 
-    def __init__(self, queue_size: int, **concurrency: int) -> None:
+    def __init__(self, queue_size: int, max_bytes: int = 2**28, **concurrency: int) -> None:
         self.opened = asyncio.Event()
         self.begun: list[str] = []
         self.ended: list[tuple[Job, Outcome]] = []
         self._changed = asyncio.Event()
         self.rules = {name: Rule(self._judge(name), concurrency=n) for name, n in concurrency.items()}
-        self.scheduler = Scheduler(self.rules.values(), queue_size, self._start, self._end)
+        self.scheduler = Scheduler(self.rules.values(), queue_size, max_bytes, self._start, self._end)
 
     def _judge(self, name: str) -> FunctionScorer:
         async def judge(run: Run) -> float:
@@ -165,7 +165,7 @@ def test_an_outcome_may_submit_further_jobs() -> None:
             if job.rule.name == "a":
                 ends.append(board.submit("b"))
 
-        board.scheduler = Scheduler(board.rules.values(), 10, board._start, end)
+        board.scheduler = Scheduler(board.rules.values(), 10, 2**28, board._start, end)
         board.submit("a")
         board.opened.set()
         assert await board.all_ended(2) == {Score(value=1.0): 2}
@@ -185,7 +185,7 @@ class Loading(FunctionScorer):
 def test_all_scorers_prepare_themselves() -> None:
     async def body() -> None:
         scorers: list[Any] = [Loading(lambda run: 1.0, id=name, version="1") for name in "ab"]
-        scheduler = Scheduler(map(Rule, scorers), 1, lambda _: contextvars.Context(), lambda *_: None)
+        scheduler = Scheduler(map(Rule, scorers), 1, 2**28, lambda _: contextvars.Context(), lambda *_: None)
         await scheduler.prepare()
         assert all(each.loaded for each in scorers)
 

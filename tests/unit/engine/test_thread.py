@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_evals.engine.thread import EngineThread, gather_seconds
+from otel_evals.engine.looping import gather_seconds
+from otel_evals.engine.thread import EngineThread
 
 SECONDS = 5.0
 FAR = 3_600.0

@@ -28,6 +28,7 @@ from opentelemetry.trace import (
 
 from otel_evals import sampling, semconv
 from otel_evals.dialect import Dialects, load_dialects
+from otel_evals.intake.backlog import Backlog
 from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
 from otel_evals.intake.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals.recursion import mark, signature
@@ -41,6 +42,7 @@ class Collected:
 
     def __init__(self) -> None:
         self.items: list[CapturedItem] = []
+        self.backlog = Backlog(1, 1)
 
     def put(self, item: CapturedItem) -> None:
         self.items.append(item)
@@ -312,6 +314,8 @@ def test_thresholds_of_one_s_own_head_sampler_count() -> None:
 
 
 class Raises:
+    backlog = Backlog(1, 1)
+
     def put(self, item: CapturedItem) -> None:
         raise RuntimeError("no room in this intake")
 

@@ -14,7 +14,7 @@ from traffic import agent_run
 from wired import wired
 
 from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling, scorer
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.engine.job import Job
 from otel_evals.model import Dropped, Sampled
 from otel_evals.sampling import Chance

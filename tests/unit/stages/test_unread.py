@@ -6,7 +6,8 @@ import pytest
 from trace_builder import DIALECTS, TraceBuilder
 from traffic import said
 
-from otel_evals.assembly.gather import AssemblyLimits, SpanGatherer
+from otel_evals.assembly.gather import SpanGatherer
+from otel_evals.assembly.gatherer import AssemblyLimits
 from otel_evals.assembly.runs import find_runs
 from otel_evals.assembly.split_runs import SplitRuns
 from otel_evals.intake.items import RecordedSpan

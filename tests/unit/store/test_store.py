@@ -12,7 +12,7 @@ from scored import scored_run
 
 from otel_evals import Rule, scorer
 from otel_evals.accounting.counters import StoreStats
-from otel_evals.assembly.gather import SpanGroup
+from otel_evals.assembly.gatherer import SpanGroup
 from otel_evals.model import Dropped, SpanRecord
 from otel_evals.store.sqlite import SQLiteStore
 from otel_evals.store.store import ConversationState, KeptRun, RunStore
