@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from otel_evals.model import Outcome, ScorerFailure
+from otel_evals.util.telling import tell
 
 __all__ = ["FailureLog"]
 
@@ -132,5 +133,8 @@ class FailureLog:
 
 
 def _tell(name: str, said: str, error: BaseException | None) -> None:
-    trace = None if error is None else (type(error), error, error.__traceback__)
-    _logger.warning("%s fails: %s; more of this kind are only counted", name, said, exc_info=trace)
+    message = "%s fails: %s; more of this kind are only counted"
+    if error is None:
+        _logger.warning(message, name, said)
+    else:
+        tell(_logger, message, name, said, error=error, level=logging.WARNING)

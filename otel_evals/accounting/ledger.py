@@ -6,6 +6,7 @@ It updates the counters and the trace log together. Written on the engine's thre
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from otel_evals.accounting.content_log import ContentLog
 from otel_evals.accounting.counters import Counters, Stats
@@ -63,7 +64,8 @@ class Ledger:
     def accepted(self, run: Run) -> None:
         """The rules are evaluated for a run."""
         self.counters.accept()
-        self.content.note(run)
+        with suppress(BaseException):  # somebody else's log handler
+            self.content.note(run)
 
     def decided(self, run: Run, decisions: Iterable[Decision]) -> None:
         """Rules have decided whether they sample a run."""
@@ -92,10 +94,11 @@ class Ledger:
 
     def ended(self, rule: str, evaluation: Evaluation, error: BaseException | None = None) -> None:
         """An evaluation has its outcome; `error` is what its scorer raised."""
-        self.failures.note(rule, evaluation.outcome, error)
         status = evaluation.outcome.status
         reason = None if status == "scored" else evaluation.reason
         self.counters.settle(rule, status, reason)
+        with suppress(BaseException):  # somebody else's log handler
+            self.failures.note(rule, evaluation.outcome, error)
         self.trace_log.ended(rule, evaluation, status, reason)
 
     def stored(self, run: Run, rule: str, reason: str) -> None:

@@ -19,6 +19,7 @@ from otel_evals.attachment.metrics import Metrics
 from otel_evals.export.preset import EventPreset
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
 from otel_evals.recursion import ScorerSpan, marked_context
+from otel_evals.util.telling import tell
 
 __all__ = ["Attacher", "Opened", "SpanScores"]
 
@@ -77,8 +78,9 @@ class Attacher:
         if self._metrics is not None:
             try:
                 self._metrics.estimates.expect(rule, run)
-            except BaseException:  # somebody else's meter
-                _logger.warning("metrics of rule %s could not be begun", rule, exc_info=True)
+            except BaseException as error:  # somebody else's meter
+                message = "metrics of rule %s could not be begun"
+                tell(_logger, message, rule, error=error, level=logging.WARNING)
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Record evaluation spans in this way from now on; None for none."""
@@ -87,7 +89,7 @@ class Attacher:
     def open(self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int) -> Opened:
         """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
         self.expect(rule, run)
-        judged = records.judged_context(run, span_id)
+        judged = _judged(run, span_id)
         span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
         own = contextvars.Context()  # nothing of the engine's, or of whoever woke it
         own.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
@@ -100,8 +102,8 @@ class Attacher:
             return None
         try:
             return self._spans.open(run, span_id, scorer_id, start_time, judged)
-        except BaseException:  # a span processor of somebody else's
-            _logger.warning("no evaluation span for %s", scorer_id, exc_info=True)
+        except BaseException as error:  # a span processor of somebody else's
+            tell(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
             return None
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
@@ -115,8 +117,9 @@ class Attacher:
         for way in (self._record, self._end_span, self._emit_event, self._add_attributes):
             try:
                 way(run, evaluation, opened)
-            except BaseException:
-                _logger.exception("an evaluation of %s could not be attached", evaluation.scorer_id)
+            except BaseException as error:
+                message = "an evaluation of %s could not be attached"
+                tell(_logger, message, evaluation.scorer_id, error=error)
 
     def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
         """End what was begun without an outcome: another attempt will be made. Never raises.
@@ -130,19 +133,20 @@ class Attacher:
         if self._spans is not None:
             try:
                 self._spans.abandon(opened.span, outcome, reason, end_time)
-            except BaseException:  # a span processor of somebody else's
-                _logger.warning("an evaluation span could not be ended", exc_info=True)
+            except BaseException as error:  # a span processor of somebody else's
+                message = "an evaluation span could not be ended"
+                tell(_logger, message, error=error, level=logging.WARNING)
 
     def release(self, trace_id: str, span_id: str) -> None:
         """Let a span go: nothing more will be attached to it."""
         if self._scores is not None:
-            self._scores.finish(int(trace_id, 16), int(span_id, 16))
+            self._scores.finish(_number(trace_id), _number(span_id))
 
     def release_all(self, spans: Iterable[SpanRecord]) -> None:
         """Let all these spans go: nothing will be attached to them."""
         if self._scores is not None:
             for span in spans:
-                self._scores.finish(int(span.trace_id, 16), int(span.span_id, 16))
+                self._scores.finish(_number(span.trace_id), _number(span.span_id))
 
     def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._metrics is not None:
@@ -154,7 +158,7 @@ class Attacher:
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
-            judged = opened.judged if opened else records.judged_context(run, evaluation.span_id)
+            judged = opened.judged if opened else _judged(run, evaluation.span_id)
             more: dict[str, Any] = {}
             for preset in reversed(self._presets):  # the first that names an attribute counts
                 more.update(preset.event_attributes(run, evaluation))
@@ -164,3 +168,18 @@ class Attacher:
         if self._scores is not None and not run.turns:  # no span is held until its conversation ends
             attributes = records.span_attributes(evaluation)
             self._scores.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
+
+
+def _judged(run: Run, span_id: str) -> Context:
+    """A context in which the judged span is current; an empty one where its ids are none, as in odd files."""
+    try:
+        return records.judged_context(run, span_id)
+    except ValueError:
+        return Context()
+
+
+def _number(id: str) -> int:
+    try:
+        return int(id, 16)
+    except ValueError:
+        return 0

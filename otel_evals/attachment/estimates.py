@@ -18,6 +18,7 @@ from opentelemetry.metrics import Meter
 from otel_evals import semconv
 from otel_evals.export.record import tenant_of
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure
+from otel_evals.util.telling import tell
 
 __all__ = ["BoundedNames", "Estimates", "MetricDimension"]
 
@@ -180,8 +181,8 @@ class Estimates:
         for series in dict.fromkeys(untold):
             try:
                 self._tell_of(series)
-            except BaseException:  # somebody else's meter
-                _logger.exception("estimates could not be counted")
+            except BaseException as error:  # somebody else's meter
+                tell(_logger, "estimates could not be counted", error=error)
             series.clear()
 
     def _tell_of(self, series: _Series) -> None:

@@ -26,6 +26,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_evals.intake.backlog import size_of_captured
+from otel_evals.util.telling import tell
 
 __all__ = ["PendingScores", "ScoringSpanExporter"]
 
@@ -306,8 +307,8 @@ class ScoringSpanExporter(SpanExporter):
             time.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
             try:
                 self.release()
-            except BaseException:  # whatever an exporter raises: the others wait here
-                _logger.exception("error while releasing held spans")
+            except BaseException as error:  # whatever an exporter raises: the others wait here
+                tell(_logger, "error while releasing held spans", error=error)
 
     def _idle_for(self) -> float | None:
         """Seconds until there is something to do; None while nothing is held."""
@@ -327,8 +328,8 @@ class ScoringSpanExporter(SpanExporter):
             for start in range(0, len(ready), _MAX_BATCH):
                 try:
                     self._send(ready[start : start + _MAX_BATCH])
-                except BaseException:  # as the SDK's processors do: the next batch may succeed
-                    _logger.exception("held spans could not be exported")
+                except BaseException as error:  # as the SDK's processors do: the next batch may succeed
+                    tell(_logger, "held spans could not be exported", error=error)
 
     def _take_ready(self) -> list[ReadableSpan]:
         ready: list[ReadableSpan] = []

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from opentelemetry.context import attach
 
-from otel_evals.errors import JudgeUnavailableError
 from otel_evals.judge.redaction import use_redaction
 from otel_evals.model import Run, StepRecord
 from otel_evals.processes.parent import Parent
 from otel_evals.processes.records import pack_record
 from otel_evals.recursion import mark
-from otel_evals.scoring.outcome import failure_of, root_cause, to_outcome
+from otel_evals.scoring.outcome import asked_wait, failure_of, root_cause, to_outcome
 from otel_evals.scoring.scorer import Scorer
 
 __all__ = ["Raised", "main"]
@@ -63,13 +62,13 @@ async def _answer(scorer: Scorer, frame: bytes) -> bytes:
 def raised(error: BaseException) -> Raised:
     """Convert an exception."""
     failure, cause = failure_of(error), root_cause(error)
-    unavailable = isinstance(cause, JudgeUnavailableError)
+    asked = asked_wait(cause)
     return Raised(
         error_type=failure.error_type,
         message=failure.message,
         steps=failure.steps,
-        unavailable=unavailable,
-        retry_after=cause.retry_after if isinstance(cause, JudgeUnavailableError) else None,
+        unavailable=asked is not None,
+        retry_after=asked or None,
     )
 
 

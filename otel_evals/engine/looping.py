@@ -8,6 +8,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from otel_evals.util.calls import hide_task
+
 __all__ = ["gather_seconds", "new_loop", "run", "run_to_the_end"]
 
 _T = TypeVar("_T")
@@ -44,14 +46,18 @@ def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
     """Run a coroutine, whatever the other tasks of the loop raise.
 
     A task that raises SystemExit or KeyboardInterrupt stops the loop; a scorer may gather such a task.
-    Whoever awaits it is given the exception too, once the loop goes on.
+    Whoever awaits it is given the exception too, once the loop goes on. A scorer may also stop the loop.
     """
     main, level = loop.create_task(coroutine), logging.WARNING
+    hide_task(main)
     while not main.done():
         try:
             loop.run_until_complete(main)
-        except (SystemExit, KeyboardInterrupt) as error:
-            _logger.log(level, "a task raised %s in the scoring thread, which goes on", type(error).__name__)
+        except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
+            if main.done() or loop.is_closed():
+                raise
+            what = "stopped its loop" if isinstance(error, RuntimeError) else f"raised {type(error).__name__}"
+            _logger.log(level, "a task %s in the scoring thread, which goes on", what)
             level = logging.DEBUG
 
 

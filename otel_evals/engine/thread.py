@@ -23,6 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from otel_evals.engine.executor import ContextExecutor
 from otel_evals.engine.looping import new_loop, run_to_the_end
 from otel_evals.intake.backlog import Backlog
+from otel_evals.util.telling import tell
 
 __all__ = ["EngineThread", "Work"]
 
@@ -33,6 +34,7 @@ _Result = TypeVar("_Result")
 
 _CHUNK = 256
 _IDLE_SECONDS = 5.0
+_FIRST_STEPS = 5
 _START_AGAIN_SECONDS = 0.1
 """Seconds until the next attempt to start a thread that could not be started."""
 
@@ -107,8 +109,7 @@ class EngineThread(Generic[_Item]):
 
     def _arm(self) -> None:
         self._armed = True
-        loop = self._loop or self._started()
-        if loop is not None:
+        if (loop := self._loop or self._started()) is not None:
             _call_soon(loop, self._wake)
         elif self._thread is None:
             self._armed = False  # the next item tries again
@@ -135,8 +136,7 @@ class EngineThread(Generic[_Item]):
 
     def call(self, function: Callable[[], object]) -> None:
         """Have a function called on the engine's thread."""
-        loop = self._loop or self._started(wait=True)
-        if loop is not None:
+        if (loop := self._loop or self._started(wait=True)) is not None:
             _call_soon(loop, function)
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
@@ -194,8 +194,8 @@ class EngineThread(Generic[_Item]):
         self.backlog.refuse(len(items))
         try:
             self.work.end(items)
-        except BaseException:
-            _logger.exception("error while counting what was not scored")
+        except BaseException as error:
+            tell(_logger, "error while counting what was not scored", error=error)
 
     def _started(self, *, wait: bool = False) -> asyncio.AbstractEventLoop | None:
         with self._starting:
@@ -222,6 +222,8 @@ class EngineThread(Generic[_Item]):
         background.add_done_callback(_report)
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(ContextExecutor(thread_name_prefix="otel-evals-executor"))
+        for _ in range(_FIRST_STEPS):  # the tasks of the background are to run before any of a scorer's
+            await asyncio.sleep(0)
         self._ready.set()
         self._wake()
         if self.backlog.capacity == 0:
@@ -260,8 +262,8 @@ class EngineThread(Generic[_Item]):
         try:
             if batch:
                 self.work.take(batch)
-        except BaseException:
-            _logger.exception("error while processing a batch of %d captured items", len(batch))
+        except BaseException as error:
+            tell(_logger, "error while processing a batch of %d captured items", len(batch), error=error)
         return bool(batch)
 
     def _tick(self) -> None:
@@ -270,26 +272,24 @@ class EngineThread(Generic[_Item]):
             self._timer.cancel()
         try:
             delay = self.work.tick() - time.monotonic()
-        except BaseException:  # a rule's own code may even raise SystemExit
-            _logger.exception("error in the scoring thread's periodic work")
+        except BaseException as error:  # a rule's own code may even raise SystemExit
+            tell(_logger, "error in the scoring thread's periodic work", error=error)
             delay = _IDLE_SECONDS
-        delay = min(max(0.0, delay), _IDLE_SECONDS)
-        self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(min(max(0.0, delay), _IDLE_SECONDS), self._tick)
 
 
 def _main(me: weakref.ref[EngineThread[Any]]) -> None:
-    engine = me()
-    if engine is not None:
+    if (engine := me()) is not None:
         try:
             with new_loop() as loop:
                 run_to_the_end(loop, engine._serve())
-        except BaseException:
-            _logger.exception("the scoring thread died")
+        except BaseException as error:
+            tell(_logger, "the scoring thread died", error=error)
 
 
 def _report(task: asyncio.Future[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _logger.error("delivery to destinations died", exc_info=task.exception())
+    if not task.cancelled() and (error := task.exception()) is not None:
+        tell(_logger, "delivery to destinations died", error=error)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:

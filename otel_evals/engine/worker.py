@@ -19,14 +19,14 @@ from anyio import to_thread
 
 from otel_evals.config import Rule
 from otel_evals.engine.job import Job, Result
-from otel_evals.errors import JudgeUnavailableError
 from otel_evals.model import Outcome, Run, ScorerFailure
 from otel_evals.processes.child import ProcessDiedError
 from otel_evals.scoring.cancellation import must_propagate
-from otel_evals.scoring.outcome import failure_of, root_cause, to_outcome
+from otel_evals.scoring.outcome import asked_wait, failure_of, root_cause, to_outcome
 from otel_evals.scoring.scorer import Scorer
-from otel_evals.util.calls import AbandonedThreads, abandoned_threads
+from otel_evals.util.calls import AbandonedThreads, abandoned_threads, hide_task
 from otel_evals.util.retry import backoff
+from otel_evals.util.telling import tell
 
 __all__ = ["HeldBytes", "Worker"]
 
@@ -93,10 +93,11 @@ class Worker:
     async def prepare(self) -> None:
         """Call the scorer's `prepare` on another thread; jobs are queued until it returns."""
         if not self._ready:
-            try:
-                await to_thread.run_sync(self._rule.scorer.prepare, abandon_on_cancel=True)
-            except Exception:
-                _logger.warning("%s failed to prepare", self._rule.scorer.id, exc_info=True)
+            hide_task()
+            error = await to_thread.run_sync(_prepare, self._rule.scorer, abandon_on_cancel=True)
+            if error is not None:
+                name = self._rule.scorer.id
+                tell(_logger, "%s failed to prepare", name, error=error, level=logging.WARNING)
             self._ready = True
             self._fill()
 
@@ -184,12 +185,13 @@ class Worker:
     def _wait(self, job: Job, error: BaseException) -> float | None:
         """Seconds until the next attempt; None if there is none."""
         cause = root_cause(error)
-        if isinstance(cause, ProcessDiedError) and job.attempts == 1:
+        if issubclass(type(cause), ProcessDiedError) and job.attempts == 1:
             return 0.0
-        if not isinstance(cause, JudgeUnavailableError) or job.attempts >= self._rule.attempts:
+        asked = asked_wait(cause)
+        if asked is None or job.attempts >= self._rule.attempts:
             return None
         wait = backoff(job.attempts, first=_FIRST_BACKOFF, longest=_LONGEST_BACKOFF, draw=self._draw)
-        return max(wait, min(cause.retry_after or 0.0, _LONGEST_BACKOFF))
+        return max(wait, min(asked, _LONGEST_BACKOFF))
 
     def _retry_later(self, job: Job, seconds: float) -> None:
         """Free the slot while waiting for the next attempt."""
@@ -226,6 +228,15 @@ class Worker:
         if job.timer is not None:
             job.timer.cancel()
             job.timer = None
+
+
+def _prepare(scorer: Scorer) -> BaseException | None:
+    """What goes wrong, as a value: not every exception can be handed from thread to thread."""
+    try:
+        scorer.prepare()
+    except BaseException as error:
+        return error
+    return None
 
 
 def _result(task: asyncio.Task[Result]) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import anyio
@@ -13,6 +13,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach,
 from otel_evals.errors import ConfigError
 from otel_evals.export.destination import Destination
 from otel_evals.scoring.cancellation import is_cancelled
+from otel_evals.util.telling import tell
 
 __all__ = ["holds", "keeps_picks", "link_traces", "show_traces_at"]
 
@@ -26,7 +27,7 @@ async def holds(destination: Destination, evaluation_ids: Collection[str], revis
     ask = getattr(destination, "holds", None)
     if ask is None:
         return False
-    return await _asked(destination, ask(evaluation_ids, revision), "tell which evaluations it has") is True
+    return await _asked(destination, lambda: ask(evaluation_ids, revision), "tell which it has") is True
 
 
 async def keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
@@ -35,7 +36,7 @@ async def keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
     if keep is None:
         return True
     with anyio.move_on_after(_SECONDS):
-        return await _asked(destination, keep(rows), "keep what rules picked") is not _FAILED
+        return await _asked(destination, lambda: keep(rows), "keep what rules picked") is not _FAILED
     return False
 
 
@@ -64,15 +65,16 @@ def show_traces_at(destination: Any, address: Any, field: str) -> None:
     destination.trace_url = trace_url
 
 
-async def _asked(destination: Destination, answer: Awaitable[Any], what: str) -> Any:
+async def _asked(destination: Destination, ask: Callable[[], Awaitable[Any]], what: str) -> Any:
     """The answer, without spans of the destination's own client; `_FAILED` where there is none."""
     token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
     try:
-        return await answer
+        return await ask()
     except BaseException as error:
         if is_cancelled(error):
             raise
-        _log.warning("Destination %s failed to %s", destination.name, what, exc_info=True)
+        name = destination.name
+        tell(_log, "Destination %s failed to %s", name, what, error=error, level=logging.WARNING)
         return _FAILED
     finally:
         detach(token)

@@ -14,14 +14,15 @@ import anyio
 import anyio.lowlevel
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
-from otel_evals.errors import DestinationError
 from otel_evals.export.counts import DestinationStats
 from otel_evals.export.destination import Destination, Unaccepted
 from otel_evals.export.parcels import Parcel, Parcels
-from otel_evals.export.retry import TRACE_NOT_FOUND, Retry, reason_of, told, unaccepted
+from otel_evals.export.retry import TRACE_NOT_FOUND, Retry, is_ours, reason_of, told, unaccepted
 from otel_evals.model import Evaluation, ScoredRun
 from otel_evals.scoring.cancellation import is_cancelled
+from otel_evals.util.calls import hide_task
 from otel_evals.util.plain import plain_text, type_name
+from otel_evals.util.telling import tell
 
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
 
@@ -71,8 +72,7 @@ class DeliveryQueue:
         self._wake = anyio.Event()
         self._moved = anyio.Event()
         self._flush_to = 0
-        self._closing = False
-        self._released = False
+        self._closing = self._released = False
         self._scope: anyio.CancelScope | None = None
 
     def put(self, scored: ScoredRun, leaving: ScoredRun | None = None) -> None:
@@ -93,6 +93,7 @@ class DeliveryQueue:
 
     async def run(self) -> None:
         """Deliver until closed and empty. What is left on cancellation is counted as dropped."""
+        hide_task()
         # The destination's own HTTP client must not show up in traces.
         attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         try:
@@ -132,7 +133,7 @@ class DeliveryQueue:
         except BaseException as error:
             if is_cancelled(error):
                 raise
-            _log.exception("Destination %s failed to shut down", self.name)
+            tell(_log, "Destination %s failed to shut down", self.name, error=error)
 
     # --- when to send ---
 
@@ -255,7 +256,10 @@ class DeliveryQueue:
 
     def _report(self, batch: Sequence[ScoredRun], end: str) -> None:
         if self._on_result is not None:
-            self._on_result(self.name, batch, end)
+            try:
+                self._on_result(self.name, batch, end)
+            except BaseException as error:
+                tell(_log, "what became of a batch could not be reported", error=error)
 
     def _notify(self) -> None:
         self._moved.set()
@@ -290,8 +294,8 @@ def _key(evaluation: Evaluation) -> tuple[str, str, int]:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return not isinstance(error, DestinationError) or error.retryable
+    return not is_ours(error) or error.retryable
 
 
 def _asked(error: BaseException) -> float:
-    return (error.retry_after or 0.0) if isinstance(error, DestinationError) and error.retryable else 0.0
+    return (error.retry_after or 0.0) if is_ours(error) and error.retryable else 0.0

@@ -20,6 +20,7 @@ from otel_evals.export.preset import EventPreset
 from otel_evals.export.retry import Retry
 from otel_evals.judge.redaction import redacted
 from otel_evals.model import ScoredRun
+from otel_evals.util.calls import hide_task
 
 __all__ = ["FanOut"]
 
@@ -117,6 +118,7 @@ class FanOut:
         if self._started:
             return
         self._started = True
+        hide_task()
         await _all(queue.run for queue in self._queues)
 
     async def force_flush(self, deadline_seconds: float) -> bool:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.destination import Unaccepted
 from otel_evals.model import Evaluation
-from otel_evals.util.plain import plain_text
+from otel_evals.util.plain import plain_text, type_name
 from otel_evals.util.retry import LONGEST_RETRY_AFTER, backoff
 
-__all__ = ["FINAL_REASONS", "TRACE_NOT_FOUND", "Retry", "reason_of", "told", "unaccepted"]
+__all__ = ["FINAL_REASONS", "TRACE_NOT_FOUND", "Retry", "is_ours", "reason_of", "told", "unaccepted"]
 
 TRACE_NOT_FOUND = "trace_not_found"
 """The backend does not know the judged span, which may be on its way there."""
@@ -64,7 +64,7 @@ class Retry:
 
 def told(error: BaseException) -> BaseException:
     """What a destination raised, with fields of their declared types and a bounded wait, whatever it set."""
-    if not issubclass(type(error), DestinationError):
+    if not is_ours(error):
         return error
     given = {name: _field(error, name) for name in ("retryable", "retry_after", "reason", "status")}
     wait, reason, status = given["retry_after"], given["reason"], given["status"]
@@ -80,15 +80,28 @@ def told(error: BaseException) -> BaseException:
 
 def unaccepted(answer: object) -> Sequence[Unaccepted]:
     """What a destination says that it did not accept; what is no such thing says nothing."""
-    if not isinstance(answer, list | tuple):
+    if not issubclass(type(answer), list | tuple):
         return ()
-    given = [each for each in answer if type(each) is Unaccepted and isinstance(each.evaluation, Evaluation)]
+    try:
+        given = [each for each in answer if type(each) is Unaccepted and _is_known(each.evaluation)]  # type: ignore[attr-defined]  # by its type
+    except BaseException:  # a list of its own making
+        return ()
     return [Unaccepted(each.evaluation, _why(each.error)) for each in given]
 
 
+def _is_known(evaluation: object) -> bool:
+    """Whether it is an evaluation with ids by which it can be found."""
+    if type(evaluation) is not Evaluation:
+        return False
+    return (
+        type(evaluation.trace_id) is type(evaluation.evaluation_id) is str
+        and type(evaluation.revision) is int
+    )
+
+
 def _why(error: object) -> DestinationError:
-    plain = told(error) if isinstance(error, DestinationError) else None
-    if isinstance(plain, DestinationError):
+    plain = told(error) if issubclass(type(error), BaseException) else None  # type: ignore[arg-type]  # by its type
+    if plain is not None and is_ours(plain):
         return plain
     return DestinationError(plain_text(error, 2_000), retryable=False, reason="unexpected_answer")
 
@@ -102,6 +115,11 @@ def _field(error: BaseException, name: str) -> Any:
 
 def reason_of(error: BaseException) -> str:
     """What a loss by this error is counted under."""
-    if isinstance(error, DestinationError):
+    if is_ours(error):
         return error.reason if error.retryable or error.reason in FINAL_REASONS else "refused"
-    return "timeout" if isinstance(error, TimeoutError) else type(error).__name__
+    return "timeout" if issubclass(type(error), TimeoutError) else type_name(error)
+
+
+def is_ours(error: BaseException) -> TypeGuard[DestinationError]:
+    """Whether it is a DestinationError, whatever it says its class is."""
+    return issubclass(type(error), DestinationError)

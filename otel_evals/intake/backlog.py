@@ -43,7 +43,7 @@ class Backlog:
         """Whether an item may join so many that wait; if not, it is counted."""
         size = size_of_captured(item) if waiting >= UNMEASURED else 0
         if waiting >= self.capacity or self.bytes + size > self._max_bytes:
-            self._refuse(item)
+            self.lose(item)
             return False
         self.bytes += size  # several threads may add at once: what is lost of that is little
         return True
@@ -66,7 +66,8 @@ class Backlog:
         with self._refusing:
             self.refused += count
 
-    def _refuse(self, item: Any) -> None:
+    def lose(self, item: Any) -> None:
+        """Count an item that nobody takes, and remember that its trace lacks it."""
         self.refuse(1)
         trace_id = _trace_of(item)
         if trace_id is not None:

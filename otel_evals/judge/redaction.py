@@ -21,6 +21,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.judge.redact import redact_secrets, replaced
 from otel_evals.model import Operation, Run, SpanRecord
 from otel_evals.model.derived import derives, recovered
+from otel_evals.util.plain import plain_text, type_name
 
 __all__ = ["Redaction", "current_redaction", "redact", "redact_pii", "redacted", "use_redaction"]
 
@@ -59,8 +60,8 @@ class Redaction:
                 text = function(text)
                 if not isinstance(text, str):
                     raise TypeError(f"{function!r:.200} returned a {type(text).__name__} for a text")
-        except Exception as error:
-            _tell(f"{type(error).__name__}: {error!s:.300}")
+        except BaseException as error:  # SystemExit too: an evaluation has to end
+            _tell(f"{type_name(error)}: {plain_text(error, 300)}")
             return _FAILED
         return text
 

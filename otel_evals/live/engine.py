@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from otel_evals.accounting.counters import ConversationStats, Stats
 from otel_evals.accounting.explanation import Explanation
@@ -22,11 +23,16 @@ from otel_evals.intake.backlog import Intake
 from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpans, OpenSpansNow
 from otel_evals.live.inspection import Inspector
+from otel_evals.scoring.cancellation import must_propagate
 from otel_evals.stages import Stages
 from otel_evals.store.store import RunStore
+from otel_evals.util.calls import hide_task
+from otel_evals.util.telling import tell
 
 __all__ = ["Engine", "LocalEngine"]
 
+_T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
 
 _LATE_SECONDS = 0.2
 """How long after its deadline a step of the shutdown is waited for."""
@@ -187,7 +193,8 @@ class LocalEngine:
 
     def flush(self, timeout: float) -> bool:
         """Score and deliver what was captured so far; whether that was done in time."""
-        return self.thread.run(self._flush(time.monotonic() + timeout), timeout + 0.5) is True
+        until = time.monotonic() + timeout
+        return self._run(lambda: self._flush(until), timeout + 0.5) is True
 
     def shutdown(self, deadline: float) -> None:
         """Score and deliver what can be until the deadline, with four fifths of the time for scoring."""
@@ -195,13 +202,29 @@ class LocalEngine:
             timeout = deadline - time.monotonic()
             scored_until = time.monotonic() + timeout * 0.8
             self._stages.read_until = scored_until + _LATE_SECONDS / 2
-            self.thread.run(self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
-            self.thread.run(self._stages.finish_all(deadline), deadline - time.monotonic() + _LATE_SECONDS)
+            self._run(lambda: self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
+            left = deadline - time.monotonic() + _LATE_SECONDS
+            self._run(lambda: self._stages.finish_all(deadline), left)
 
     def close(self, deadline: float) -> None:
         """End the thread, and the processes of isolated scorers."""
         self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
         self._stages.close()
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, _T]], seconds: float) -> _T | None:
+        """Run this on the thread; what goes wrong in it is logged, not raised in the application."""
+
+        async def contained() -> _T | None:
+            hide_task()
+            try:
+                return await work()
+            except BaseException as error:
+                if must_propagate(error):
+                    raise
+                tell(_logger, "error in the scoring thread", error=error)
+                return None
+
+        return self.thread.run(contained(), seconds)
 
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
         self.thread.drain(self._stages.read_until)
@@ -209,7 +232,7 @@ class LocalEngine:
 
     def open_traces(self, seconds: float) -> set[str] | None:
         """Ids of the traces whose runs are not decided yet; None if that, or the store, takes too long."""
-        return self.thread.run(self._open_traces(seconds), seconds + 0.5)
+        return self._run(lambda: self._open_traces(seconds), seconds + 0.5)
 
     async def _open_traces(self, seconds: float) -> set[str] | None:
         self.thread.drain()
@@ -230,7 +253,7 @@ class LocalEngine:
             self._config = config
             return True
 
-        return self.thread.run(use(), seconds) is True
+        return self._run(use, seconds) is True
 
     def before_fork(self) -> None:
         """Have the store close its file."""

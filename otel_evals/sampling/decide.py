@@ -175,14 +175,20 @@ def _ask(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     """Decide now, or have the rule wait for those it follows."""
+    try:
+        return _sampled(decisions, rule)
+    except BaseException as error:  # a sampler of somebody else's, or what it returned
+        return Decision(rule, "not_sampled", "predicate_failed", error=error)
+
+
+def _sampled(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     run, sampler = decisions.run, rule.sample
     if sampler.follows and not sampler.follows.isdisjoint(decisions.undecided()):
         decisions.waiting.append(rule)
         return Decision(rule, "waiting")
-    try:
-        chance = sampler.chance(run, decisions.outcomes)
-    except BaseException as error:
-        return Decision(rule, "not_sampled", "predicate_failed", error=error)
+    chance = sampler.chance(run, decisions.outcomes)
+    if not 0.0 <= chance.probability <= 1.0:
+        raise ValueError(f"a probability must lie within 0..1, not {chance.probability}")
     certain = chance.probability >= 1.0 and not run.trace_state
     if not certain and not is_sampled(chance.probability, *randomness_source(run)):
         reason = chance.why if chance.probability <= 0 and chance.why else "sampled_out"

@@ -14,12 +14,13 @@ def must_propagate(error: BaseException) -> bool:
     CancelledError that a scorer raised or met in a task of its own is a failure of that scorer, as are
     SystemExit and KeyboardInterrupt, which must not end the thread that scores.
     """
-    if isinstance(error, asyncio.CancelledError):
+    kind = type(error)  # an exception may lie about its `__class__`
+    if issubclass(kind, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
-    return isinstance(error, GeneratorExit)
+    return issubclass(kind, GeneratorExit)
 
 
 def is_cancelled(error: BaseException) -> bool:
     """Whether an exception says that the current task was asked to cancel."""
-    return isinstance(error, asyncio.CancelledError) and must_propagate(error)
+    return issubclass(type(error), asyncio.CancelledError) and must_propagate(error)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
+from otel_evals.errors import JudgeUnavailableError
 from otel_evals.model import ContextSeen, NotScored, Score, ScorerFailure, StepRecord, Usage
 from otel_evals.util.plain import plain_text, plain_value, type_name
 
-__all__ = ["MAX_LABEL", "failure_of", "root_cause", "steps_of_error", "to_outcome"]
+__all__ = ["MAX_LABEL", "asked_wait", "failure_of", "root_cause", "steps_of_error", "to_outcome"]
 
 MAX_LABEL = 256
 """Characters of a label; also of a reason and of an error type."""
@@ -74,6 +75,13 @@ def root_cause(error: BaseException) -> BaseException:
     cause = _attribute(error, "__cause__")
     carries_steps = _attribute(error, "steps") is not None
     return cause if carries_steps and issubclass(type(cause), BaseException) else error
+
+
+def asked_wait(error: BaseException) -> float | None:
+    """Seconds that a judge which is unavailable asked to wait: 0 where it did not, None for other errors."""
+    if not issubclass(type(error), JudgeUnavailableError):
+        return None
+    return max(0.0, _number(_attribute(error, "retry_after")) or 0.0)
 
 
 def steps_of_error(error: BaseException) -> tuple[StepRecord, ...]:

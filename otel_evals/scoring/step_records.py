@@ -49,8 +49,9 @@ class StepRecordBuilder:
 
     def failed(self, error: BaseException) -> StepRecord:
         """The failed step's record."""
-        if isinstance(error, JudgeError):
-            self._spent(error.usage or Usage(), error.cost, error.attempts)
+        if issubclass(type(error), JudgeError):  # whatever its `__class__` says
+            judge: Any = error
+            self._spent(judge.usage or Usage(), judge.cost, judge.attempts)
         return self._record(error=told(error))
 
     def _spent(self, usage: Usage, cost: float | None, attempts: int) -> None:

@@ -22,6 +22,7 @@ from otel_evals.sampling import is_sampled
 from otel_evals.sampling.decide import Decision
 from otel_evals.sampling.identity import conversation_number
 from otel_evals.store.store import ConversationState, KeptRun, RunStore
+from otel_evals.util.telling import tell
 
 __all__ = ["ConversationStage", "JoinedConversation"]
 
@@ -198,7 +199,7 @@ class ConversationStage:
 
     def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
         """A run, or the conversation it belongs to, holds what nobody foresaw: it costs nothing else."""
-        _logger.error("a conversation could not be judged", exc_info=error)
+        tell(_logger, "a conversation could not be judged", error=error)
         self._ledger.decided(run, [Decision(rule, "not_sampled", "unreadable") for rule in rules])
 
     def _forget(self) -> None:

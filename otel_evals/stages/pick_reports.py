@@ -6,6 +6,7 @@ import asyncio
 
 from otel_evals.accounting.picks import PickLog
 from otel_evals.export.fanout import FanOut
+from otel_evals.util.calls import hide_task
 
 __all__ = ["PickReports"]
 
@@ -26,6 +27,7 @@ class PickReports:
 
     async def run(self) -> None:
         """Tell until cancelled."""
+        hide_task()
         while True:
             await asyncio.sleep(_SECONDS)
             await self.tell()

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 
 from anyio.to_thread import current_default_thread_limiter
@@ -37,6 +38,8 @@ from otel_evals.stages.pick_reports import PickReports
 from otel_evals.stages.rule_sets import RuleSets
 from otel_evals.stages.unread import undecided, what_is_left
 from otel_evals.store.store import ConversationState, Resumption, RunStore
+from otel_evals.util.calls import hide_task
+from otel_evals.util.telling import show_content, tell
 
 __all__ = ["Stages"]
 
@@ -89,6 +92,7 @@ class Stages:
         self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, on_result=self._delivered)
         self.put, self.lacking = self.fan_out.put_to, self.fan_out.lacking
         self._picks = PickReports(ledger.picks, self.fan_out)
+        show_content(config.capture_content)
         use_redaction(config.redact)  # before any scorer is handed to a process of its own
         fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
         self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
@@ -118,10 +122,9 @@ class Stages:
         self._close_due(now)
         if self.gatherer.next_eviction <= now:
             self._lose(self.gatherer.evict_old(now))
-        next_conversation = inf
         if self.conversations.active:
             self._score_conversations(self.conversations.due(now, self.evaluations.scheduler.room))
-            next_conversation = self.conversations.next_due(now)
+        next_conversation = self.conversations.next_due(now) if self.conversations.active else inf
         if self._loss_log.next_poll <= now:
             self._loss_log.poll()
         if self.rule_sets.earlier:
@@ -132,6 +135,7 @@ class Stages:
 
     async def run(self) -> None:
         """Prepare the scorers and deliver to destinations, until cancelled."""
+        hide_task()
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
         await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._picks.run())
@@ -162,17 +166,16 @@ class Stages:
 
     def score_group(self, group: SpanGroup) -> None:
         """Read the spans of one run, or of several that belong together, and ask the rules."""
-        now = time.monotonic()
         read = self._read(group)
-        runs = [whole for run in read for whole in self._split_runs.add(run, now)]
+        runs = [whole for run in read for whole in self._split_runs.add(run, time.monotonic())]
         self._score(runs, group if runs == read else group_of(runs, group))
 
     def _read(self, group: SpanGroup) -> list[Run]:
         trace_id = group.spans[0].trace_id
         try:
             runs = find_runs(group.spans, self._dialects, group.links)
-        except BaseException:
-            _logger.exception("a run could not be read")
+        except BaseException as error:
+            tell(_logger, "a run could not be read", error=error)
             self._ledger.lost(Loss("run", "unreadable", trace_id))
             return []
         self._ledger.assembled(trace_id, len(group.spans), runs)
@@ -189,8 +192,7 @@ class Stages:
             self._lose(lost)
         targets = self.evaluations.score(runs, group)
         awaited = {target.span_id for target in targets} | self._split_runs.held
-        others = [span for span in group.spans if span.span_id not in awaited]
-        if others:
+        if others := [span for span in group.spans if span.span_id not in awaited]:
             self._attacher.release_all(others)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
@@ -293,5 +295,6 @@ class Stages:
     def close(self) -> None:
         """End what does not live on the engine's thread; once that thread has ended."""
         self.rule_sets.close()
-        self._loss_log.close()
-        self._ledger.failures.close()
+        with suppress(BaseException):  # somebody else's log handler
+            self._loss_log.close()
+            self._ledger.failures.close()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-__all__ = ["AbandonedThreads", "abandoned_threads", "call", "is_async"]
+__all__ = ["AbandonedThreads", "abandoned_threads", "call", "hide_task", "is_async"]
 
 _Argument = TypeVar("_Argument")
 
@@ -81,24 +81,41 @@ async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inl
 
 async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) -> Any:
     counted, made = abandoned_threads.get(), _Call()
-    if counted is None:
-        return await to_thread.run_sync(function, argument, abandon_on_cancel=True)
 
-    def work() -> Any:
-        counted.thread_began(made)
+    def work() -> tuple[Any, BaseException | None]:
+        if counted is not None:
+            counted.thread_began(made)
         try:
-            return function(argument)
+            return function(argument), None
+        except BaseException as error:  # as a value: not every exception can be handed from thread to thread
+            return None, error
         finally:
-            counted.thread_ended(made)
+            if counted is not None:
+                counted.thread_ended(made)
 
+    slots = None if counted is None else counted.slots
     try:
-        return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=counted.slots)
+        result, error = await to_thread.run_sync(work, abandon_on_cancel=True, limiter=slots)
     except asyncio.CancelledError:
-        counted.caller_left(made)
+        if counted is not None:
+            counted.caller_left(made)
         raise
+    if error is not None:
+        raise error
+    return result
 
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling a function gives something to await, as far as its definition tells."""
     function = inspect.unwrap(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def hide_task(task: asyncio.Task[Any] | None = None) -> None:
+    """Leave a task out of `asyncio.all_tasks`: what a user's function may do to all tasks is not for ours.
+
+    Args:
+        task: by default the current one.
+    """
+    unregister: Any = getattr(asyncio.tasks, "_unregister_task")  # noqa: B009  # as asyncio says for tasks of others
+    unregister(task or asyncio.current_task())

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["MAX_JSON", "as_text", "plain_text", "plain_value", "type_name"]
+__all__ = ["MAX_JSON", "as_text", "plain_text", "plain_value", "shallow", "type_name"]
 
 MAX_JSON = 200_000
 """Characters of a value's JSON form, unless the caller says otherwise."""
@@ -21,6 +21,8 @@ _MAX_ITEMS = 1_000
 _MAX_NODES = 20_000
 _MAX_DEPTH = 20
 _MAX_INT = 2**63
+_DEEPEST = 60
+_MAX_KEPT = 100_000
 
 
 def type_name(value: object) -> str:
@@ -107,6 +109,35 @@ class _Plain:
         convert = getattr(value, "item", None) or getattr(value, "__float__", None)
         made = convert() if callable(convert) else None
         return self.value(made, 1) if type(made) in (int, float, bool) else plain_text(value)
+
+
+def shallow(value: Any) -> Any:
+    """A value without what is nested deeper than 60 levels, which few programs can read or write.
+
+    The value itself where nothing is. Of one that is nested so far, nothing beyond 100,000 values is kept.
+    """
+    return value if _is_shallow(value, _DEEPEST, [_MAX_KEPT]) else _shallow(value, _DEEPEST, [_MAX_KEPT])
+
+
+def _is_shallow(value: Any, depth: int, room: list[int]) -> bool:
+    if not isinstance(value, Mapping | list | tuple):
+        return True
+    room[0] -= len(value)
+    if depth == 0 or room[0] < 0:
+        return False
+    items = value.values() if isinstance(value, Mapping) else value
+    return all(_is_shallow(item, depth - 1, room) for item in items)
+
+
+def _shallow(value: Any, depth: int, room: list[int]) -> Any:
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    room[0] -= len(value)
+    if depth == 0 or room[0] < 0:
+        return None
+    if isinstance(value, Mapping):
+        return {key: _shallow(item, depth - 1, room) for key, item in value.items()}
+    return tuple(_shallow(item, depth - 1, room) for item in value)
 
 
 def as_text(value: Any, max_chars: int = MAX_JSON) -> str:

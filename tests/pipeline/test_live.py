@@ -586,3 +586,71 @@ def test_a_pipeline_that_is_over_is_let_go(metrics: bool) -> None:
     del live
     gc.collect()
     assert pipeline() is None
+
+
+ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, RecursionError]
+
+
+@pytest.mark.parametrize("error", ENDS)
+def test_a_scorer_that_cannot_be_prepared_is_asked_all_the_same(error: type[BaseException]) -> None:
+    class Unready(Scorer):
+        id, version = "unready", "1"
+
+        def prepare(self) -> None:
+            raise error
+
+        async def score(self, run: Run) -> Score:
+            return Score(value=1.0)
+
+    with Live(Rule(Unready()), Rule(always_one)) as live:
+        live.run()
+        assert live.flush()
+        assert {name: rule.scored for name, rule in live.pipeline.stats().rules.items()} == {
+            "unready": 1,
+            "always_one": 1,
+        }
+
+
+@pytest.mark.parametrize("error", ENDS)
+def test_a_redaction_that_would_end_a_thread_leaves_nothing_of_the_text(error: type[BaseException]) -> None:
+    def odd(text: str) -> str:
+        raise error
+
+    @scorer(version="1")
+    def explained(run: Run) -> Score:
+        return Score(value=1.0, explanation="what was said")
+
+    with Live(Rule(explained), redact=[odd]) as live:
+        live.run()
+        assert live.flush()
+        (scored,) = live.scored.wait_for(1)
+        assert scored.evaluations[0].outcome == Score(value=1.0, explanation="[redaction failed]")
+
+
+async def stops_the_loop(run: Run) -> float:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+    return 1.0
+
+
+async def cancels_everybody(run: Run) -> float:
+    for task in asyncio.all_tasks():
+        task.cancel()
+    return 1.0
+
+
+async def cancels_everybody_later(run: Run) -> float:
+    asyncio.get_running_loop().call_later(0.01, lambda: [each.cancel() for each in asyncio.all_tasks()])
+    return 1.0
+
+
+@pytest.mark.parametrize("function", [stops_the_loop, cancels_everybody, cancels_everybody_later])
+def test_what_a_scorer_does_to_its_event_loop_ends_neither_scoring_nor_delivery(function: Any) -> None:
+    with Live(Rule(scorer(id="odd", version="1")(function)), Rule(always_one)) as live:
+        for count in (1, 2, 3):
+            live.run()
+            live.flush()  # which may be cancelled too
+            assert len(live.scored.wait_for(count)) == count
+        assert live.pipeline.health().thread_alive
+        assert live.pipeline.stats().rules["always_one"].scored == 3
+        assert live.pipeline.stats().check() == []

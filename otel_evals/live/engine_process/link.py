@@ -12,7 +12,7 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from otel_evals.intake.backlog import Backlog
@@ -22,6 +22,7 @@ from otel_evals.live.engine_process.server import SPANS
 from otel_evals.live.engine_process.wire import encode
 from otel_evals.processes.child import Child, ProcessDiedError
 from otel_evals.util.retry import backoff
+from otel_evals.util.telling import tell
 
 __all__ = ["Link"]
 
@@ -240,14 +241,22 @@ class Link:
             batch = [items.popleft() for _ in range(min(_CHUNK, waiting))]
             if self.backlog.bytes:
                 self.backlog.taken(waiting, waiting - len(batch))
-            try:
-                data = encode(batch)
-            except Exception:
-                _logger.exception("%d captured items cannot be sent to the engine's process", len(batch))
-                self.backlog.refuse(len(batch))
-                continue
-            self._sent += len(batch)
-            child.send(SPANS, data)
+            for part, data in self._encoded(batch):
+                self._sent += len(part)
+                child.send(SPANS, data)
+
+    def _encoded(self, batch: list[CapturedItem]) -> Iterator[tuple[list[CapturedItem], bytes]]:
+        """The batch as bytes; in halves, where something in it cannot be sent, until that is alone."""
+        try:
+            yield batch, encode(batch)
+        except Exception as error:
+            if len(batch) == 1:
+                tell(_logger, "a captured item cannot be sent to the engine's process", error=error)
+                self.backlog.lose(batch[0])
+                return
+            middle = len(batch) // 2
+            yield from self._encoded(batch[:middle])
+            yield from self._encoded(batch[middle:])
 
     def _handle_death(self, error: ProcessDiedError) -> None:
         child, self._child = self._child, None

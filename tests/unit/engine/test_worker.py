@@ -465,6 +465,67 @@ async def stops(run: Run) -> float:
     raise GeneratorExit
 
 
+def lies(says: Any) -> type[Exception]:
+    """A kind of exception that says, or raises, this where it is asked for its class."""
+
+    def tell(self: object) -> Any:
+        if issubclass(says, Exception) and not issubclass(says, JudgeUnavailableError | ProcessDiedError):
+            raise says
+        return says
+
+    return type("Lying", (Exception,), {"__class__": property(tell)})
+
+
+def unavailable(retry_after: Any) -> Exception:
+    return JudgeUnavailableError("429", retry_after=retry_after)
+
+
+class Hidden(JudgeUnavailableError):
+    @property
+    def retry_after(self) -> Any:
+        raise SystemExit
+
+    @retry_after.setter
+    def retry_after(self, value: Any) -> None:
+        pass
+
+
+RAISED: dict[str, Callable[[], BaseException]] = {
+    "says it is a judge's": lies(JudgeUnavailableError),
+    "says it is a process's": lies(ProcessDiedError),
+    "says it is a cancellation": lies(asyncio.CancelledError),
+    "raises for its class": lies(ZeroDivisionError),
+    "a wait in words": lambda: unavailable("soon"),
+    "a list of waits": lambda: unavailable([1]),
+    "no number": lambda: unavailable(float("nan")),
+    "too large a number": lambda: unavailable(10**400),
+    "before now": lambda: unavailable(-1e30),
+    "a wait that exits": lambda: Hidden("429"),
+    "no attribute at all": type("Mute", (Exception,), {"__getattribute__": lambda self, name: 1 / 0}),
+    "no traceback": type("Traceless", (Exception,), {"__traceback__": property(lambda self: 1 / 0)}),
+}
+
+
+@pytest.mark.parametrize("how", ["async", "sync", "inline"])
+@pytest.mark.parametrize("what", RAISED)
+def test_an_exception_that_lies_ends_its_job_and_no_other(what: str, how: str) -> None:
+    async def asynchronous(run: Run) -> float:
+        raise RAISED[what]()
+
+    def synchronous(run: Run) -> float:
+        raise RAISED[what]()
+
+    async def body() -> None:
+        function = asynchronous if how == "async" else synchronous
+        desk = Desk(scorer(id="a", version="1", inline=how == "inline")(function), attempts=1)
+        desk.offer(3)
+        outcomes = await desk.outcomes(3)
+        assert {type(outcome) for outcome in outcomes} == {ScorerFailure}
+        assert {outcome.error_type for outcome in outcomes} == {type(RAISED[what]()).__name__}
+
+    asyncio.run(body())
+
+
 class Odd(Scorer):
     """Gives back whatever it was given."""
 

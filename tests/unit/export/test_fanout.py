@@ -8,6 +8,7 @@ from asyncio import CancelledError
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -431,6 +432,25 @@ class LyingError(OddError):
         pass
 
 
+class LyingClass(Exception):
+    """Says that it is of another class; None raises."""
+
+    def __init__(self, says: Any) -> None:
+        super().__init__("lies")
+        self.__dict__["says"] = says
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        if self.__dict__["says"] is None:
+            raise SystemExit
+        return self.__dict__["says"]
+
+
+class RaisingList(list[Any]):
+    def __iter__(self) -> Any:
+        raise SystemExit
+
+
 ODD: dict[str, Callable[[Sequence[ScoredRun]], Any]] = {
     "a reason that cannot be counted": lambda batch: OddError(reason=["a"]),
     "a wait without end": lambda batch: OddError(retry_after=float("inf"), retryable=False),
@@ -445,6 +465,13 @@ ODD: dict[str, Callable[[Sequence[ScoredRun]], Any]] = {
     "a text": lambda batch: "sent",
     "an exception": lambda batch: [ValueError("so")],
     "a class": lambda batch: Unaccepted,
+    "says it is ours": lambda batch: LyingClass(DestinationError),
+    "raises for its class": lambda batch: LyingClass(None),
+    "a list that raises": lambda batch: RaisingList([1]),
+    "an error that lies": lambda batch: [Unaccepted(batch[0].evaluations[0], LyingClass(DestinationError))],  # type: ignore[arg-type]
+    "ids that are none": lambda batch: [
+        Unaccepted(replace(batch[0].evaluations[0], trace_id=[]), OddError())
+    ],  # type: ignore[arg-type]
 }
 
 
@@ -458,7 +485,7 @@ async def test_whatever_a_destination_answers_every_run_ends_and_the_next_is_sen
             self.tries += 1
             if self.tries == 1:
                 answer = ODD[how](batch)
-                if isinstance(answer, DestinationError):
+                if issubclass(type(answer), Exception):
                     raise answer
                 return answer
             return await super().export(batch)

@@ -71,6 +71,22 @@ def test_a_sampler_that_raises_does_not_sample() -> None:
     assert isinstance(decision.error, KeyError)
 
 
+NONE_AT_ALL = [None, "0.5", 0.5, Chance(float("nan")), Chance(float("inf")), Chance(-1), Chance("0.5")]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chance", NONE_AT_ALL)
+def test_a_sampler_that_gives_no_chance_does_not_sample(chance: Any) -> None:
+    class Odd(Sampler):
+        def chance(self, run: Run, earlier: Any = None) -> Chance:
+            return chance  # type: ignore[no-any-return]
+
+        def __str__(self) -> str:
+            return "odd()"
+
+    _, decisions = Decider([rule("a", Odd()), rule("b")]).decide(run(), "run")
+    assert told(decisions) == {"a": ("not_sampled", "predicate_failed"), "b": ("sampled", "")}
+
+
 @given(st.floats(0, 1), st.integers(1, 2**128 - 1), st.sampled_from(["", "ot=th:8"]))
 def test_a_share_is_sampled_by_the_traces_own_randomness(rate: float, trace_id: int, state: str) -> None:
     judged = run(trace_id, trace_state=state)
