@@ -43,6 +43,8 @@ REASONS: Mapping[str, str] = {
     "too_many_conversations": "`max_conversations` was exceeded; it was the least recently active",
     "too_many_conversation_bytes": "`max_conversation_bytes` was exceeded; it was the least recently active",
     "shutdown": "the shutdown timeout expired first",
+    # Sampled runs that cannot be judged.
+    "run_truncated": "a bound removed some of its spans or log records; `explain` and the losses say which",
     # Failures that the engine and the judges report.
     "timeout": "the scorer took longer than the rule's `timeout`",
     "stuck": "too many earlier attempts were still running, long after their timeout",
@@ -56,6 +58,7 @@ REASONS: Mapping[str, str] = {
     # Runs that the store evicted.
     "evicted_age": "they were not scored within `store_max_age`",
     "evicted_size": "the store had reached `store_max_bytes`, and they were the oldest that were not scored",
+    "set_aside": "their rows could not be read, and are kept as dead letters",
     # Deliveries of scored runs.
     "exported": "the destination accepted them",
     "refused": "the destination refused them permanently",

@@ -10,6 +10,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from otel_evals.model import SpanEvent, SpanRecord
@@ -25,6 +26,7 @@ def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> byte
 
     Raises:
         ValueError: an attribute holds something that JSON cannot represent, such as a circular reference.
+        RecursionError: one is nested too deep.
     """
     rows, resources = span_rows(spans)
     document = {"links": dict(links), "resources": resources, "spans": rows}
@@ -40,9 +42,25 @@ def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None
     try:
         document = json.loads(payload)
         resources = [_attributes(each) for each in document["resources"]]
-        return tuple(_restored(span_of(row, resources)) for row in document["spans"]), document["links"]
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        spans = tuple(_restored(span_of(row, resources)) for row in document["spans"])
+        links = document["links"]
+        if not all(map(_is_span, spans)) or type(links) is not dict:
+            raise TypeError("a value of the wrong type")
+        return spans, links
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a stored run: {error!r}") from error
+
+
+def _is_span(span: SpanRecord) -> bool:
+    """Whether what everything else relies on has its type: other programs may have written the file."""
+    texts = span.trace_id, span.span_id, span.name, span.status, span.trace_state
+    return (
+        all(type(each) is str for each in texts)
+        and type(span.attributes) is dict
+        and type(span.parent_span_id) in (str, NoneType)
+        and type(span.start_time) is type(span.trace_flags) is int
+        and type(span.end_time) in (int, NoneType)
+    )
 
 
 def _restored(span: SpanRecord) -> SpanRecord:

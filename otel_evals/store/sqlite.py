@@ -31,6 +31,8 @@ from otel_evals.store.resume import expected_ids, judged_runs, resumptions
 from otel_evals.store.store import ConversationState, KeptRun, RunStore, StoreClient
 from otel_evals.store.stored_run import RunStatus, StoredRun, Task, Undelivered, merged
 from otel_evals.store.writer import Writer
+from otel_evals.util.plain import plain_text, type_name
+from otel_evals.util.telling import tell
 
 __all__ = ["SQLiteStore"]
 
@@ -312,14 +314,22 @@ class SQLiteStore(RunStore):
     def _take_up(self, runs: Sequence[StoredRun]) -> None:
         """Go on with runs that the writer has claimed."""
         for run in runs:
-            if run.status.conversation is not None:
-                self._take_back(run, run.status.conversation)
-            elif run.status.tasks is None:
-                self._score_ended(run)
-            elif run.status.crashes:
-                self._ask(self._resume_crashed(run))
-            else:
-                self._resume(run)
+            try:
+                self._go_on_with(run)
+            except Exception as error:  # it costs no other run
+                tell(_logger, "a stored run could not be resumed", error=error)
+                run.status = replace(run.status, state="dead_letter", reason=type_name(error))
+                self._writer.save(run)
+
+    def _go_on_with(self, run: StoredRun) -> None:
+        if run.status.conversation is not None:
+            self._take_back(run, run.status.conversation)
+        elif run.status.tasks is None:
+            self._score_ended(run)
+        elif run.status.crashes:
+            self._ask(self._resume_crashed(run))
+        else:
+            self._resume(run)
 
     def _take_back(self, run: StoredRun, state: ConversationState) -> None:
         """Add a run to its conversation, which is stored anew by the conversation stage."""
@@ -347,7 +357,7 @@ class SQLiteStore(RunStore):
     def _asked(self, task: asyncio.Future[None]) -> None:
         self._asking.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.error("destinations could not be asked what they have", exc_info=error)
+            tell(_logger, "destinations could not be asked what they have", error=error)
 
     async def _resume_crashed(self, run: StoredRun) -> None:
         """Ask the destinations first: the process may have crashed between delivering and committing that."""
@@ -376,8 +386,8 @@ class SQLiteStore(RunStore):
             self._adopt(run, jobs)
             self._client.submit(jobs)
         except Exception as error:
-            _logger.exception("a stored run could not be resumed")
-            run.failed = f"{type(error).__name__}: {error}"[:500]
+            tell(_logger, "a stored run could not be resumed", error=error)
+            run.failed = f"{type_name(error)}: {plain_text(error)}"[:500]
         else:
             if absent:
                 run.postponed += absent

@@ -42,6 +42,8 @@ class RunTable:
         self._owner = owner
         self._lease = lease
         self._boot = boot_id()
+        self.unreadable = 0
+        """Rows that were set aside because they could not be read."""
         self._page_size = int(self._one("PRAGMA page_size"))
 
     @property
@@ -181,11 +183,12 @@ class RunTable:
                 status = load_status(
                     jobs, attempts=attempts, crashes=crashes, revision=revision, reason=reason
                 )
-            except ValueError as error:
+            except Exception as error:  # nested too deep, say, or of another shape: it costs no other row
                 self._sql.execute(
                     "UPDATE run SET state = 'dead_letter', owner = NULL, reason = ? WHERE id = ?",
-                    (str(error), row),
+                    (f"it cannot be read: {type(error).__name__}: {error}"[:500], row),
                 )
+                self.unreadable += 1
             else:
                 yield StoredRun(trace_id, spans, links, status, row=row, kept=True)
 

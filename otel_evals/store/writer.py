@@ -25,6 +25,7 @@ from otel_evals.store.file import StoreFile, StoreLimits
 from otel_evals.store.payload import encode
 from otel_evals.store.stored_run import StoredRun
 from otel_evals.store.table import RunTable
+from otel_evals.util.telling import tell
 
 __all__ = ["Writer"]
 
@@ -53,6 +54,7 @@ class _Batch:
     rows: list[int | None] = field(default_factory=list)
     answers: list[tuple[Then, list[StoredRun]]] = field(default_factory=list)
     claimed: list[StoredRun] = field(default_factory=list)
+    unreadable: int = 0
 
 
 class Writer:
@@ -195,8 +197,8 @@ class Writer:
             self._pause()
             try:
                 self._step(closing)
-            except Exception:
-                _logger.exception("the store's thread caught an error and continues")
+            except Exception as error:
+                tell(_logger, "the store's thread caught an error and continues", error=error)
             if closing:
                 self._file.close()
             _call_all(waiting)
@@ -250,6 +252,7 @@ class Writer:
             batch.rows = [self._save(table, run) for run in batch.changed]
             batch.answers = [(then, table.take_done(trace_id)) for trace_id, then in batch.asked]
             batch.claimed = self._claim(table) if may_claim else []
+            batch.unreadable, table.unreadable = table.unreadable, 0
             if closing:
                 table.release()
 
@@ -261,22 +264,28 @@ class Writer:
         # Cleared before the spans are read, so that what the engine adds meanwhile is written next time.
         grown, run.grown = run.grown, False
         if run.row is not None:
-            payload = encode(run.spans, run.links) if grown else None
+            payload = self._encoded(run) if grown else None
             if not table.update(run.row, status, payload):
                 self._counts["lease_lost"] += 1
             return run.row
         if run.kept is False or status.state == "gone":
             return None
-        try:
-            payload = encode(run.spans, run.links)
-        except (ValueError, RecursionError):
-            self._not_written["unserializable"] += 1
+        payload = self._encoded(run)
+        if payload is None:
             return None
         if not self._file.has_room(table, len(payload)):
             self._not_written["full"] += 1
             self._file.trouble("it is full")
             return None
         return table.insert(run, status, payload)
+
+    def _encoded(self, run: StoredRun) -> bytes | None:
+        """What is written of a run's spans; None, counted, where they cannot be written."""
+        try:
+            return encode(run.spans, run.links)
+        except Exception:  # whatever the values of attributes do when they are read
+            self._not_written["unserializable"] += 1
+            return None
 
     def _claim(self, table: RunTable) -> list[StoredRun]:
         limit = min(_CLAIM, self._room())
@@ -289,6 +298,8 @@ class Writer:
 
     def _succeeded(self, batch: _Batch) -> None:
         refused, new = False, []
+        if batch.unreadable:
+            self._evicted["set_aside"] += batch.unreadable
         for run, row in zip(batch.changed, batch.rows, strict=True):
             if run.row is None:
                 run.row = row

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -62,12 +64,40 @@ def test_rows_of_versions_without_links_are_read() -> None:
     assert (span.name, span.links) == ("a", ())
 
 
-@pytest.mark.parametrize(
-    "payload", [b"", b"{", b"[]", b"{}", b'{"spans":[[1]],"resources":[],"links":{}}', b"\xff"]
-)
-def test_what_is_no_payload_is_a_value_error(payload: bytes) -> None:
+def altered(field: int, value: Any) -> bytes:
+    """A payload in which one value of a span is another."""
+    document = json.loads(encode([SpanRecord(trace_id="1", span_id="2", name="a")], {}))
+    document["spans"][0][field] = value
+    return json.dumps(document).encode()
+
+
+def deep(depth: int) -> bytes:
+    """A payload with a log body that is nested so deep."""
+    log = [["log", 0, {}, None]]
+    return altered(FIELDS.index("logs"), log).replace(
+        b"null]]", b'{"a":' * depth + b"1" + b"}" * depth + b"]]"
+    )
+
+
+FIELDS = [field.name for field in fields(SpanRecord)]
+ODD: dict[str, Callable[[], bytes]] = {
+    **{repr(text): lambda text=text: text for text in (b"", b"{", b"[]", b"{}", b"\xff", b"null")},  # type: ignore[misc]
+    "a row too short": lambda: b'{"spans":[[1]],"resources":[],"links":{}}',
+    "links that are none": lambda: b'{"spans":[],"resources":[],"links":3}',
+    "a number for an id": lambda: altered(FIELDS.index("trace_id"), 7),
+    "a list for attributes": lambda: altered(FIELDS.index("attributes"), [1]),
+    "a text for a time": lambda: altered(FIELDS.index("start_time"), "now"),
+    "no status": lambda: altered(FIELDS.index("status"), None),
+    "no such resource": lambda: altered(FIELDS.index("resource"), 9),
+    "a number for events": lambda: altered(FIELDS.index("events"), 5),
+    **{f"{depth} deep": lambda depth=depth: deep(depth) for depth in (500, 990, 5_000, 200_000)},  # type: ignore[misc]
+}
+
+
+@pytest.mark.parametrize("payload", ODD)
+def test_what_is_no_payload_is_a_value_error(payload: str) -> None:
     with pytest.raises(ValueError, match=r"not a stored run|Expecting|decode|property name"):
-        decode(payload)
+        decode(ODD[payload]())
 
 
 def test_a_value_that_holds_itself_is_a_value_error() -> None:

@@ -174,13 +174,28 @@ def test_age_is_counted_and_what_is_done_is_no_loss(connect: Callable[[], sqlite
     assert connection.execute("SELECT count(*) FROM run").fetchone() == (1,)
 
 
-def test_a_row_that_cannot_be_read_is_set_aside(connect: Callable[[], sqlite3.Connection]) -> None:
+UNREADABLE = {
+    "no payload": "payload = x'00'",
+    "another type": "payload = 3.5",
+    "deep": f"payload = CAST('{'[' * 5_000}' AS BLOB)",
+    "deep jobs": f"jobs = '{'[' * 5_000}'",
+    "odd jobs": """jobs = '{"tasks": [[1]], "left": 5, "undelivered": [null]}'""",
+    "odd conversation": """jobs = '{"conversation": [{"a": "b"}, 3]}'""",
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_a_row_that_cannot_be_read_is_set_aside_and_costs_no_other(
+    what: str, connect: Callable[[], sqlite3.Connection]
+) -> None:
     connection = connect()
     table = owned(connection, "a")
-    write(table, 1, free=True)
-    connection.execute("UPDATE run SET payload = x'00'")
-    assert table.claim(10, {}) == []
-    assert connection.execute("SELECT state FROM run").fetchone() == ("dead_letter",)
+    for number in (1, 2, 3):
+        write(table, number, free=True)
+    connection.execute(f"UPDATE run SET {UNREADABLE[what]} WHERE trace_id LIKE '%2'")
+    assert [int(run.trace_id, 16) for run in table.claim(10, {})] == [1, 3]
+    assert connection.execute("SELECT state FROM run WHERE trace_id LIKE '%2'").fetchone() == ("dead_letter",)
+    assert table.unreadable == 1
 
 
 def test_an_older_schema_is_migrated_and_a_newer_one_refused(

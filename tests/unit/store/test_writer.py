@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -206,6 +206,35 @@ def test_a_run_that_does_not_fit_or_cannot_be_written_is_counted(path: Path) -> 
         assert (big.kept, odd.kept, small.kept) == (False, False, True)
         assert d.writer.stats().not_written == {"full": 1, "unserializable": 1}
         assert [trace for trace, *_ in d.rows()] == [small.trace_id]
+
+
+def test_a_row_that_cannot_be_read_is_counted_and_the_others_are_claimed(path: Path) -> None:
+    with desk(path) as d:
+        d.save(*(a_stored(number, free=True) for number in (1, 2, 3)))
+        d.until(lambda: len(d.resolved) == 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE run SET payload = x'00' WHERE trace_id LIKE '%2'")
+    with desk(path) as d:
+        d.room = 10
+        d.writer.start()
+        d.until(lambda: len(d.claimed) == 2)
+        assert d.writer.stats().evicted == {"set_aside": 1}
+
+
+def test_a_run_that_has_grown_beyond_what_can_be_written_keeps_its_row(path: Path) -> None:
+    with desk(path) as d:
+        run, other = a_stored(1), a_stored(2)
+        d.save(run, other)
+        d.until(lambda: len(d.resolved) == 2)
+        circle: list[Any] = []
+        circle.append(circle)
+        run.spans, run.grown = (replace(run.spans[0], attributes={"circle": circle}),), True
+        for each in (run, other):
+            each.status = replace(each.status, free=True)
+        d.save(run, other)
+        d.flush()
+        assert [free for *_, free in d.rows()] == [1, 1]
+        assert d.writer.stats().not_written == {"unserializable": 1}
 
 
 def test_after_its_end_nothing_is_written_and_nobody_waits(path: Path) -> None:
