@@ -43,8 +43,6 @@ REASONS: Mapping[str, str] = {
     "too_many_conversations": "`max_conversations` was exceeded; it was the least recently active",
     "too_many_conversation_bytes": "`max_conversation_bytes` was exceeded; it was the least recently active",
     "shutdown": "the shutdown timeout expired first",
-    # Sampled runs that cannot be judged.
-    "run_truncated": "a bound removed some of its spans or log records; `explain` and the losses say which",
     # Failures that the engine and the judges report.
     "timeout": "the scorer took longer than the rule's `timeout`",
     "stuck": "too many earlier attempts were still running, long after their timeout",

@@ -50,10 +50,11 @@ class CompleteRuns:
         if self._look is None or any(self._runs.get(scope, 0) < _RUNS_TO_LEARN for scope in scopes):
             return False
         now = self._now = self._now or self._look()
-        if not now.only_above(int(root.trace_id, 16), int(root.parent_span_id or "0", 16)):
+        ids = int(root.trace_id, 16), int(root.span_id, 16), int(root.parent_span_id or "0", 16)
+        after = now.complete_after(*ids, self._added)  # everything that was handed over before is added first
+        if after is None:
             return False
-        # Everything that was handed over before now is added first.
-        self.roots.append((self._added + now.waiting, root.trace_id, root.span_id))
+        self.roots.append((after, root.trace_id, root.span_id))
         return True
 
     def take(self) -> list[tuple[str, str]]:

@@ -58,8 +58,7 @@ class DeliveryQueue:
         self.finished = anyio.Event()
         self.failing = False
         """Whether the last attempt failed."""
-        self._on_result = on_result
-        self._destination = destination
+        self._on_result, self._destination = on_result, destination
         self._batch_size = batch_size
         self._delay = delay
         self._retry = retry

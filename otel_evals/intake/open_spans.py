@@ -57,6 +57,20 @@ class OpenSpansNow:
         self._above[span_id] = parent[_SPAN_ID] if parent is not None else 0
         self._by_trace[context[_TRACE_ID]] += 1
 
+    def complete_after(self, trace_id: int, span_id: int, parent_id: int, added: int) -> int | None:
+        """How many items assembly must have been given before the run of a root is complete.
+
+        Args:
+            trace_id: of the root.
+            span_id: of the root.
+            parent_id: of the span above it; 0 stands for none.
+            added: how many it has been given.
+
+        Returns:
+            None if more spans of its trace are open than those above it.
+        """
+        return added + self.waiting if self.only_above(trace_id, parent_id) else None
+
     def only_above(self, trace_id: int, parent_id: int) -> bool:
         """Whether a trace has no open spans but this one and those above it; 0 stands for no parent."""
         above = self._above

@@ -21,7 +21,7 @@ from otel_evals.engine.thread import EngineThread
 from otel_evals.export.delivery import DestinationStats
 from otel_evals.intake.backlog import Intake
 from otel_evals.intake.items import IntakeItem
-from otel_evals.intake.open_spans import OpenSpans, OpenSpansNow
+from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.live.inspection import Inspector
 from otel_evals.scoring.cancellation import must_propagate
 from otel_evals.stages import Stages
@@ -107,7 +107,7 @@ class LocalEngine:
         config: Config,
         dialects: Dialects,
         attacher: Attacher,
-        open_spans: OpenSpans | None = None,
+        open_spans: Callable[[], OpenSpansNow] | None = None,
         gatherer: Callable[[], Gatherer | None] = lambda: None,
         store: Callable[[], RunStore] = RunStore,
     ) -> None:
@@ -142,13 +142,9 @@ class LocalEngine:
             self._store,
             post=lambda function: self.thread.call(function),
             losses=lambda: self._inspector().losses(),
-            open_spans=None if self._open_spans is None else self._open_spans_now,
+            open_spans=self._open_spans,
             gatherer=self._gatherer(),
         )
-
-    def _open_spans_now(self) -> OpenSpansNow:
-        assert self._open_spans is not None
-        return self._open_spans.now(lambda: self.thread.waiting)
 
     def _inspector(self) -> Inspector:
         return Inspector(self._config, self.thread, self.ledger, self._stages, self.stats)

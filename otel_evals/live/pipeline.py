@@ -118,10 +118,13 @@ class Pipeline:
 
     def _build_engine(self, dialects: Dialects, attacher: Attacher, open_spans: OpenSpans) -> Engine:
         if self.config.isolation == "thread":
-            return LocalEngine(self.config, dialects, attacher, open_spans)
+            engine = LocalEngine(
+                self.config, dialects, attacher, lambda: open_spans.now(lambda: engine.thread.waiting)
+            )
+            return engine
         from otel_evals.live.engine_process.engine import RemoteEngine
 
-        return RemoteEngine(self.config, attacher, self._let_pass)
+        return RemoteEngine(self.config, attacher, self._let_pass, open_spans)
 
     @property
     def engine(self) -> Engine:

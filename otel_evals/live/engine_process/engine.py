@@ -20,6 +20,7 @@ from otel_evals.config import Config
 from otel_evals.engine.looping import gather_seconds
 from otel_evals.errors import ConfigError
 from otel_evals.export import DestinationStats
+from otel_evals.intake.open_spans import OpenSpans
 from otel_evals.live.engine_process.link import Link
 from otel_evals.live.engine_process.relay import Attached, Counts, Expected, Report
 from otel_evals.live.engine_process.totals import after_death, total, totals, undelivered
@@ -41,12 +42,15 @@ class RemoteEngine:
         config: rules, destinations, limits; all of them must be picklable, or cloudpickle installed.
         attacher: attaches outcomes to traces.
         let_pass: releases the spans that wait for scores, when the process has died.
+        open_spans: the spans that have not ended.
 
     Raises:
         ConfigError: a rule or a destination cannot be sent to another process.
     """
 
-    def __init__(self, config: Config, attacher: Attacher, let_pass: Callable[[], None]) -> None:
+    def __init__(
+        self, config: Config, attacher: Attacher, let_pass: Callable[[], None], open_spans: OpenSpans
+    ) -> None:
         self._config = config
         self._attacher = attacher
         self._let_pass = let_pass
@@ -55,6 +59,7 @@ class RemoteEngine:
             _packed(config),
             self._receive,
             self._note_death,
+            open_spans,
             gather=gather_seconds(has_store=config.store is not None),
             max_bytes=config.max_bytes,
         )

@@ -12,14 +12,16 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from otel_evals.intake.backlog import Backlog
 from otel_evals.intake.items import CapturedItem
+from otel_evals.intake.open_spans import OpenSpans
+from otel_evals.live.engine_process.complete_roots import complete_roots
 from otel_evals.live.engine_process.relay import Report
 from otel_evals.live.engine_process.server import SPANS
-from otel_evals.live.engine_process.wire import encode
+from otel_evals.live.engine_process.wire import encode_each
 from otel_evals.processes.child import Child, ProcessDiedError
 from otel_evals.util.retry import backoff
 from otel_evals.util.telling import tell
@@ -51,6 +53,7 @@ class Link:
         config: the configuration, pickled.
         report: called with each report of the process, on the receiving thread.
         died: called when the process died, with the error and the number of items that were sent to it.
+        open_spans: the spans that have not ended.
         gather: seconds between the first item of a batch and its being sent.
         capacity: how many items may wait; more are refused.
         max_bytes: how many bytes of them, approximately.
@@ -61,6 +64,7 @@ class Link:
         config: bytes,
         report: Callable[[Report], None],
         died: Callable[[ProcessDiedError, int], None],
+        open_spans: OpenSpans,
         *,
         gather: float,
         capacity: int = 50_000,
@@ -69,6 +73,7 @@ class Link:
         self._config = config
         self._report = report
         self._died = died
+        self._open_spans = open_spans
         self._gather = gather
         self._limits = capacity, max_bytes
         self._starting = threading.Lock()
@@ -237,26 +242,18 @@ class Link:
 
     def _send_items(self, child: Child) -> None:
         items = self._items
-        while waiting := len(items):
-            batch = [items.popleft() for _ in range(min(_CHUNK, waiting))]
+        while items:
+            now = self._open_spans.now(lambda: len(items))
+            batch = [items.popleft() for _ in range(min(_CHUNK, now.waiting))]
             if self.backlog.bytes:
-                self.backlog.taken(waiting, waiting - len(batch))
-            for part, data in self._encoded(batch):
-                self._sent += len(part)
+                self.backlog.taken(now.waiting, now.waiting - len(batch))
+            for count, data in encode_each(batch, complete_roots(batch, now), self._lose):
+                self._sent += count
                 child.send(SPANS, data)
 
-    def _encoded(self, batch: list[CapturedItem]) -> Iterator[tuple[list[CapturedItem], bytes]]:
-        """The batch as bytes; in halves, where something in it cannot be sent, until that is alone."""
-        try:
-            yield batch, encode(batch)
-        except Exception as error:
-            if len(batch) == 1:
-                tell(_logger, "a captured item cannot be sent to the engine's process", error=error)
-                self.backlog.lose(batch[0])
-                return
-            middle = len(batch) // 2
-            yield from self._encoded(batch[:middle])
-            yield from self._encoded(batch[middle:])
+    def _lose(self, item: CapturedItem, error: Exception) -> None:
+        tell(_logger, "a captured item cannot be sent to the engine's process", error=error)
+        self.backlog.lose(item)
 
     def _handle_death(self, error: ProcessDiedError) -> None:
         child, self._child = self._child, None

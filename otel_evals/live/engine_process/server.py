@@ -15,6 +15,7 @@ from otel_evals.config import Config
 from otel_evals.dialect import load_dialects
 from otel_evals.engine.isolated_worker import raised
 from otel_evals.live.engine import LocalEngine
+from otel_evals.live.engine_process.complete_roots import ToldOpenSpans
 from otel_evals.live.engine_process.relay import Counts, Relay, Report
 from otel_evals.live.engine_process.wire import decode
 from otel_evals.processes.parent import Parent
@@ -80,7 +81,8 @@ class EngineServer:
         )
         self._received = 0
         self._relay = relay
-        self._engine = LocalEngine(here, load_dialects(), relay)
+        self._open_spans = ToldOpenSpans()
+        self._engine = LocalEngine(here, load_dialects(), relay, lambda: self._open_spans)
 
     def serve(self) -> None:
         """Process frames until the parent closes the pipe."""
@@ -89,7 +91,9 @@ class EngineServer:
         threading.Thread(target=self._keep_reporting, name="otel-evals-reports", daemon=True).start()
         while (frame := self._parent.receive()) is not None:
             if frame[:1] == SPANS:
-                for item in decode(frame[1:]):
+                roots, items = decode(frame[1:])
+                self._open_spans.tell(roots, self._received)
+                for item in items:
                     self._received += 1
                     self._engine.thread.put(item)
             else:

@@ -64,7 +64,7 @@ def test_a_span_arrives_as_it_was(
             span.add_event(name, given_)
     assert isinstance(span, Span)
     assert span is not trace.INVALID_SPAN
-    root, arrived = decode(encode([CapturedSpan(span, 0), CapturedSpan(span, owner)]))
+    _, (root, arrived) = decode(encode([CapturedSpan(span, 0), CapturedSpan(span, owner)]))
     assert isinstance(arrived, RecordedSpan)
     assert isinstance(root, RecordedSpan)
     assert arrived.record() == root.record() == to_record(span)
@@ -75,7 +75,7 @@ def test_a_span_arrives_as_it_was(
 @given(attributes=ATTRIBUTES, body=BODIES)
 def test_a_log_record_arrives_as_it_was(attributes: dict[str, Any], body: Any) -> None:
     event = SpanEvent(name="gen_ai.choice", time=5, attributes=attributes, body=body)
-    (arrived,) = decode(encode([CapturedLog(1 << 127, 7, event)]))
+    _, (arrived,) = decode(encode([CapturedLog(1 << 127, 7, event)]))
     assert isinstance(arrived, CapturedLog)
     assert (arrived.trace_id, arrived.span_id, arrived.event) == (1 << 127, 7, event)
 
@@ -83,7 +83,7 @@ def test_a_log_record_arrives_as_it_was(attributes: dict[str, Any], body: Any) -
 def test_what_no_format_knows_becomes_text() -> None:
     """A value that has no place in telemetry costs neither its span nor the batch."""
     odd = object()
-    (arrived,) = decode(encode([CapturedLog(1, 2, SpanEvent(name="odd", body={"x": [odd]}))]))
+    _, (arrived,) = decode(encode([CapturedLog(1, 2, SpanEvent(name="odd", body={"x": [odd]}))]))
     assert isinstance(arrived, CapturedLog)
     assert arrived.event.body == {"x": [repr(odd)]}
 
