@@ -79,13 +79,16 @@ async def serve_floor() -> None:
     await asyncio.Event().wait()
 
 
-async def serve_gateway(mode: str, sample: float, forward: str, store: str) -> None:
+async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None:
+    """A tap, a gateway inline before the place given, or one on a Kafka there, on the topic named."""
     from otel_evals.gateway.service import Gateway
 
     section: dict[str, Any] = {"http": "127.0.0.1:0", "grpc": "127.0.0.1:0", "quiet": 0.2, "idle": 1.0}
     if mode == "inline":
-        section |= {"mode": "inline", "forward": forward}
-    options: dict[str, Any] = {"store": store} if store else {}
+        section |= {"mode": "inline", "forward": place}
+    elif mode == "kafka":
+        section["kafka"] = {"brokers": [place], "group": name, "topics": {"traces": name}}
+    options: dict[str, Any] = {"store": name} if name and mode != "kafka" else {}
     config = build_config(
         [Rule(answered_at_all, sample=sample)],
         gateway=section,
@@ -252,7 +255,7 @@ if __name__ == "__main__":
         if kind == "floor":
             asyncio.run(serve_floor())
         else:
-            sample, forward, store = (*rest, "", "", "")[:3]
-            asyncio.run(serve_gateway(kind, float(sample), forward, store))
+            sample, place, name = (*rest, "", "", "")[:3]
+            asyncio.run(serve_gateway(kind, float(sample), place, name))
     else:
         main(*[int(value) for value in sys.argv[1:]])

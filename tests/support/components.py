@@ -81,6 +81,12 @@ class Program:
                 raise RuntimeError((self._folder / "log").read_text(errors="replace")[-3000:])
             time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """Id of the process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a crash does."""
         if self._process is not None:
