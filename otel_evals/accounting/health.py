@@ -72,8 +72,9 @@ def judge_health(
         progress_limit: seconds after which pending evaluations count as stuck if none has ended.
         failing: rules that fail again and again, with their problems.
     """
-    if started and not thread_alive and not closed:
-        return "stalled", "the scoring thread has ended"
+    if (started or waiting) and not thread_alive and not closed:
+        problem = "has ended" if started else f"cannot be started, {waiting} items wait"
+        return "stalled", f"the scoring thread {problem}"
     if thread_alive and since_beat is not None and since_beat > beat_limit:
         return "stalled", f"the scoring thread has been blocked for {since_beat:.1f} s, {waiting} items wait"
     if pending and since_progress > progress_limit:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -80,3 +81,11 @@ async def _end_tasks() -> None:
 def gather_seconds(*, has_store: bool) -> float:
     """Seconds for which captured items are batched; shorter with a store, which should have them soon."""
     return 0.002 if has_store else 0.005
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Have a function called on the loop's thread, in an empty context rather than the caller's."""
+    try:
+        loop.call_soon_threadsafe(function, context=contextvars.Context())
+    except RuntimeError:  # the loop is closed
+        _logger.debug("the scoring thread has already ended")

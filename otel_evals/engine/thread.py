@@ -21,7 +21,7 @@ from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 from otel_evals.engine.executor import ContextExecutor
-from otel_evals.engine.looping import new_loop, run_to_the_end
+from otel_evals.engine.looping import call_soon, new_loop, run_to_the_end
 from otel_evals.intake.backlog import Backlog
 from otel_evals.util.telling import tell
 
@@ -35,6 +35,7 @@ _Result = TypeVar("_Result")
 _CHUNK = 256
 _IDLE_SECONDS = 5.0
 _FIRST_STEPS = 5
+_LONGEST_START = 5.0
 _START_AGAIN_SECONDS = 0.1
 """Seconds until the next attempt to start a thread that could not be started."""
 
@@ -110,7 +111,7 @@ class EngineThread(Generic[_Item]):
     def _arm(self) -> None:
         self._armed = True
         if (loop := self._loop or self._started()) is not None:
-            _call_soon(loop, self._wake)
+            call_soon(loop, self._wake)
         elif self._thread is None:
             self._armed = False  # the next item tries again
 
@@ -136,12 +137,12 @@ class EngineThread(Generic[_Item]):
 
     def call(self, function: Callable[[], object]) -> None:
         """Have a function called on the engine's thread."""
-        if (loop := self._loop or self._started(wait=True)) is not None:
-            _call_soon(loop, function)
+        if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
+            call_soon(loop, function)
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
-        loop = self._loop if self._loop and self.started else self._started(wait=True)
+        loop = self._loop if self._loop and self.started else self._started(wait=timeout)
         try:
             if loop is None or self.here or not self.alive:
                 return None
@@ -178,43 +179,46 @@ class EngineThread(Generic[_Item]):
     def stop(self, timeout: float) -> None:
         """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
         self.backlog.close()  # before the loop is read: a loop that starts later reads this
-        loop, thread = self._loop, self._thread
-        if loop is not None and self._stop is not None:  # it is set before the loop is
-            _call_soon(loop, self._stop.set)
-        if thread is not None and not self.here:
-            thread.join(max(0.0, timeout))
+        if self._loop is not None and self._stop is not None:  # it is set before the loop is
+            call_soon(self._loop, self._stop.set)
+        if self._thread is not None and not self.here:
+            self._thread.join(max(0.0, timeout))
         if not self.alive:
             self._end()
 
     def _end(self) -> None:
         """Have counted what is left; on the engine's thread, or once it has ended."""
-        items: list[_Item] = []
-        while self._items:
-            items.append(self._items.popleft())
+        items = [self._items.popleft() for _ in range(len(self._items))]
         self.backlog.refuse(len(items))
         try:
             self.work.end(items)
         except BaseException as error:
             tell(_logger, "error while counting what was not scored", error=error)
 
-    def _started(self, *, wait: bool = False) -> asyncio.AbstractEventLoop | None:
+    def _started(self, *, wait: float = 0.0) -> asyncio.AbstractEventLoop | None:
         with self._starting:
             if self._thread is None and time.monotonic() >= self._start_again:
-                me = weakref.ref(self)
                 # Some Pythons have a thread inherit the context of whoever starts it.
-                begin = contextvars.Context().run
-                thread = threading.Thread(target=begin, args=(_main, me), name="otel-evals", daemon=True)
+                begin, args = contextvars.Context().run, (_main, weakref.ref(self))
+                thread = threading.Thread(target=begin, args=args, name="otel-evals", daemon=True)
+                self._ready.clear()
                 try:
                     thread.start()
                 except RuntimeError:  # the interpreter is shutting down, or no thread can be had
-                    if not self._start_again:
-                        _logger.warning("the scoring thread cannot be started; nothing is scored so far")
-                    self._start_again = time.monotonic() + _START_AGAIN_SECONDS
+                    self._not_started()
                     return None
                 self._thread = thread
         if wait and self._thread is not None:
-            self._ready.wait(5.0)
+            self._ready.wait(min(wait, _LONGEST_START))
         return self._loop
+
+    def _not_started(self) -> None:
+        """Let the next item, or whoever waits, try again: the thread, or its loop, could not be had."""
+        first, self._start_again = not self._start_again, time.monotonic() + _START_AGAIN_SECONDS
+        self._thread, self._armed = None, False
+        self._ready.set()
+        if first:
+            _logger.warning("the scoring thread cannot be started; nothing is scored so far")
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
@@ -285,16 +289,11 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
                 run_to_the_end(loop, engine._serve())
         except BaseException as error:
             tell(_logger, "the scoring thread died", error=error)
+            if engine._loop is None:  # too many open files, say
+                with engine._starting:
+                    engine._not_started()
 
 
 def _report(task: asyncio.Future[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         tell(_logger, "delivery to destinations died", error=error)
-
-
-def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    """Have a function called on the loop's thread, in an empty context rather than the caller's."""
-    try:
-        loop.call_soon_threadsafe(function, context=contextvars.Context())
-    except RuntimeError:  # the loop is closed
-        _logger.debug("the scoring thread has already ended")

@@ -62,7 +62,7 @@ def test_a_span_meets_the_files_in_the_order_of_the_page() -> None:
     assert [file for file in files if file not in entered] == []
     assert files == sorted(files, key=entered.index)
     (hops,) = re.findall(r"^(\d+) hops between", done.stdout, re.M)
-    assert int(hops) <= 96  # 92, and a busy machine may look at the clock more often
+    assert int(hops) <= 98  # 94, and a busy machine may look at the clock more often
 
 
 def test_the_links_of_the_page_lead_somewhere() -> None:

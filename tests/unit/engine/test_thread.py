@@ -166,6 +166,30 @@ def test_a_thread_that_could_not_be_started_is_started_later(
     assert len([r for r in caplog.records if "cannot be started" in r.message]) == 1
 
 
+def test_a_loop_that_could_not_be_had_is_made_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loop needs open files, of which there may be too many for a while; nobody waits for it meanwhile."""
+    make = asyncio.new_event_loop
+
+    def refuse() -> asyncio.AbstractEventLoop:
+        raise OSError(24, "Too many open files")
+
+    with engine() as (thread, work):
+        monkeypatch.setattr(asyncio, "new_event_loop", refuse)
+        thread.put(1)
+        began = time.monotonic()
+        assert thread.run(asyncio.sleep(0), 0.5) is None
+        assert time.monotonic() - began < 2.0
+        monkeypatch.setattr(asyncio, "new_event_loop", make)
+        end = time.monotonic() + SECONDS
+        while not (thread.started and thread.alive) and time.monotonic() < end:
+            thread.put(2)
+            time.sleep(0.02)
+        work.wait_for(lambda: work.items[:1] == [1] and 2 in work.items)
+    assert len([r for r in caplog.records if "cannot be started" in r.message]) == 1
+
+
 def test_what_has_no_room_is_refused_and_counted() -> None:
     with engine(capacity=3) as (thread, work):
         release = blocked(thread)
