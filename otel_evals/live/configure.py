@@ -123,10 +123,10 @@ def _install(config: Config, given: Providers) -> Pipeline:
     if is_child():  # it imports the module that configures because the scorers are defined there
         config = Config()
     with _lock:
+        used = _providers(given)  # first: where one is wrong, what is configured goes on
         shutdown()
         atexit.unregister(_exit)
         atexit.register(_exit)  # again, to run before the exit handlers of existing providers
-        used = _providers(given)
         built = Pipeline(
             config,
             tracer_provider=used.tracers,

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from otel_evals.accounting.counters import ConversationStats, Stats
@@ -117,6 +118,7 @@ class LocalEngine:
         self._default_store = store
         self._dialects = dialects
         self._attacher = attacher
+        import_module("anyio._backends._asyncio")  # now: a fork while the thread imports it would break it
         self._build()
         self.intake = self.thread = EngineThread[IntakeItem](
             self._stages, max_bytes=config.max_bytes, gather=gather_seconds(has_store=self._store.keeps)

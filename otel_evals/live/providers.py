@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
@@ -25,6 +25,8 @@ __all__ = ["Providers", "flush", "goes_nowhere", "make_missing"]
 
 _logger = logging.getLogger(__name__)
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_OVER = "_otel_evals_over"
+_P = TypeVar("_P", TracerProvider, LoggerProvider, MeterProvider)
 
 
 @dataclass(slots=True)
@@ -104,8 +106,9 @@ def make_missing(given: Providers, made: Providers) -> None:
     Raises:
         ConfigError: an OTLP endpoint is set and the exporter is not installed.
     """
-    if given.tracers is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        made.tracers = TracerProvider(shutdown_on_exit=False)
+    present = trace.get_tracer_provider()
+    if given.tracers is None and (isinstance(present, trace.ProxyTracerProvider) or _is_over(present)):
+        made.tracers = _ended_noted(TracerProvider(shutdown_on_exit=False))
         if _exports("TRACES"):
             exporter = _exporter("TRACES", "trace_exporter", "OTLPSpanExporter")
             processor = BatchSpanProcessor(exporter)
@@ -113,13 +116,14 @@ def make_missing(given: Providers, made: Providers) -> None:
             made.tracers.add_span_processor(processor)
         trace.set_tracer_provider(made.tracers)
     if given.loggers is None and _is_unset(_logs.get_logger_provider()) and _exports("LOGS"):
-        made.loggers = LoggerProvider(shutdown_on_exit=False)
+        made.loggers = _ended_noted(LoggerProvider(shutdown_on_exit=False))
         exporter = _exporter("LOGS", "_log_exporter", "OTLPLogExporter")
         made.loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
         _logs.set_logger_provider(made.loggers)
     if given.meters is None and _is_unset(metrics.get_meter_provider()) and _exports("METRICS"):
         exporter = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter")
-        made.meters = MeterProvider([PeriodicExportingMetricReader(exporter)], shutdown_on_exit=False)
+        readers = [PeriodicExportingMetricReader(exporter)]
+        made.meters = _ended_noted(MeterProvider(readers, shutdown_on_exit=False))
         metrics.set_meter_provider(made.meters)
 
 
@@ -129,8 +133,26 @@ def goes_nowhere(provider: object) -> bool:
 
 
 def _is_unset(provider: object) -> bool:
-    """Whether the API's own stand-in was handed out, because no provider was set."""
-    return type(provider).__module__.startswith(("opentelemetry._logs.", "opentelemetry.metrics."))
+    """Whether the API's own stand-in was handed out, because no provider was set, or ours was shut down."""
+    stand_in = type(provider).__module__.startswith(("opentelemetry._logs.", "opentelemetry.metrics."))
+    return stand_in or _is_over(provider)
+
+
+def _ended_noted(provider: _P) -> _P:
+    """A provider that was made here, which notes that the application shuts it down."""
+    shut_down = provider.shutdown
+
+    def shutdown(*args: Any, **options: Any) -> None:
+        provider.__dict__[_OVER] = True
+        shut_down(*args, **options)
+
+    provider.shutdown = shutdown  # type: ignore[method-assign]
+    return provider
+
+
+def _is_over(provider: object) -> bool:
+    """Whether a provider was made here and has been shut down: it exports nothing any more."""
+    return getattr(provider, _OVER, False) is True
 
 
 def _exports(signal: str) -> bool:

@@ -165,3 +165,43 @@ def test_two_providers_by_turns() -> None:
         assert len(exporter.get_finished_spans()) == 18
     for each in providers:
         each.shutdown()
+
+
+def test_after_the_application_shut_down_the_provider_made_for_it_another_is_made() -> None:
+    """At the end of a cell, in order to flush."""
+    with OtlpReceiver() as receiver:
+        run_exporting(SHUT_DOWN_BETWEEN, receiver)
+        roots = [span for span in receiver.spans if span.name == "invoke_agent support"]
+        assert len(roots) == 3
+        assert all("otel_evals.score.answered" in span.attributes for span in roots)
+
+
+SHUT_DOWN_BETWEEN = """
+from opentelemetry import trace
+from otel_evals import configure, force_flush, scorer, stats
+
+@scorer(version="1", inline=True)
+def answered(run):
+    return True
+
+for _ in range(3):
+    configure(rules=[answered])
+    tracer = trace.get_tracer("app")
+    attributes = {"gen_ai.operation.name": "invoke_agent"}
+    with tracer.start_as_current_span("invoke_agent support", attributes=attributes):
+        pass
+    force_flush()
+    assert stats().eligible == 1, stats()
+    trace.get_tracer_provider().shutdown()
+"""
+
+
+def test_a_configuration_that_is_refused_leaves_the_last_one_at_work() -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    otel_evals.configure(rules=[answered], tracer_provider=provider, grace=0.0)
+    for wrong in ({"tracer_provider": object()}, {"destinations": ["nowhere"]}, {"hold": -1}):
+        with pytest.raises(ConfigError):
+            otel_evals.configure(**{"rules": [answered], **wrong})
+    agent_run(provider.get_tracer("app"))
+    assert otel_evals.force_flush()
+    assert otel_evals.stats().rules["answered"].scored == 1
