@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 
 from otel_evals.model import SpanEvent
 from otel_evals.model.sizes import size_of_event
+from otel_evals.util.plain import shallow
 
 __all__ = ["HeldLogs"]
 
@@ -34,7 +36,7 @@ class HeldLogs:
         lost = 0
         held = self.by_span.setdefault(span_id, [])
         if len(held) < self._most:
-            held.append(log)
+            held.append(log := _shallow(log))
             self._bytes += size_of_event(log)
         else:
             lost += 1
@@ -54,3 +56,11 @@ class HeldLogs:
         if held is not None:
             self._bytes -= sum(map(size_of_event, held))
         return held
+
+
+def _shallow(log: SpanEvent) -> SpanEvent:
+    """The log record, its values no deeper than can be stored: an application may log anything."""
+    body, attributes = shallow(log.body), shallow(log.attributes)
+    if body is log.body and attributes is log.attributes:
+        return log
+    return replace(log, body=body, attributes=attributes)
