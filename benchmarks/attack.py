@@ -138,7 +138,7 @@ class Attack:
             "hold": draw.choice([0.0, 0.2, 2.0]),
             "grace": draw.choice([0.0, 0.05]),
             "queue_size": draw.choice([10, 2048]),
-            "max_spans_per_trace": draw.choice([2, 2000]),
+            "max_spans_per_trace": draw.choice([2, 2000, 2000, 2000]),
             "max_bytes": draw.choice([1_000_000, 256 * 1024 * 1024]),
             "evaluation_spans": draw.choice(["linked", "same_trace", "off"]),
             "capture_content": draw.random() < 0.8,
@@ -152,9 +152,8 @@ class Attack:
         self._provider.add_span_processor(pipeline.spans)
         neighbours = [Raising(draw), Blocking(draw)][: draw.randint(0, 2)]
         for exporter in (self._fine, *neighbours):
-            held = BatchSpanProcessor(
-                pipeline.hold(exporter), max_queue_size=50_000, schedule_delay_millis=100
-            )
+            room = 50_000 if exporter is self._fine else 512  # a blocked one keeps what it has for good
+            held = BatchSpanProcessor(pipeline.hold(exporter), max_queue_size=room, schedule_delay_millis=100)
             self._provider.add_span_processor(held)
         return pipeline
 
