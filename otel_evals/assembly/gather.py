@@ -15,7 +15,7 @@ from math import inf
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from otel_evals.assembly.complete_runs import CompleteRuns
-from otel_evals.assembly.gatherer import AssemblyLimits, Gathered, SpanGroup
+from otel_evals.assembly.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals.assembly.held_logs import HeldLogs
 from otel_evals.assembly.lost_spans import LostSpans
 from otel_evals.assembly.misplaced_choices import take_choice
@@ -114,7 +114,7 @@ class SpanGatherer:
     def close_due(self, now: float) -> list[SpanGroup]:
         """Close the runs that are complete, and those whose grace period is over."""
         closed = [self._close_root(*root) for root in (self._complete.take() if self._complete.roots else ())]
-        while self._due and self._due[0][0] <= now:
+        while self._due and self._due[0][0] <= now and (len(closed) < CLOSED_AT_ONCE or now == inf):
             due, trace_id, root = self._due.popleft()
             closed.append(self._close_root(trace_id, root, waited=due <= now < inf))
         self.next_close = self._due[0][0] if self._due else inf

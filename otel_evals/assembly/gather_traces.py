@@ -18,7 +18,7 @@ from math import inf
 
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from otel_evals.assembly.gatherer import AssemblyLimits, Gathered, SpanGroup
+from otel_evals.assembly.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals.assembly.lost_spans import LostSpans
 from otel_evals.assembly.open_trace import OpenTrace
 from otel_evals.assembly.unclaimed_traces import UnclaimedTraces
@@ -110,7 +110,7 @@ class TraceGatherer:
         if now == inf:
             return [self._close(t) for t, trace in list(self._traces.items()) if trace.rooted]
         closed: list[SpanGroup] = []
-        while self._due and self._due[0][0] <= now:
+        while self._due and self._due[0][0] <= now and len(closed) < CLOSED_AT_ONCE:
             _, trace_id = heapq.heappop(self._due)
             trace = self._traces.get(trace_id)
             if trace is None:

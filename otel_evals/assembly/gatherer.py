@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from otel_evals.intake.items import IntakeItem
 from otel_evals.model import Loss, SpanRecord
 
-__all__ = ["AssemblyLimits", "Gathered", "Gatherer", "SpanGroup"]
+__all__ = ["CLOSED_AT_ONCE", "AssemblyLimits", "Gathered", "Gatherer", "SpanGroup"]
+
+CLOSED_AT_ONCE: Final = 256
+"""How many runs are closed before they are judged, while nothing else on the engine's loop has its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,7 @@ class Gatherer(Protocol):
         """Add items. Never raises; an item that cannot be decoded is a loss."""
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close the runs that are complete; with infinity, all that need not wait for more."""
+        """Close the runs that are complete, some hundred at a time; with infinity, all that need not wait."""
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict what has waited for too long."""

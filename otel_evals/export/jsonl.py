@@ -29,6 +29,8 @@ class JsonlDestination:
     """
 
     name = "jsonl"
+    batch_size = 512
+    """Scored runs in a batch, which is one write."""
 
     def __init__(self, path: str | os.PathLike[str], *, content: bool = True) -> None:
         """Set the file, which is opened with the first batch.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -305,3 +306,17 @@ def test_late_children_of_spans_beyond_the_limit_are_late_too() -> None:
         collected.add(ended(3, 200 + number, parent=100 + number), 1.2)
     assert collected.close(5.0) == []
     assert collected.ignored == {"span_limit_per_trace": 15, "span_late": 40}
+
+
+def test_very_many_runs_whose_grace_is_over_are_closed_in_parts() -> None:
+    collected = Collected()
+    for trace in range(1, 1_001):
+        collected.add(ended(trace, trace), 0.0)
+    counts = []
+    while collected.gatherer.next_close <= 1.0:
+        counts.append(len(collected.close(1.0)))
+    assert sum(counts) == 1_000
+    assert max(counts) <= 256
+    for trace in range(2_001, 3_001):
+        collected.add(ended(trace, trace), 2.0)
+    assert len(collected.close(inf)) == 1_000

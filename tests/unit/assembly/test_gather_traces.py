@@ -267,3 +267,18 @@ def test_what_comes_of_an_evicted_trace_is_late() -> None:
     late = some.add([span(9)], 2.0).losses
     assert [(loss.what, loss.reason, loss.count) for loss in late] == [("span", "span_late", 1)]
     assert [s.span_id for group in some.close_due(inf) for s in group.spans] == [f"{2:016x}"]
+
+
+def test_very_many_complete_traces_are_closed_in_parts() -> None:
+    """So that whoever judges them has a moment for other things; at the end, all at once."""
+    some = gatherer(max_traces=10_000)
+    for number in range(1, 1_001):
+        some.add([span(number, trace=f"{number:032x}")], 0.0)
+    counts = []
+    while some.next_close <= 10.0:
+        counts.append(len(some.close_due(10.0)))
+    assert sum(counts) == 1_000
+    assert max(counts) <= 256
+    for number in range(2_001, 3_001):
+        some.add([span(number, trace=f"{number:032x}")], 0.0)
+    assert len(some.close_due(inf)) == 1_000
