@@ -202,9 +202,7 @@ def ten_times(seconds: float = 20.0) -> None:
 
 def main(requests: int = 40) -> None:
     os.nice(-5) if os.geteuid() == 0 else None
-    print(
-        "| server | spans per CPU second | runs per CPU second | spans/s by the clock | p99 ms / CPU s | MiB |"
-    )
+    print("| server | spans per CPU second | runs per CPU second | spans/s | p99 ms, CPU s | MiB |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -105,6 +105,7 @@ class EngineThread(Generic[_Item]):
 
     def put_all(self, items: Sequence[_Item]) -> None:
         """Hand over items that belong together, even beyond the capacity: ask for `room` first."""
+        self.backlog.add(items, len(self._items))
         self._items.extend(items)
         self._arm()
 
@@ -128,7 +129,7 @@ class EngineThread(Generic[_Item]):
     @property
     def room(self) -> int:
         """How many more items may be put."""
-        return max(0, self.backlog.capacity - len(self._items))
+        return self.backlog.room(len(self._items))
 
     @property
     def here(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -47,6 +48,15 @@ class Backlog:
             return False
         self.bytes += size  # several threads may add at once: what is lost of that is little
         return True
+
+    def room(self, waiting: int) -> int:
+        """How many more items may wait beside so many."""
+        return max(0, self.capacity - waiting) if self.bytes < self._max_bytes else 0
+
+    def add(self, items: Iterable[Any], waiting: int) -> None:
+        """Items join so many that wait, whether or not there is room for them."""
+        if waiting >= UNMEASURED:
+            self.bytes += sum(map(size_of_captured, items))
 
     def lacks(self, span: ReadableSpan) -> bool:
         """Whether items that belong to the run of this root may have been refused."""
