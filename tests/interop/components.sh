@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the real components of the tests of the gateway: an OpenTelemetry Collector with its Kafka exporter and
-# with Jaeger's storage and query API, telemetrygen, a Kafka broker, and agents in JavaScript and Go. They come
+# with Jaeger's storage and query API, telemetrygen, Helm, a Kafka broker, and agents in JavaScript and Go. They come
 # from the Go module proxy, Maven Central and npm. What cannot be built here is left out, and its tests are skipped. The
 # folder is OTEL_EVALS_INTEROP, or .venv-interop, with -components; nothing is built again while its sources stay.
 set -eu
@@ -9,6 +9,7 @@ sources=$here/components
 interop=${OTEL_EVALS_INTEROP:-$here/../../.venv-interop}-components
 JAEGER=v1.76.0  # version 2.13.0 of the product; it names the versions of everything else
 TELEMETRYGEN=v0.155.0
+HELM=v3.18.6
 mkdir -p "$interop/bin"
 interop=$(cd "$interop" && pwd)
 scratch=$(mktemp -d)
@@ -52,6 +53,11 @@ telemetrygen() {
         "github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen@$TELEMETRYGEN"
 }
 
+helm() {
+    export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN="$interop/bin"
+    go install -trimpath -ldflags="-s -w" "helm.sh/helm/v3/cmd/helm@$HELM"
+}
+
 goagent() {
     export GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-buildvcs=false
     cp -r "$sources/go" "$scratch/go"
@@ -91,5 +97,6 @@ build kafka mvn "$sources/pom.xml" &
 build javascript npm "$sources/package.json" "$sources/package-lock.json" "$sources/agent.mjs" &
 build collector go "$sources/collector.go" "$sources/jaegerstorage.go" "$sources/factory.go"
 build telemetrygen go
+build helm go
 build goagent go "$sources/go/main.go" "$sources/go/go.mod" "$sources/go/go.sum"
 wait

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.components import component
 from tests.support.servers import interop_program
 from tests.unit.docs.test_deployment import GATEWAY, MANIFESTS, check
 
@@ -46,7 +47,6 @@ def test_what_is_not_valid_is_refused() -> None:
         validate("{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, spec: {replicas: many}}")
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
 @pytest.mark.parametrize(
     ("values", "kinds"),
     [
@@ -73,7 +73,6 @@ def test_the_chart_renders_valid_manifests(values: Sequence[str], kinds: list[st
     assert ("store:" in rendered, "volumeClaimTemplates" in workload["spec"]) == (stored, stored)
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
 @pytest.mark.parametrize("values", ["replicas=2", "autoscaling.enabled=true"])
 def test_the_chart_refuses_what_would_split_traces(values: str) -> None:
     done = run_helm("template", "evals", str(CHART), "--set", values)
@@ -90,7 +89,8 @@ def selectors(manifests: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
 
 def run_helm(*args: str) -> subprocess.CompletedProcess[str]:
     """Run Helm for one version of Kubernetes: the one it takes by itself depends on how it was built."""
-    command = ["helm", *args, "--kube-version", KUBERNETES]
+    program = shutil.which("helm") or component("bin/helm")
+    command = [program, *args, "--kube-version", KUBERNETES]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
