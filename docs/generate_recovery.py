@@ -74,6 +74,9 @@ What is particular about some, beside the names of their attributes:
 | any | an exception on a tool's span without a result is its error, whatever the status |
 | any | a span that tells tokens, but neither operation nor model, is a model's call |
 | any | what OpenInference, Langfuse or MLflow add to others' spans counts where these tell nothing |
+| any | an agent that ended by asking for tools, and the one that was given their results, are one run |
+| any | what a workflow was called with, an object, is the question only where nothing inside tells one |
+| any | speech made of an answer and texts made of speech are no calls of a model; `unknown` is no model |
 | platforms | a workflow that tells a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write transcripts in its form; labels before contents are taken off |
 | `codex` | prompt, tools' results and responses' tokens are log records; answers are not recorded |

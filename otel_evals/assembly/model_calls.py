@@ -8,10 +8,11 @@ from itertools import chain
 from otel_evals.assembly.question import turn_start, waiting_calls
 from otel_evals.model import Operation, OperationKind, Part
 
-__all__ = ["asked_by", "asks_for_tools", "continues", "given_to", "group_loose"]
+__all__ = ["asked_by", "asks_for_tools", "continues", "given_to", "group_loose", "says_tools"]
 
 _RECENT = 16
 """How many turns back a call without ids is compared with."""
+_FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
 
 
 def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
@@ -124,10 +125,12 @@ def _goes_on(last: Operation, call: Operation) -> bool:
 
 def asks_for_tools(call: Operation) -> bool:
     """Whether a model call ended by asking for tools."""
-    return any(map(waiting_calls, call.output_messages)) or any(
-        reason.lower().replace("-", "_") in ("tool_call", "tool_calls", "tool_use", "function_call")
-        for reason in call.finish_reasons
-    )
+    return says_tools(call) or any(map(waiting_calls, call.output_messages))
+
+
+def says_tools(call: Operation) -> bool:
+    """Whether the reasons for which a call or an agent ended are tools that it asked for."""
+    return any(reason.lower().replace("-", "_") in _FOR_TOOLS for reason in call.finish_reasons)
 
 
 def _belongs(turn: Sequence[Operation], other: Operation) -> bool:

@@ -119,12 +119,24 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
 
 
 def find_question(root: Operation, operations: Sequence[Operation]) -> Question | None:
-    """The question in the root's input, or else in that of the first operation that has one."""
+    """The question in the root's input, or else in that of the first operation that has one.
+
+    What a workflow was called with is an object, which is the question only where nothing inside tells one.
+    """
     candidates = [root, *(o for o in operations if o.kind in _HAVE_MESSAGES and o is not root)]
-    question = next(filter(None, (_question(o, operations) for o in candidates)), None)
+    questions = filter(None, (_question(o, operations) for o in candidates))
+    question = next(questions, None)
     if question is None or question.history:
         return question
+    if root.kind is OperationKind.WORKFLOW and question.operation is root and _is_object(question):
+        question = next(questions, question)
     return _with_history(question, candidates, operations)
+
+
+def _is_object(question: Question) -> bool:
+    """Whether a question is an object that was written down as JSON."""
+    text = question.messages[-1].text
+    return text[:2] == '{"' and text[-1:] == "}"
 
 
 def _with_history(

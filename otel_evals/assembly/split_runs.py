@@ -1,4 +1,7 @@
-"""Joins turns whose model calls are in several traces because no span was above them, by their messages."""
+"""Joins turns whose model calls are in several traces because no span was above them, by their messages.
+
+Agents that an application asks again with the results of tools that it ran itself are joined likewise.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from math import inf
 from typing import cast
 
 from otel_evals.assembly.assemble import assemble
-from otel_evals.assembly.model_calls import asked_by, asks_for_tools, continues, given_to
+from otel_evals.assembly.model_calls import asked_by, asks_for_tools, continues, given_to, says_tools
+from otel_evals.assembly.question import waiting_calls
 from otel_evals.model import Operation, OperationKind, Run
 from otel_evals.model.derived import with_given
 from otel_evals.model.sizes import size_of_run
@@ -16,32 +20,47 @@ __all__ = ["SplitRuns", "is_unfinished", "join_split_runs"]
 
 _RECENT = 16
 """How many runs back a call without ids is compared with."""
+_MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT)
 
 
 def is_unfinished(run: Run) -> bool:
-    """Whether a run is a model call without an agent that asked for tools: another call will continue it."""
-    return _is_bare(run) and run.output is None and run.root is not None and asks_for_tools(run.root)
+    """Whether a run's root asked for tools, whose results another one will be given.
+
+    That is a model call without an agent, or an agent that says so: applications that run the tools
+    themselves ask it again.
+    """
+    if run.root_kind is OperationKind.INFERENCE:
+        return run.output is None and run.root is not None and asks_for_tools(run.root)
+    agents = (o for o in run.operations if o.kind is OperationKind.AGENT and o.finish_reasons)
+    root = next((o for o in agents if o.span_id == run.root_span_id), None)
+    # An agent may say something beside its calls.
+    return root is not None and says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
 
 
 def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
     """Join runs that continue each other across traces.
 
     Model calls without an agent are held back, at most `window` of them, until the runs that they continue or
-    that continue them have arrived. A joined run has the ids of the call that gave the answer.
+    that continue them have arrived; agents are, if they asked for tools. A joined run has the ids of the call
+    that gave the answer.
     """
     held: list[Run] = []
+    agents = False  # from the first that asked for tools on, all wait: they stay in order
     for run in runs:
-        if not _is_bare(run):
-            yield run
+        joined = _join_with(run, held)
+        if joined.root_kind is OperationKind.AGENT:
+            agents = agents or is_unfinished(joined)
+        if not _is_bare(joined) and not (agents and joined.root_kind is OperationKind.AGENT):
+            yield joined
             continue
-        held.append(_join_with(run, held))
+        held.append(joined)
         if len(held) > window:
             yield held.pop(0)
     yield from held
 
 
 class SplitRuns:
-    """Joins live runs as they close: holds model calls that asked for tools until another one continues them.
+    """Joins live runs as they close: holds what asked for tools until another one continues it.
 
     Args:
         patience: seconds to wait for the next call of a turn.
@@ -62,7 +81,7 @@ class SplitRuns:
 
     def add(self, run: Run, now: float) -> list[Run]:
         """Add a run that has closed; returns the runs to score now."""
-        joined = _join_with(run, self._held) if _is_bare(run) else run
+        joined = _join_with(run, self._held)
         if is_unfinished(joined):
             self._held.append(joined)
             self._since[joined.root_span_id] = now
@@ -108,10 +127,14 @@ def _is_bare(run: Run) -> bool:
 
 def _join_with(run: Run, held: list[Run]) -> Run:
     """Join a run with all held ones that it continues or that continue it; they are removed from the list."""
-    mine, theirs = _ids(run), len(held)
+    if run.root_kind not in _MAY_JOIN:
+        return run
+    theirs = len(held)
     for index in range(theirs - 1, -1, -1):
         other = held[index]
-        if index < theirs - _RECENT and mine.isdisjoint(_ids(other)):
+        if other.root_kind is not run.root_kind:
+            continue
+        if index < theirs - _RECENT and _ids(run).isdisjoint(_ids(other)):
             continue
         for first, then in ((other, run), (run, other)):
             if is_unfinished(first) and _continues(first, then):
@@ -124,15 +147,20 @@ def _ids(run: Run) -> frozenset[str]:
     """Ids of the tool calls that a run was given or asked for; cached on the run."""
     known = run.__dict__.get("_call_ids")
     if known is None:
-        calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
+        calls = _calls(run)
         parts = (part for call in calls for part in (*given_to(call), *asked_by(call)))
         known = run.__dict__["_call_ids"] = frozenset(p.tool_call_id for p in parts if p.tool_call_id)
     return cast("frozenset[str]", known)
 
 
+def _calls(run: Run) -> list[Operation]:
+    """The model calls of a run, and before them its agent, which may tell more of what was said."""
+    calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
+    return calls if run.root is None or _is_bare(run) else [run.root, *calls]
+
+
 def _continues(first: Run, then: Run) -> bool:
-    calls = [o for o in then.operations if o.kind is OperationKind.INFERENCE]
-    earlier = [o for o in first.operations if o.kind is OperationKind.INFERENCE]
+    calls, earlier = _calls(then), _calls(first)
     known = first.resource.get("service.name"), first.scope_name
     if (then.resource.get("service.name"), then.scope_name) != known or not calls:
         return False
@@ -149,4 +177,10 @@ def _joined(first: Run, then: Run) -> Run:
         above.update(dict.fromkeys(below, parent))
     root = next(o for o in operations if o.span_id == then.root_span_id)
     run = assemble(root, operations, children, above)
-    return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))))
+    # Spans around the runs may have told these, which the operations do not know.
+    told = {
+        name: getattr(then, name) or getattr(first, name)
+        for name in ("conversation_id", "user_id")
+        if getattr(run, name) is None
+    }
+    return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))), **told)

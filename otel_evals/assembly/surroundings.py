@@ -10,11 +10,29 @@ from otel_evals.model.derived import with_given
 
 __all__ = ["with_surroundings"]
 
+_PROPERTIES = "traceloop.association.properties."
 _FIELDS = {
-    "conversation_id": ("langfuse.session.id", "gen_ai.conversation.id", "session.id"),
-    "user_id": ("user.id", "enduser.id", "langfuse.user.id"),
+    "conversation_id": (
+        "langfuse.session.id",
+        "gen_ai.conversation.id",
+        "session.id",
+        "langwatch.thread.id",
+        _PROPERTIES + "session_id",
+        _PROPERTIES + "thread_id",
+        "session_id",
+        "conversation_id",
+    ),
+    "user_id": (
+        "user.id",
+        "enduser.id",
+        "langfuse.user.id",
+        "langwatch.user.id",
+        _PROPERTIES + "user_id",
+        "user_id",
+        "enduser.pseudo.id",
+    ),
 }
-"""By field of a run: OpenTelemetry's names for it, for spans that no dialect reads."""
+"""By field of a run: OpenTelemetry's names for it and platforms', for spans that no dialect reads."""
 
 
 def with_surroundings(

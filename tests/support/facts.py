@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from otel_evals.assembly import find_runs
+from otel_evals.assembly.split_runs import join_split_runs
 from otel_evals.model import SpanEvent, SpanRecord
 from tests.support.trace_builder import DIALECTS
 
@@ -70,7 +71,7 @@ def _is_collection(value: Any) -> bool:
 
 def missed(case: Case) -> Iterator[tuple[str, Any, Any]]:
     """The facts of a case that are not recovered, as (fact, wanted, found)."""
-    runs = find_runs(case.spans, DIALECTS)
+    runs = list(join_split_runs(find_runs(case.spans, DIALECTS)))
     found: dict[str, Any] = {"runs": len(runs)}
     if runs:
         run = runs[-1]

@@ -27,6 +27,10 @@ _KINDS = {
     "tool.execution": OperationKind.TOOL,
 }
 _OWN = "claude_code."
+_IDENTITY = frozenset(
+    ("tool_name", "gen_ai.tool.name", "tool.name", "tool_use_id", "gen_ai.tool.call.id", "tool.id")
+)
+"""What tells which call a span of its execution belongs to."""
 _LABEL = re.compile(r"\[(?:USER PROMPT|TOOL (?:INPUT|RESULT|OUTPUT): [^\]\n]*)\]\n?")
 """What detailed tracing writes before a content, to say what it is."""
 _RESULT = re.compile(r"\[TOOL RESULT: ([^\]\n]*)\]\n?")
@@ -72,6 +76,9 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     kind = _KINDS.get(told.removeprefix(_OWN)) if isinstance(told, str) else None
     if kind is None and span.name.startswith(_OWN):
         kind = _KINDS.get(span.name.removeprefix(_OWN), OperationKind.OTHER)
+    if kind is OperationKind.TOOL and span.name.endswith(".execution"):
+        # Older versions tell no more there than how long the call of the span above took.
+        return OperationKind.OTHER if _IDENTITY.isdisjoint(span.attributes) else kind
     return kind or (OperationKind.OTHER if isinstance(told, str) else None)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind, SpanRecord
-from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation.reading.convention import AttributeNames, Convention, SpanReader, kind_of
 from otel_evals_instrumentation.reading.tool_parts import unwrapped_result, unwrapped_value
 from otel_evals_instrumentation.reading.usage import usage_in
 from otel_evals_instrumentation.reading.values import parse
@@ -98,5 +98,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
             return OperationKind.INFERENCE
         if name.startswith(("agent_run", "invoke_agent")):
             return OperationKind.AGENT
-        return OperationKind.WORKFLOW if name.startswith("invocation") else OperationKind.OTHER
+        if name.startswith("invocation"):
+            return OperationKind.WORKFLOW
+        return kind_of(span) or OperationKind.OTHER
     return None

@@ -57,7 +57,7 @@ def langwatch() -> Dialect:
 def _kind(span: SpanRecord) -> OperationKind | None:
     kind = span.attributes.get(_OWN + "span.type")
     known = _KINDS.get(kind) if isinstance(kind, str) else None
-    if known is None and _is_chat(span.attributes.get(_OWN + "input")):
+    if known is None and any(_is_chat(span.attributes.get(_OWN + side)) for side in ("input", "output")):
         return OperationKind.INFERENCE
     if known is None and _OF_MODELS.isdisjoint(span.attributes):
         return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
@@ -65,7 +65,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _is_chat(given: Any) -> bool:
-    """Whether an input is typed as a conversation; a span with one, and no type of its own, asks a model."""
+    """Whether a value is typed as a conversation; a span with one, and no type of its own, asks a model."""
     value = _value(given)
     return value is not None and value[0] == "chat_messages"
 

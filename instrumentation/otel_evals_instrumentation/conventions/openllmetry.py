@@ -99,6 +99,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         openllmetry_llamaindex.read_step(reader)
     if kind is OperationKind.OTHER:
         read_documents(reader)
+    if kind is OperationKind.WORKFLOW and reader.span.parent_span_id is None:
+        reader.fields["stands_alone"] = reader.attributes.get("traceloop.span.kind") == "workflow"
     if is_rerank(reader):
         read_rerank(reader)
     call = reader.fields.get("tool_call")

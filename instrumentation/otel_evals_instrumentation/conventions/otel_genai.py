@@ -45,6 +45,7 @@ def otel_genai() -> Dialect:
             "gen_ai.completion.content",
             "gen_ai.completion.0.role",
             "gen_ai.completion.0.content",
+            "gen_ai.completion.0.tool_calls.0.name",
             "tool_args",
         ),
         refine_content=_refine,

@@ -45,6 +45,7 @@ def vercel_ai() -> Dialect:
             "ai.prompt.messages",
             "ai.response.text",
             "ai.response.object",
+            "ai.response.providerMetadata",
             "aisdk.model.id",
             "ai.model",
             "ai.response",

@@ -61,6 +61,9 @@ _OPERATIONS = {
     "search_memory": OperationKind.RETRIEVAL,
     "embeddings": OperationKind.EMBEDDING,
     "embedding": OperationKind.EMBEDDING,
+    # An agent's words made audible, and audio made words: nobody asks a model there.
+    **dict.fromkeys(("speech", "text_to_speech", "tts"), OperationKind.OTHER),
+    **dict.fromkeys(("transcription", "speech_to_text", "stt"), OperationKind.OTHER),
 }
 _TOOL = frozenset(
     ("gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
@@ -70,7 +73,7 @@ _MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
 _OLD_MESSAGES = frozenset(
     f"gen_ai.{side}{item}"
     for side in ("prompt", "completion")
-    for item in ("", ".content", ".0.role", ".0.content")
+    for item in ("", ".content", ".0.role", ".0.content", ".0.tool_calls.0.name")
 )
 _RETRIEVALS = frozenset(("gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"))
 _COUNTS = frozenset(f"gen_ai.usage.{side}_tokens" for side in ("input", "output", "prompt", "completion"))
@@ -88,6 +91,8 @@ _REQUESTS = {
 _MODELS = frozenset(
     ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
 )
+_UNKNOWN = "unknown"
+"""What some write where they could not tell a model or a provider."""
 _TEXTS = (
     "provider",
     "request_model",
@@ -229,7 +234,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     for field_name in _TEXTS:
         if field_name in found_at:
             value = reader.identity(field_name)
-            if value is not None:
+            if value is not None and value != _UNKNOWN:
                 fields[field_name] = value
     name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")
     if name is not None:

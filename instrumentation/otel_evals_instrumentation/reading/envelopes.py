@@ -30,6 +30,7 @@ _ANSWERS = (
     "text",
     "reply",
     "content",
+    "outputs",
 )
 _QUESTIONS = (
     "new_message",

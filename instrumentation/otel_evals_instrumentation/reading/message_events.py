@@ -39,7 +39,10 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
     for name, body in events:
         role = _EVENTS.get(name)
         if role is not None:
-            inputs.extend(_event(parse(body), role))
+            told = parse(body)
+            if role == "tool" and not inputs and isinstance(told, dict) and told.get("role") == "user":
+                role = "user"  # there was nothing yet that a tool could have been called for
+            inputs.extend(_event(told, role))
         elif name == "gen_ai.choice":
             choices.append(parse(body))
     for choice in first_choice(choices):
