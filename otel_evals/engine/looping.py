@@ -1,19 +1,19 @@
-"""Event loops that nothing but their main coroutine may end, or keep from ending."""
+"""The loop of the engine's thread, which only its main coroutine may end, and what it is given to do."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from otel_evals.util.calls import hide_task
 
-__all__ = ["gather_seconds", "new_loop", "run", "run_to_the_end"]
+__all__ = ["Work", "gather_seconds", "new_loop", "run", "run_to_the_end"]
 
 _T = TypeVar("_T")
+_Item_contra = TypeVar("_Item_contra", contravariant=True)
 _logger = logging.getLogger(__name__)
 _END_SECONDS = 1.0
 """How long tasks may go on after they are cancelled at the end of their loop."""
@@ -83,9 +83,17 @@ def gather_seconds(*, has_store: bool) -> float:
     return 0.002 if has_store else 0.005
 
 
-def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    """Have a function called on the loop's thread, in an empty context rather than the caller's."""
-    try:
-        loop.call_soon_threadsafe(function, context=contextvars.Context())
-    except RuntimeError:  # the loop is closed
-        _logger.debug("the scoring thread has already ended")
+class Work(Protocol[_Item_contra]):
+    """What the engine's thread does. All of it is called on that thread."""
+
+    def take(self, items: Sequence[_Item_contra]) -> None:
+        """Take up to 256 items; `tick` is called afterwards."""
+
+    def tick(self) -> float:
+        """Do what is due, after each batch and when due; returns when next, in `time.monotonic` seconds."""
+
+    async def run(self) -> None:
+        """Run in the background, until cancelled: for instance delivery to destinations."""
+
+    def end(self, items: Sequence[_Item_contra]) -> None:
+        """Count what was not done, these items among it, which nobody takes any more; may be called again."""

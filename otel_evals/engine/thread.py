@@ -18,18 +18,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from math import inf
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from otel_evals.engine.executor import ContextExecutor
-from otel_evals.engine.looping import call_soon, new_loop, run_to_the_end
+from otel_evals.engine.looping import Work, new_loop, run_to_the_end
 from otel_evals.intake.backlog import Backlog
 from otel_evals.util.telling import tell
 
-__all__ = ["EngineThread", "Work"]
+__all__ = ["EngineThread"]
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
-_Item_contra = TypeVar("_Item_contra", contravariant=True)
 _Result = TypeVar("_Result")
 
 _CHUNK = 256
@@ -38,22 +37,6 @@ _FIRST_STEPS = 5
 _LONGEST_START = 5.0
 _START_AGAIN_SECONDS = 0.1
 """Seconds until the next attempt to start a thread that could not be started."""
-
-
-class Work(Protocol[_Item_contra]):
-    """What the engine's thread does. All of it is called on that thread."""
-
-    def take(self, items: Sequence[_Item_contra]) -> None:
-        """Take up to 256 items; `tick` is called afterwards."""
-
-    def tick(self) -> float:
-        """Do what is due, after each batch and when due; returns when next, in `time.monotonic` seconds."""
-
-    async def run(self) -> None:
-        """Run in the background, until cancelled: for instance delivery to destinations."""
-
-    def end(self, items: Sequence[_Item_contra]) -> None:
-        """Count what was not done, these items among it, which nobody takes any more; may be called again."""
 
 
 class EngineThread(Generic[_Item]):
@@ -112,7 +95,7 @@ class EngineThread(Generic[_Item]):
     def _arm(self) -> None:
         self._armed = True
         if (loop := self._loop or self._started()) is not None:
-            call_soon(loop, self._wake)
+            _call_soon(loop, self._wake)
         elif self._thread is None:
             self._armed = False  # the next item tries again
 
@@ -139,7 +122,7 @@ class EngineThread(Generic[_Item]):
     def call(self, function: Callable[[], object]) -> None:
         """Have a function called on the engine's thread."""
         if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
-            call_soon(loop, function)
+            _call_soon(loop, function)
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
@@ -181,7 +164,7 @@ class EngineThread(Generic[_Item]):
         """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
         self.backlog.close()  # before the loop is read: a loop that starts later reads this
         if self._loop is not None and self._stop is not None:  # it is set before the loop is
-            call_soon(self._loop, self._stop.set)
+            _call_soon(self._loop, self._stop.set)
         if self._thread is not None and not self.here:
             self._thread.join(max(0.0, timeout))
         if not self.alive:
@@ -298,3 +281,11 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
 def _report(task: asyncio.Future[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         tell(_logger, "delivery to destinations died", error=error)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Have a function called on the loop's thread, in an empty context rather than the caller's."""
+    try:
+        loop.call_soon_threadsafe(function, context=contextvars.Context())
+    except RuntimeError:  # the loop is closed
+        _logger.debug("the scoring thread has already ended")
