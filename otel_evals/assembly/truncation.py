@@ -15,6 +15,7 @@ from typing import Any, Final
 from otel_evals.model import Availability, Operation, Source, SpanRecord
 from otel_evals.model.derived import DERIVATION, Derivation
 from otel_evals.model.operations import CONTENT
+from otel_evals.util.telling import tell
 
 __all__ = ["TraceContent"]
 
@@ -73,11 +74,12 @@ class _Content:
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
             return derivation.derive("availability")
-        except BaseException:  # a third-party dialect must not fail whoever asks
+        except BaseException as error:  # a third-party dialect must not fail whoever asks
             told = self.span.scope_name in _told or len(_told) >= _MOST_TOLD
             level = logging.DEBUG if told else logging.WARNING
             _told.add(self.span.scope_name)
-            _logger.log(level, "what span %s says could not be read", self.span.span_id, exc_info=True)
+            message = "what span %s says could not be read"
+            tell(_logger, message, self.span.span_id, error=error, level=level)
             self.failed = True
             return dict(_NOTHING_FOUND, availability={}, sources={})
 

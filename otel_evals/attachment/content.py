@@ -8,6 +8,8 @@ from otel_evals.model import NotScored, Outcome, Score, ScorerFailure, StepRecor
 
 __all__ = ["without_content"]
 
+_LONGEST_NAME = 100
+
 
 def without_content(outcome: Outcome) -> Outcome:
     """The outcome without anything that could quote the run."""
@@ -21,6 +23,12 @@ def without_content(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def _kind_of(error: str) -> str:
+    """The exception's type, which comes first in what we say of one; a scorer may have said anything."""
+    kind = error.partition(":")[0]
+    return kind if len(kind) <= _LONGEST_NAME and kind.isidentifier() else "error"
+
+
 def _bare(steps: tuple[StepRecord, ...]) -> tuple[StepRecord, ...]:
     return tuple(
         replace(
@@ -28,7 +36,7 @@ def _bare(steps: tuple[StepRecord, ...]) -> tuple[StepRecord, ...]:
             result=None,
             prompt=None,
             context=replace(s.context, text=None) if s.context else None,
-            error=s.error.partition(":")[0] if s.error else None,  # the exception's type
+            error=_kind_of(s.error) if s.error else None,
         )
         for s in steps
     )

@@ -21,7 +21,7 @@ from otel_evals.model import Evaluation, ScoredRun
 from otel_evals.scoring.cancellation import is_cancelled
 from otel_evals.util.calls import hide_task
 from otel_evals.util.plain import plain_text, type_name
-from otel_evals.util.telling import tell
+from otel_evals.util.telling import content_is_shown, tell
 
 __all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
 
@@ -268,7 +268,7 @@ class DeliveryQueue:
         if (kind := reason_of(error)) not in self._warned:
             self._warned.add(kind)
             what = "a batch" if self.failing else "all of a batch"
-            said = plain_text(error, 2_000)
+            said = plain_text(error, 2_000) if content_is_shown() else kind
             _log.warning("Destination %s did not accept %s: %s: %s", self.name, what, type_name(error), said)
 
 

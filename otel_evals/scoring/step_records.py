@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from otel_evals.util.plain import plain_text, plain_value, type_name
 
 __all__ = ["StepRecordBuilder", "told"]
 
+_MODEL = re.compile(r"[\w.:/@+-]{1,200}")
 _MAX_PROMPT = 40_000
 """Characters of a recorded prompt; the judge was sent the whole."""
 
@@ -40,7 +42,8 @@ class StepRecordBuilder:
 
     def answered(self, reply: JudgeReply) -> None:
         """The judge answered."""
-        self._model = reply.model
+        if _MODEL.fullmatch(reply.model):  # servers may answer with any text
+            self._model = reply.model
         self._spent(reply.usage, reply.cost, reply.attempts)
 
     def record(self, value: Any) -> StepRecord:

@@ -27,6 +27,7 @@ from otel_evals.sampling.decide import Decider, Decision, RunDecisions, chance_o
 from otel_evals.stages.conversations import JoinedConversation
 from otel_evals.store.progress import Progress
 from otel_evals.store.store import Resumption, RunStore
+from otel_evals.util.telling import tell
 
 __all__ = ["Evaluations"]
 
@@ -205,11 +206,8 @@ class Evaluations:
         for each in decisions:
             if each.error is not None and each.rule.name not in self._warned:
                 self._warned.add(each.rule.name)
-                _logger.warning(
-                    "a condition of rule %s failed; further failures are only counted",
-                    each.rule.name,
-                    exc_info=each.error,
-                )
+                message = "a condition of rule %s failed; further failures are only counted"
+                tell(_logger, message, each.rule.name, error=each.error, level=logging.WARNING)
 
     # --- scoring ---
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from otel_evals.util.plain import type_name
 
-__all__ = ["show_content", "tell"]
+__all__ = ["content_is_shown", "show_content", "tell"]
 
 _traceback_of = BaseException.__dict__["__traceback__"].__get__
 """An exception may have a property of that name."""
@@ -22,6 +22,11 @@ def show_content(show: bool) -> None:
     """Whether messages and tracebacks of exceptions may be logged from now on: they may quote runs."""
     global _content
     _content = show
+
+
+def content_is_shown() -> bool:
+    """Whether they may."""
+    return _content
 
 
 def tell(

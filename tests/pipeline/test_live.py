@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import threading
 import time
 import weakref
@@ -16,6 +17,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from traffic import Live, agent_run
 
 from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling
+from otel_evals.errors import DestinationError
 from otel_evals.model import Dropped
 from otel_evals.scoring.scorer import Scorer, scorer
 
@@ -464,6 +466,46 @@ def test_without_content_capture_scores_quote_nothing() -> None:
         ours = [v for s in exported if s.name.startswith("evaluate") for v in s.attributes.values()]
         assert ours
         assert not any("2026-11-25" in str(v) for v in ours)
+
+
+def test_without_content_capture_log_lines_quote_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever raises what was said: scorers, conditions, samplers, preparations, destinations."""
+    said = "order 1042 of Jane Doe"
+
+    def quotes(run: Run) -> Any:
+        raise ValueError(f"cannot judge {run.output}")
+
+    class Echoing:
+        name = "echoing"
+
+        async def export(self, batch: Any) -> None:
+            raise DestinationError(f"400: {batch[0].run.output}", retryable=False)
+
+        async def shutdown(self) -> None:
+            raise ValueError(said)
+
+    class Unready(Scorer):
+        id, version = "unready", "1"
+
+        def prepare(self) -> None:
+            raise ValueError(said)
+
+        async def score(self, run: Run) -> Any:
+            raise ValueError(run.output)
+
+    rules = [
+        Rule(scorer(id="raises", version="1")(quotes)),
+        Rule(scorer(id="inline", version="1", inline=True)(quotes)),
+        Rule(scorer(id="when", version="1")(quotes), when=quotes),
+        Rule(scorer(id="sampler", version="1")(quotes), sample=sampling.when(quotes)),
+        Rule(Unready()),
+    ]
+    with caplog.at_level(logging.INFO), Live(*rules, destinations=[Echoing()], capture_content=False) as live:
+        live.run(answer=said)
+        live.flush()
+    assert {"raises", "unready"} <= live.pipeline.stats().rules.keys()
+    assert caplog.text.count("ValueError") > 4
+    assert said not in caplog.text
 
 
 def test_attachments_can_be_switched_off() -> None:

@@ -20,7 +20,8 @@ STEPS = st.lists(
         model=st.none() | st.just("m"),
         usage=st.just(Usage(input_tokens=3)),
         cost=st.none() | st.just(0.5),
-        error=st.none() | st.just(f"KeyError: {SECRET}"),
+        error=st.none()
+        | st.sampled_from([f"KeyError: {SECRET}", SECRET, f"{SECRET}: KeyError", "x" * 9_000]),
         context=st.none()
         | st.builds(
             ContextSeen, digest=st.just("ab"), pieces=st.just(1), text=st.none() | st.just((SECRET,))
@@ -40,6 +41,7 @@ QUOTING: st.SearchStrategy[Outcome] = st.one_of(
 def test_nothing_of_the_run_is_left(outcome: Outcome) -> None:
     bare = without_content(outcome)
     assert SECRET not in repr(bare)
+    assert len(repr(bare)) < 5_000
     assert type(bare) is type(outcome)
     assert without_content(bare) == bare
 

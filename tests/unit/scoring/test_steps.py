@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -12,6 +13,8 @@ from runs import a_run, tool
 
 from otel_evals.context import Context, Params, pure, static, tool_results
 from otel_evals.errors import ConfigError, JudgeReplyError, JudgeUnavailableError
+from otel_evals.evals.labels import run_of
+from otel_evals.judge.judge import JudgeReply, JudgeRequest
 from otel_evals.judge.scripted import ScriptedJudge
 from otel_evals.model import NotScored, Score, Usage
 from otel_evals.scoring.scorer import StepFailure
@@ -314,3 +317,19 @@ def test_the_version_changes_with_whatever_could_change_the_judgement() -> None:
     ]
     assert len({make(), *others}) == len(others) + 1
     assert make(version="3") == "3"
+
+
+@pytest.mark.parametrize("answered", ["m-2026-01-01", "what was said to it, as a name", "x" * 9_000, ""])
+def test_a_model_that_answers_is_recorded_by_a_name_and_by_no_other_text(answered: str) -> None:
+    """A server writes it; it stands on spans, events and metrics."""
+
+    class Served:
+        model = "asked"
+
+        async def ask(self, request: JudgeRequest) -> JudgeReply:
+            return JudgeReply(value="yes", model=answered)
+
+    judged = step_scorer("s", judge=Served()).analyze(PromptStep(prompt="Is it? $input", schema=str))
+    score = asyncio.run(judged.generate_score(lambda params: 1.0).score(run_of({"input": "why?"})))
+    assert isinstance(score, Score)
+    assert score.steps[0].model == (answered if answered.startswith("m-") else "asked")
