@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from otel_evals.errors import ConfigError, DestinationError
+from otel_evals.judge.own_secrets import secrets_of_address, without_credentials
 from otel_evals.util.retry import retry_after
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ MOST_BYTES = 4 * 1024 * 1024
 _LARGE_TIMES = 6
 """How many times the timeout a large answer may take."""
 _SHOWN = 200
+_CODINGS = ("identity", "gzip", "deflate")
+"""One of them: of several on top of each other, a few bytes grow without bound before they can be counted."""
 _KEPT = 64 * 1024
 _REASONS = {401: "unauthorized", 403: "unauthorized", 404: "not_found", 409: "conflict", 413: "too_large"}
 _MAY_PASS = {408: "unavailable", 425: "unavailable", 429: "rate_limited"}
@@ -46,9 +49,9 @@ class HttpOptions:
     """Seconds that a request may take, from the first byte sent to the last byte received."""
     ca_file: str | None = None
     """PEM file of the certificate authorities to trust, instead of the usual ones."""
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     """URL of a proxy."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request."""
     requests_per_second: float = math.inf
     """Requests are spaced so that there are no more of them."""
@@ -92,7 +95,7 @@ class HttpAnswer:
         """
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _unexpected(self.url, self.status, "something that is not JSON") from None
 
 
@@ -113,7 +116,9 @@ class HttpClient:
             raise ConfigError("httpx", "is not installed: pip install 'otel-evals[destinations]'")
         self.url = url
         self.headers = {**headers, **options.headers}
-        hidden = {*secrets, *options.headers.values(), *headers.values()}
+        given = [*options.headers.values(), *headers.values()]
+        hidden = {*secrets, *given, *(value.rpartition(" ")[2] for value in given)}  # of `Bearer x`, also x
+        hidden.update(secrets_of_address(url), secrets_of_address(options.proxy))
         self._secrets = sorted((s for s in hidden if s and len(s) >= 6 and "/json" not in s), key=len)[::-1]
         self._options = options
         self._client: httpx.AsyncClient | None = None
@@ -137,16 +142,17 @@ class HttpClient:
         import httpx
 
         url = self.url + path
+        shown = without_credentials(url)
         seconds = self._options.timeout * (1 if most <= MOST_BYTES else _LARGE_TIMES)
         try:
             await self._wait_for_turn()
             with anyio.fail_after(seconds):
                 return await self._exchange(method, url, body, params, most)
         except TimeoutError:
-            problem = f"{url} took longer than {seconds:g} s"
+            problem = f"{shown} took longer than {seconds:g} s"
             raise DestinationError(problem, retryable=True, reason="timeout") from None
         except (httpx.TransportError, httpx.DecodingError, OSError) as error:
-            problem = f"{url} was not reached: {type(error).__name__} {error}".rstrip()
+            problem = f"{shown} was not reached: {type(error).__name__} {error}".rstrip()
             raise DestinationError(self.scrub(problem), retryable=True) from None
 
     async def close(self) -> None:
@@ -177,7 +183,10 @@ class HttpClient:
             text = json.dumps(body, ensure_ascii=False, allow_nan=False)
             content, headers = text.encode("utf-8", "replace"), {"content-type": "application/json"}
         request = self._opened().stream(method, url, content=content, params=params, headers=headers)
+        url = without_credentials(url)
         async with request as response:
+            if response.headers.get("content-encoding", "identity").strip().lower() not in _CODINGS:
+                raise _unexpected(url, response.status_code, "a compression that was not asked for")
             received = bytearray()
             async for piece in response.aiter_bytes():
                 received += piece

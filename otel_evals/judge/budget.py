@@ -7,6 +7,7 @@ the same time, in however many processes, stay within the budget together.
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
@@ -111,13 +112,11 @@ class Budget:
             # without an answer the call may still be billed: what was reserved stays spent
             if settled:
                 usage, cost = settled[0]
-                back_usd = usd - (cost if cost is not None else usd)
+                known = cost is not None and math.isfinite(cost)
+                back_usd = usd - max(cost or 0.0, 0.0) if known else 0.0  # never more than was reserved
+                back_tokens = tokens - max(usage.total_tokens, 0)
                 await to_thread.run_sync(
-                    self._ledger.give_back,
-                    key,
-                    back_usd,
-                    tokens - usage.total_tokens,
-                    abandon_on_cancel=False,
+                    self._ledger.give_back, key, back_usd, back_tokens, abandon_on_cancel=False
                 )
 
     async def _reserve(self, key: str, usd: float, tokens: int) -> bool:

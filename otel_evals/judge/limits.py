@@ -171,7 +171,7 @@ class JudgeLimits:
         with self.lock:
             for window, reservation in zip(self._windows, reservations, strict=True):
                 if window == "tokens":
-                    reservation.amount = usage.total_tokens
+                    reservation.amount = max(usage.total_tokens, 0)
 
     def _failed(self, error: JudgeUnavailableError) -> None:
         with self.lock:

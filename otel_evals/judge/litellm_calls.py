@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import warnings
@@ -18,6 +19,8 @@ from otel_evals.util.retry import retry_after
 
 __all__ = ["AnswerTooLongError", "Completion", "judge_error", "load", "price_of"]
 
+_MOST_TOKENS = 10**9
+"""Of one call; no model takes so many."""
 _E = TypeVar("_E", bound=BaseException)
 
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
@@ -83,21 +86,30 @@ class Completion:
             model=response.model or "",
             finish_reason=(choice.finish_reason or "") if choice else "no_choice",
             usage=_usage(getattr(response, "usage", None)),
-            cost=getattr(response, "_hidden_params", {}).get("response_cost"),
+            cost=_cost(getattr(response, "_hidden_params", {}).get("response_cost")),
         )
 
 
 def _usage(usage: Any) -> Usage:
     return Usage(
-        input_tokens=getattr(usage, "prompt_tokens", 0) or 0,
-        output_tokens=getattr(usage, "completion_tokens", 0) or 0,
+        input_tokens=_count(getattr(usage, "prompt_tokens", 0)),
+        output_tokens=_count(getattr(usage, "completion_tokens", 0)),
         cache_read_tokens=_detail(usage, "prompt_tokens_details", "cached_tokens"),
         reasoning_tokens=_detail(usage, "completion_tokens_details", "reasoning_tokens"),
     )
 
 
 def _detail(usage: Any, group: str, name: str) -> int:
-    return getattr(getattr(usage, group, None), name, 0) or 0
+    return _count(getattr(getattr(usage, group, None), name, 0))
+
+
+def _count(tokens: Any) -> int:
+    """A number of tokens, as a server says it: never less than none, which would make room in a budget."""
+    return min(max(int(tokens), 0), _MOST_TOKENS) if isinstance(tokens, int) else 0
+
+
+def _cost(dollars: Any) -> float | None:
+    return float(dollars) if isinstance(dollars, int | float) and 0 <= dollars < math.inf else None
 
 
 def price_of(litellm: Any, model: str) -> tuple[float | None, float | None]:

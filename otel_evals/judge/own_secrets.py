@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-__all__ = ["own_secrets", "without_credentials"]
+__all__ = ["own_secrets", "secrets_of_address", "without_credentials"]
 
 _SECRET_NAME = re.compile(
     r"(?:key|token|secret|password|passwd|pwd|authorization|cookie|credentials?)\Z", re.I
@@ -36,7 +36,7 @@ def own_secrets(judge: Configured) -> frozenset[str]:
     """Values that only this process should know: the key, credentials in the address, options and headers
     with a secret's name, and the environment variables with one, from which LiteLLM reads keys.
     """
-    found = {judge.api_key or "", *_of_address(judge.api_base), *_of_options(judge.options)}
+    found = {judge.api_key or "", *secrets_of_address(judge.api_base), *_of_options(judge.options)}
     found.update(value for name, value in os.environ.items() if _SECRET_NAME.search(name))
     return frozenset(value for value in found if len(value) >= _SHORTEST)
 
@@ -51,7 +51,8 @@ def without_credentials(address: str) -> str:
         return "..."
 
 
-def _of_address(address: str | None) -> Iterator[str]:
+def secrets_of_address(address: str | None) -> Iterator[str]:
+    """User and password in an address, and the values of its query."""
     try:
         parts = urlsplit(address or "")
         secrets = [parts.password or "", parts.username or "" if parts.password else ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 import time
 from collections.abc import Iterator
@@ -98,6 +99,52 @@ class Quiet(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class named it)
         pass
+
+
+def zipped(data: bytes, times: int) -> bytes:
+    for _ in range(times):
+        data = gzip.compress(data)
+    return data
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "gzip,deflate", "br", "zstd", "GZIP, identity, gzip"])
+def test_an_answer_compressed_in_a_way_that_hides_its_size_is_not_read(
+    coding: str, server: RecordingServer
+) -> None:
+    body = zipped(b"0" * 50_000_000, 2)
+    server.reply = lambda _: Reply(200, body, {"content-encoding": coding})
+    with pytest.raises(DestinationError, match="compression that was not asked for"):
+        send(server.url)
+
+
+@pytest.mark.parametrize("where", ["header", "option", "query", "proxy"])
+def test_what_a_server_repeats_of_a_key_is_not_told(where: str, server: RecordingServer) -> None:
+    """However it was given: the word after a scheme, a part of an address."""
+    key, repeated = "abcdefgh12345678", []
+
+    def refuse(request: Any) -> Reply:
+        repeated.append(1)
+        return Reply(401, f"there is no {key}".encode())
+
+    server.reply = refuse
+    headers = {"x-custom": f"Key {key}"} if where == "header" else {}
+    options: dict[str, Any] = {"headers": {"authorization": f"Token {key}"}} if where == "option" else {}
+    if where == "proxy":
+        options = {"proxy": server.url.replace("//", f"//user:{key}@")}
+    url = f"{server.url}/in?token={key}" if where == "query" else server.url
+    client = HttpClient(url, headers, (), HttpOptions.of(options))
+
+    async def ask() -> None:
+        try:
+            await client.send("POST", "")
+        finally:
+            await client.close()
+
+    with pytest.raises(DestinationError) as caught:
+        anyio.run(ask)
+    assert repeated
+    assert key not in str(caught.value)
+    assert key not in repr(HttpOptions.of(options))
 
 
 def test_an_error_tells_the_answer_on_one_line_without_keys(server: RecordingServer) -> None:

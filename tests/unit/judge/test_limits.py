@@ -7,6 +7,7 @@ import multiprocessing
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,34 @@ def test_a_budget_in_dollars_is_never_exceeded_by_calls_at_once() -> None:
     assert spent <= 0.02
     assert budget.spent()[0] == pytest.approx(spent), "settled to what it really cost"
     assert all(isinstance(end, BudgetExceededError) for end in ends if not isinstance(end, JudgeReply))
+
+
+@pytest.mark.parametrize("used", [(-(10**9), -5), (-(10**9), 10**10), (10**30, 1)])
+def test_no_answer_makes_room_in_a_budget_or_a_limit(used: tuple[int, int]) -> None:
+    """A server may say that it used less than nothing."""
+    budget, limits = Budget(usd=0.01, tokens=2_000), JudgeLimits(tokens="2000/min")
+    with StubOpenAI("so", usage=used) as stub:
+        judge = judge_with(budget, stub)
+        judge = replace(judge, limiters=(limits, budget))
+        reply = run(lambda: judge.ask(TEXT))
+        assert reply.usage.input_tokens >= 0
+        assert (reply.cost or 0.0) >= 0.0
+    assert budget.spent()[0] >= 0.0
+    assert budget.spent()[1] >= 0
+
+
+@pytest.mark.parametrize("cost", [-1e9, float("nan"), float("-inf")])
+def test_no_cost_makes_room_in_a_budget(cost: float) -> None:
+    budget = Budget(usd=1.0)
+    priced = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.5)
+
+    async def main() -> None:
+        async with budget.around(priced) as settle:
+            settle(Usage(input_tokens=-(10**9)), cost)
+
+    anyio.run(main)
+    assert 0.0 <= budget.spent()[0] <= 0.5
+    assert budget.spent()[1] >= 0
 
 
 def test_a_budget_starts_anew_each_day() -> None:
