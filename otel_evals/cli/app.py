@@ -24,6 +24,7 @@ from otel_evals.cli.results import export, results
 from otel_evals.cli.runs import runs
 from otel_evals.cli.score import score
 from otel_evals.cli.store import store
+from otel_evals.cli.terminal import log_visibly
 from otel_evals.cli.top import top
 from otel_evals.errors import OtelEvalsError
 from otel_evals.version import __version__
@@ -65,6 +66,7 @@ def options(
     ] = False,
 ) -> None:
     """Scores agent traffic live, where the OpenTelemetry traces are."""
+    log_visibly()
 
 
 @app.command()

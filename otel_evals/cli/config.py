@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from otel_evals.cli.terminal import echo, json_text
 from otel_evals.config import Config, Rule, load_config
 from otel_evals.config.costs import JudgeCalls, judge_calls
 from otel_evals.config.schema import config_schema
@@ -66,21 +66,21 @@ def check(
         raise typer.Exit(2) from None
     rules = [_explained(rule, input_tokens, output_tokens) for rule in config.rules]
     if as_json:
-        typer.echo(json.dumps({"rules": [asdict(rule) for rule in rules]}, ensure_ascii=False, indent=2))
+        echo(json_text({"rules": [asdict(rule) for rule in rules]}, indent=2))
         return
-    typer.echo("\n".join(_lines(str(file), config, rules, input_tokens, output_tokens)))
+    echo("\n".join(_lines(str(file), config, rules, input_tokens, output_tokens)))
 
 
 @app.command()
 def schema() -> None:
     """Print the JSON schema of configuration files, for editors that complete and check YAML."""
-    typer.echo(json.dumps(config_schema(), ensure_ascii=False, indent=2))
+    echo(json_text(config_schema(), indent=2))
 
 
 def report_mistakes(command: str, error: ConfigError) -> None:
     """Print all mistakes of a configuration on standard error, one per line."""
     for each in error.errors:
-        typer.echo(f"otel-evals {command}: {each}", err=True)
+        echo(f"otel-evals {command}: {each}", err=True)
 
 
 def _explained(rule: Rule, input_tokens: int, output_tokens: int) -> ExplainedRule:

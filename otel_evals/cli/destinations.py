@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from otel_evals.cli.terminal import echo
 from otel_evals.errors import DestinationError, OtelEvalsError
 
 __all__ = ["destination", "destinations"]
@@ -28,12 +29,12 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON list.")]
 
     found = [{"name": n, "kind": each.kind, "needs": list(each.needs)} for n, each in backends().items()]
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
     for each in found:
         lacking = [name for name in each["needs"] if not os.environ.get(name)]
         needs = ", ".join(f"{name}{' (not set)' if name in lacking else ''}" for name in each["needs"])
-        typer.echo(f"{each['name']:12} {each['kind']:5} {needs}")
+        echo(f"{each['name']:12} {each['kind']:5} {needs}")
 
 
 @destination.command("test")
@@ -55,14 +56,14 @@ def try_out(
     try:
         place = backend(name)
         if not hasattr(place, "send"):
-            typer.echo(
+            echo(
                 f"{name} has nothing sent to it: it reads evaluation events. Try: otel-evals demo --to {name}"
             )
             return
         ids = (trace, span) if trace and span else _sent_span(place)
         accepted = anyio.run(_try, place, ids, wait)
     except OtelEvalsError as error:
-        typer.echo(str(error), err=True)
+        echo(str(error), err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(0 if accepted else 1)
 
@@ -75,7 +76,7 @@ def _sent_span(place: Any) -> tuple[str, str]:
         OTLPSpanExporter = None  # type: ignore[assignment,misc]  # noqa: N806 (a class)
     where = place.spans_to()
     if where is None or OTLPSpanExporter is None:
-        typer.echo("No span was sent: give --trace and --span, or install 'otel-evals[otlp]'")
+        echo("No span was sent: give --trace and --span, or install 'otel-evals[otlp]'")
         return secrets.token_hex(16), secrets.token_hex(8)
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -92,7 +93,7 @@ def _sent_span(place: Any) -> tuple[str, str]:
     ) as span:
         context = span.get_span_context()
     provider.shutdown()
-    typer.echo(f"Sent a span to {address}: trace {context.trace_id:032x}, span {context.span_id:016x}")
+    echo(f"Sent a span to {address}: trace {context.trace_id:032x}, span {context.span_id:016x}")
     return f"{context.trace_id:032x}", f"{context.span_id:016x}"
 
 
@@ -104,16 +105,16 @@ async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:
     try:
         if not await _accepted(place, scored, time.monotonic() + wait):
             return False
-        typer.echo("The score was accepted.")
+        echo("The score was accepted.")
         if url := place.trace_url(*ids):
-            typer.echo(f"The trace: {url}")
+            echo(f"The trace: {url}")
         if type(place).read is not _base_read():
             found = await _read_back(place, item, time.monotonic() + wait)
-            typer.echo(
+            echo(
                 f"Read back: {json.dumps(found, default=str)}" if found else "It could not be read back yet."
             )
             return found is not None
-        typer.echo(f"{place.name} has no API to read it back by: look for otel_evals_test.")
+        echo(f"{place.name} has no API to read it back by: look for otel_evals_test.")
         return True
     finally:
         await place.shutdown()
@@ -136,8 +137,8 @@ async def _accepted(place: Any, scored: Any, deadline: float) -> bool:
         if not errors:
             return True
         if not errors[0].retryable or time.monotonic() + _EVERY > deadline:
-            typer.echo(f"The score was not accepted ({errors[0].reason}): {errors[0]}")
-            typer.echo(_what_to_check(place, errors[0].reason))
+            echo(f"The score was not accepted ({errors[0].reason}): {errors[0]}")
+            echo(_what_to_check(place, errors[0].reason))
             return False
         await anyio.sleep(_EVERY)
 
@@ -162,7 +163,7 @@ async def _read_back(place: Any, item: Any, deadline: float) -> Mapping[str, Any
                 return dict(found)
         except DestinationError as error:
             if error.status != 404 and not error.retryable:
-                typer.echo(f"It cannot be read back: {error}")
+                echo(f"It cannot be read back: {error}")
                 return None
         if time.monotonic() + _EVERY > deadline:
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from otel_evals.cli.terminal import echo, json_text
 from otel_evals.live.doctor.examine import REPORTS, examine_file, read_reports
 from otel_evals.live.doctor.findings import Diagnosis, Finding
 
@@ -37,13 +37,13 @@ def doctor(
     if command:
         found += _under(command)
     if not found:
-        typer.echo(
+        echo(
             "otel-evals doctor: give a program, as in `otel-evals doctor -- python app.py`, or --config",
             err=True,
         )
         raise typer.Exit(2)
     every = Diagnosis(findings=tuple(dict.fromkeys(finding for each in found for finding in each.findings)))
-    typer.echo(json.dumps(every.as_json(), ensure_ascii=False, indent=2) if as_json else str(every))
+    echo(json_text(every.as_json(), indent=2) if as_json else str(every))
     raise typer.Exit(0 if every.ok else 1)
 
 

@@ -17,6 +17,7 @@ from otel_evals.accounting.explanation import (
     numbers,
     trace_status,
 )
+from otel_evals.cli.terminal import echo
 from otel_evals.config import Config, Rule, load_config
 from otel_evals.errors import ConfigError
 from otel_evals.export import read_jsonl
@@ -56,9 +57,9 @@ def explain(
         rules = None if config is None else load_config(config)
         answer = explain_offline(trace_id_of(trace_id), scores or [], rules, trace_state)
     except ValueError as error:
-        typer.echo(f"otel-evals explain: {error}", err=True)
+        echo(f"otel-evals explain: {error}", err=True)
         raise typer.Exit(2) from None
-    typer.echo(json.dumps(asdict(answer)) if as_json else str(answer))
+    echo(json.dumps(asdict(answer)) if as_json else str(answer))
 
 
 def explain_offline(

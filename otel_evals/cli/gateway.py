@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from otel_evals.cli.terminal import echo
 from otel_evals.errors import OtelEvalsError
 
 if TYPE_CHECKING:
@@ -36,13 +37,13 @@ def gateway(
             raise typer.BadParameter("is needed, or OTEL_EVALS_CONFIG", param_hint="--config")
         _run(Path(named), check=check)
     except OtelEvalsError as error:
-        typer.echo(f"otel-evals gateway: {error}", err=True)
+        echo(f"otel-evals gateway: {error}", err=True)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in {"", "otel_evals"}:
             raise
-        typer.echo(f"otel-evals gateway: {missing} is missing: {_EXTRA}", err=True)
+        echo(f"otel-evals gateway: {missing} is missing: {_EXTRA}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -54,7 +55,7 @@ def _run(path: Path, *, check: bool) -> None:
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-gateway")
     loaded = load_config(path)
     if check:
-        typer.echo(f"{path}: {len(loaded.rules)} rules, {len(loaded.destinations)} destinations")
+        echo(f"{path}: {len(loaded.rules)} rules, {len(loaded.destinations)} destinations")
         return
     made = Providers()
     make_missing(Providers(), made)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from otel_evals.cli.terminal import echo
+
 __all__ = ["init"]
 
 _OPENINFERENCE = "{0}Instrumentor().instrument()  # of openinference-instrumentation-{1}"
@@ -55,19 +57,19 @@ def init(
 ) -> None:
     """Write a first configuration, with comments, for the framework that is installed here."""
     if path.exists() and not force:
-        typer.echo(f"otel-evals init: {path} is there already; --force replaces it", err=True)
+        echo(f"otel-evals init: {path} is there already; --force replaces it", err=True)
         raise typer.Exit(2)
     found = next((words for module, words in _FRAMEWORKS.items() if find_spec(module) is not None), None)
     try:
         path.write_text(_FILE.format(name=path, framework=_comment(found)), "utf-8")
     except OSError as error:
-        typer.echo(f"otel-evals init: {path} cannot be written: {error.strerror or error}", err=True)
+        echo(f"otel-evals init: {path} cannot be written: {error.strerror or error}", err=True)
         raise typer.Exit(2) from None
-    typer.echo(f"{path} is written. Next:\n")
+    echo(f"{path} is written. Next:\n")
     if found:
-        typer.echo(f"  {found[1]}")
-    typer.echo(f'  otel_evals.install("{path}")')
-    typer.echo("\nin your application, and `otel-evals doctor -- python app.py` to see that it works.")
+        echo(f"  {found[1]}")
+    echo(f'  otel_evals.install("{path}")')
+    echo("\nin your application, and `otel-evals doctor -- python app.py` to see that it works.")
 
 
 def _comment(found: tuple[str, str] | None) -> str:

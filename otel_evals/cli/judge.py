@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from otel_evals.cli.terminal import echo, json_text
 from otel_evals.config.names import build_scorer
 from otel_evals.errors import ConfigError, OtelEvalsError
 from otel_evals.evals.agreement import Agreement, agreement
@@ -97,7 +97,7 @@ def calibrate(
             judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
         report = _calibration(judged, threshold)
         if as_json:
-            print(json.dumps(report, ensure_ascii=False, indent=2))
+            print(json_text(report, indent=2))
         else:
             _show_calibration(report, built.id, show)
     _fail_if_none("calibrate", built.id, [each.outcome for each in judged])
@@ -201,7 +201,7 @@ def _cost(outcomes: list[Any]) -> float | None:
 
 def _show_check(reports: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(reports, ensure_ascii=False, indent=2))
+        print(json_text(reports, indent=2))
         return
     table = Table("scorer", "attempts", "failed", "moved", "by family", "cost")
     for name, report in reports.items():
@@ -245,7 +245,7 @@ def _fail_if_none(command: str, scorer_id: str, outcomes: list[Any]) -> None:
     if failures and not any(isinstance(outcome, Score) for outcome in outcomes):
         cause = root_cause(failures[0])
         said = visible(f"{type(cause).__name__}: {cause}"[:500])
-        typer.echo(f"otel-evals judge {command}: {scorer_id} scored nothing: {said}", err=True)
+        echo(f"otel-evals judge {command}: {scorer_id} scored nothing: {said}", err=True)
         raise typer.Exit(1)
 
 
@@ -254,7 +254,7 @@ def _errors(command: str) -> Iterator[None]:
     try:
         yield
     except OtelEvalsError as error:
-        typer.echo(f"otel-evals judge {command}: {error}", err=True)
+        echo(f"otel-evals judge {command}: {error}", err=True)
         raise typer.Exit(2) from None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from otel_evals.cli.results import store_errors
+from otel_evals.cli.terminal import echo
 from otel_evals.errors import ConfigError, DestinationError
 
 if TYPE_CHECKING:
@@ -132,12 +133,12 @@ class _Pulling:
 
 def _tell(pulling: _Pulling, rules: PullRules) -> None:
     done, kept = pulling.done, ("labels", "feedback", "known")
-    typer.echo(f"{done['labels']} labels and {done['feedback']} feedback written, {done['known']} known")
+    echo(f"{done['labels']} labels and {done['feedback']} feedback written, {done['known']} known")
     for reason, count in done.most_common():
         if reason not in kept:
-            typer.echo(f"left out: {count} {reason}{_ADVICE.get(reason, '')}")
+            echo(f"left out: {count} {reason}{_ADVICE.get(reason, '')}")
     if pulling.problem is not None:
-        typer.echo(f"otel-evals labels pull: {rules.backend}: {pulling.problem}", err=True)
+        echo(f"otel-evals labels pull: {rules.backend}: {pulling.problem}", err=True)
         raise typer.Exit(1)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from otel_evals.cli.terminal import echo
 from otel_evals.errors import ConfigError, OtelEvalsError
 
 if TYPE_CHECKING:
@@ -73,14 +74,14 @@ def monitor(
         finally:
             database.close()
     except OtelEvalsError as error:
-        typer.echo(f"otel-evals monitor: {error}", err=True)
+        echo(f"otel-evals monitor: {error}", err=True)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
         missing_module = (error.name or "").partition(".")[0]
         if missing_module in {"", "otel_evals"}:
             raise
         problem = f"needs {missing_module}: pip install 'otel-evals[monitor]'"
-        typer.echo(f"otel-evals monitor: {problem}", err=True)
+        echo(f"otel-evals monitor: {problem}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -157,7 +158,7 @@ def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Rece
     if not lasting and not as_json:
         print("no alarm")
     for problem in problems:
-        typer.echo(f"otel-evals monitor: not told: {problem}", err=True)
+        echo(f"otel-evals monitor: not told: {problem}", err=True)
     return 1 if lasting else 2 if problems else 0
 
 

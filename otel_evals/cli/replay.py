@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from otel_evals.cli.terminal import echo
 from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import visible
 
@@ -65,15 +66,15 @@ def replay(
             raise ConfigError(", ".join(files), f"no span or log record found{_because(recording.unusable)}")
         sent = _send(recording, url, headers, factor, max_gap, patience)
     except ConfigError as error:
-        typer.echo(f"otel-evals replay: {error}", err=True)
+        echo(f"otel-evals replay: {error}", err=True)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in {"", "otel_evals"}:
             raise
-        typer.echo(f"otel-evals replay: {missing} is missing: {_EXTRA}", err=True)
+        echo(f"otel-evals replay: {missing} is missing: {_EXTRA}", err=True)
         raise typer.Exit(2) from None
-    typer.echo(json.dumps(_as_json(recording, sent)) if as_json else _as_text(recording, sent))
+    echo(json.dumps(_as_json(recording, sent)) if as_json else _as_text(recording, sent))
     if sent.unsent or sent.rejected.total() or sent.refused.total():
         raise typer.Exit(1)
 
@@ -90,7 +91,7 @@ def _send(
     from otel_evals.replay.sending import Replay
 
     def waits(answer: Any) -> None:
-        typer.echo(
+        echo(
             f"otel-evals replay: {visible(answer.message)}; sending again for up to {patience:g} s", err=True
         )
 
@@ -141,7 +142,7 @@ def _headers(given: list[str] | None) -> dict[str, str]:
 
 
 def _report_skipped(path: str, line: int) -> None:
-    typer.echo(f"otel-evals replay: {path}:{line}: not OTLP, skipped", err=True)
+    echo(f"otel-evals replay: {path}:{line}: not OTLP, skipped", err=True)
 
 
 def _because(unusable: Counter[str]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from otel_evals.cli.terminal import echo, json_text
 from otel_evals.errors import OtelEvalsError
 
 __all__ = ["report"]
@@ -61,20 +61,20 @@ def report(
                 from otel_evals.results.page.document import write_html
 
                 write_html(html, made, loaded.database, options, to_trace, loaded.sources)
-                typer.echo(f"wrote {html}", err=True)
+                echo(f"wrote {html}", err=True)
             if as_json:
-                typer.echo(json.dumps(_plain(made, to_trace, loaded), ensure_ascii=False, indent=2))
+                echo(json_text(_plain(made, to_trace, loaded), indent=2))
             elif html is None:
                 from otel_evals.results.report.terminal import print_report
 
                 print_report(made, to_trace)
     except OtelEvalsError as error:
-        typer.echo(f"otel-evals report: {error}", err=True)
+        echo(f"otel-evals report: {error}", err=True)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
-        typer.echo(f"otel-evals report: needs {error.name}: pip install 'otel-evals[monitor]'", err=True)
+        echo(f"otel-evals report: needs {error.name}: pip install 'otel-evals[monitor]'", err=True)
         raise typer.Exit(2) from None
 
 
@@ -91,9 +91,9 @@ def _plain(made: Any, link: Any, loaded: Any) -> dict[str, Any]:
 def _tell(loaded: Any) -> None:
     """Say what could not be read."""
     for file, count in loaded.broken.items():
-        typer.echo(f"otel-evals report: {file}: {count} lines are not JSON; left out", err=True)
+        echo(f"otel-evals report: {file}: {count} lines are not JSON; left out", err=True)
     for problem, count in loaded.written.unreadable.most_common(5):
-        typer.echo(f"otel-evals report: {count} lines left out: {problem}", err=True)
+        echo(f"otel-evals report: {count} lines left out: {problem}", err=True)
     if len(loaded.written.unreadable) > 5:
         rest = sum(loaded.written.unreadable.values())
-        typer.echo(f"otel-evals report: {rest} lines left out in all", err=True)
+        echo(f"otel-evals report: {rest} lines left out in all", err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from otel_evals.cli.terminal import echo
 from otel_evals.config.names import SCORERS
 from otel_evals.errors import ConfigError, OtelEvalsError
 
@@ -57,7 +58,7 @@ def export(
                 raise ConfigError("--pytest", f"must stand beside the data set, in {beside.parent}")
             limits = _limits(items, scorer, at_least)
             pytest.write_text(test_file(items, beside.name, limits), encoding="utf-8")
-            typer.echo(f"wrote {pytest}; run it: pytest {pytest}")
+            echo(f"wrote {pytest}; run it: pytest {pytest}")
 
 
 @results.command()
@@ -76,8 +77,8 @@ def load(
         finally:
             found.close()
         done, lost = loaded.written, sum(loaded.broken.values()) + sum(loaded.written.unreadable.values())
-        typer.echo(f"{done.evaluations} evaluations of {done.runs} runs written")
-        typer.echo(f"{done.repeated} were known, {lost} lines are unreadable")
+        echo(f"{done.evaluations} evaluations of {done.runs} runs written")
+        echo(f"{done.repeated} were known, {lost} lines are unreadable")
 
 
 @results.command()
@@ -94,7 +95,7 @@ def forget(
             raise ConfigError("--trace", "name a --trace or a --user")
         with _opened(store) as database:
             runs, evaluations = delete(database, trace_ids=trace or (), user_ids=user or ())
-        typer.echo(f"{runs} runs and {evaluations} evaluations deleted")
+        echo(f"{runs} runs and {evaluations} evaluations deleted")
 
 
 @results.command()
@@ -109,7 +110,7 @@ def trim(
 
         with _opened(store) as database:
             age = seconds_of(older_than, "--older-than")
-            typer.echo(f"{keep_within(database, age, None, seldom=0.0)} runs deleted")
+            echo(f"{keep_within(database, age, None, seldom=0.0)} runs deleted")
 
 
 @contextmanager
@@ -132,10 +133,10 @@ def store_errors(command: str) -> Iterator[None]:
         if error.name not in ("sqlalchemy", "psycopg"):
             raise
         problem = f"needs {error.name}: pip install 'otel-evals[results]'"
-        typer.echo(f"otel-evals {command}: {problem}", err=True)
+        echo(f"otel-evals {command}: {problem}", err=True)
         raise typer.Exit(2) from None
     except (OtelEvalsError, OSError) as error:
-        typer.echo(f"otel-evals {command}: {error}", err=True)
+        echo(f"otel-evals {command}: {error}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -169,4 +170,4 @@ def _limits(items: list[dict[str, Any]], scorer: str | None, at_least: float) ->
 def _write(path: Path, items: list[dict[str, Any]], what: str) -> None:
     lines = (json.dumps(item, ensure_ascii=False) + "\n" for item in items)
     path.write_text("".join(lines), encoding="utf-8", errors="replace")
-    typer.echo(f"wrote {len(items)} {what} to {path}")
+    echo(f"wrote {len(items)} {what} to {path}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,9 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from otel_evals import stages
+from otel_evals.cli.terminal import echo, json_text
 from otel_evals.dialect import load_dialects
 from otel_evals.errors import ConfigError
 from otel_evals.intake.otlp.files import read_traces
+from otel_evals.judge.fence import visible
 from otel_evals.model import Run, ToolCall
 
 __all__ = ["run_as_json", "runs"]
@@ -34,10 +35,10 @@ def runs(
             show(_counting(_find(files, advance), counted))
         if not counted[0]:
             problem = "no run found: there is no span of an agent or a model"
-            typer.echo(f"otel-evals runs: {', '.join(files)}: {problem}", err=True)
+            echo(f"otel-evals runs: {', '.join(files)}: {problem}", err=True)
             raise typer.Exit(1)
     except ConfigError as error:
-        typer.echo(f"otel-evals runs: {error}", err=True)
+        echo(f"otel-evals runs: {error}", err=True)
         raise typer.Exit(2) from None
     except BrokenPipeError:
         sys.stderr.close()
@@ -55,7 +56,7 @@ def _counting(found: Iterable[Run], counted: list[int]) -> Iterator[Run]:
 
 
 def _report_skipped(path: str, line: int) -> None:
-    typer.echo(f"otel-evals runs: {path}:{line}: not OTLP, skipped", err=True)
+    echo(f"otel-evals runs: {path}:{line}: not OTLP, skipped", err=True)
 
 
 @contextmanager
@@ -83,7 +84,7 @@ def _progress(files: list[str]) -> Iterator[Callable[[int], None] | None]:
 
 def _print_json(found: Iterable[Run]) -> None:
     for run in found:
-        sys.stdout.write(json.dumps(run_as_json(run), ensure_ascii=False, default=str) + "\n")
+        sys.stdout.write(json_text(run_as_json(run), default=str) + "\n")
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
@@ -142,26 +143,25 @@ def _print_trees(found: Iterable[Run]) -> None:
 
 
 def _tree(run: Run) -> Any:
-    from rich.markup import escape
     from rich.tree import Tree
 
     seconds = "" if run.duration is None else f"  {run.duration:.2f} s"
     title = (
-        f"[bold]{escape(run.agent_name or run.root_kind)}[/]  [dim]{run.trace_id}{seconds}  {run.dialect}[/]"
+        f"[bold]{_short(run.agent_name or run.root_kind)}[/]  [dim]{run.trace_id}{seconds}  {run.dialect}[/]"
     )
     tree = Tree(title)
     tree.add(f"[cyan]user[/] {_shown(run, 'input')}")
     for call in run.tool_calls:
         ended = call.error if call.status == "error" else call.result
         color = "red" if call.status == "error" else "yellow"
-        tree.add(f"[{color}]{escape(call.name)}[/] {_short(call.arguments)} → {_short(ended)}")
+        tree.add(f"[{color}]{_short(call.name)}[/] {_short(call.arguments)} → {_short(ended)}")
     for document in run.documents:
         tree.add(f"[blue]document[/] {_short(document.content or document.id)}")
     tree.add(f"[green]answer[/] {_shown(run, 'output')}")
     if run.error:
         tree.add(f"[red]error[/] {_short(run.error)}")
     tokens = f"{run.usage.input_tokens} + {run.usage.output_tokens} tokens"
-    tree.add(f"[dim]{escape(', '.join(run.models) or 'model not recorded')}  {tokens}[/]")
+    tree.add(f"[dim]{_short(', '.join(run.models) or 'model not recorded')}  {tokens}[/]")
     return tree
 
 
@@ -174,8 +174,8 @@ def _short(value: Any, width: int = 100) -> str:
     """A value in one short line."""
     from rich.markup import escape
 
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    line = " ".join(text.split())
+    text = value if isinstance(value, str) else json_text(value, default=str)
+    line = visible(" ".join(text[: 8 * width].split()))
     return escape(line if len(line) <= width else line[: width - 1] + "…")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import typer
 from otel_evals import sampling, stages
 from otel_evals.cli.judge import options_of
 from otel_evals.cli.summary import Report, plain_summary, problems, show, unfinished, worst_runs
+from otel_evals.cli.terminal import echo, json_text
 from otel_evals.cli.traces import query_of, stored_traces
 from otel_evals.config import Config, build_config, load_config
 from otel_evals.dialect import load_dialects
@@ -96,20 +96,20 @@ def score(
         progress = FileProgress(resume) if resume else Progress()
         report, evaluations = _scored(traces, chosen, progress, concurrency)
     except OtelEvalsError as error:
-        typer.echo(f"otel-evals score: {error}", err=True)
+        echo(f"otel-evals score: {error}", err=True)
         raise typer.Exit(2) from None
     wrong = [*unfinished(report, progress), *problems(place, report, evaluations, fail_under)]
     if as_json:
         done = {"resumed": progress.known_before, "left": progress.left, "problems": wrong}
-        typer.echo(json.dumps({**plain_summary(report), **done}, ensure_ascii=False, indent=2))
+        echo(json_text({**plain_summary(report), **done}, indent=2))
     else:
         show(report)
         if resume:
-            typer.echo(f"{progress.known_before} evaluations were done before")
+            echo(f"{progress.known_before} evaluations were done before")
         for line in worst_runs(report[0], evaluations, worst):
-            typer.echo(line)
+            echo(line)
     for problem in wrong:
-        typer.echo(f"otel-evals score: {problem}", err=True)
+        echo(f"otel-evals score: {problem}", err=True)
     if wrong:
         raise typer.Exit(1)
 
@@ -203,4 +203,4 @@ def _config(
 
 
 def _report_skipped(path: str, line: int) -> None:
-    typer.echo(f"otel-evals score: {path}:{line}: not OTLP, skipped", err=True)
+    echo(f"otel-evals score: {path}:{line}: not OTLP, skipped", err=True)

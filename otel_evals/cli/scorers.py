@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 
+from otel_evals.cli.terminal import echo, json_text
 from otel_evals.config.names import SCORERS, find_scorer, scorer_names
 from otel_evals.errors import ConfigError
 
@@ -23,11 +23,11 @@ def show_all(as_json: AsJson = False) -> None:
     """List all registered scorers: name, who judges, and what the score says."""
     rows = [_row(name) for name in scorer_names()]
     if as_json:
-        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        echo(json_text(rows, indent=2))
         return
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        typer.echo(f"{row['name']:{width}}  {row['by']:5}  {row['says']}")
+        echo(f"{row['name']:{width}}  {row['by']:5}  {row['says']}")
 
 
 @app.command()
@@ -39,20 +39,20 @@ def show(
     try:
         found = find_scorer(name, "scorer")
     except ConfigError as error:
-        typer.echo(f"otel-evals scorers show: {error.problem}", err=True)
+        echo(f"otel-evals scorers show: {error.problem}", err=True)
         raise typer.Exit(2) from None
     options = _options(found)
     if as_json:
-        typer.echo(json.dumps({**_row(name), "options": options}, ensure_ascii=False, indent=2))
+        echo(json_text({**_row(name), "options": options}, indent=2))
         return
-    typer.echo(f"{name}\n\n{_words(found)}\n\nOptions:")
+    echo(f"{name}\n\n{_words(found)}\n\nOptions:")
     for option, default in options.items():
-        typer.echo(f"  {option}" + ("  (required)" if default is None else f" = {default}"))
+        echo(f"  {option}" + ("  (required)" if default is None else f" = {default}"))
     if not options:
-        typer.echo("  none")
+        echo("  none")
     required = [option for option, default in options.items() if default is None]
     given = ", ".join(f"{option}: ..." for option in required)
-    typer.echo(f"\nIn YAML:\n  - scorer: {name}" + (f"\n    options: {{{given}}}" if given else ""))
+    echo(f"\nIn YAML:\n  - scorer: {name}" + (f"\n    options: {{{given}}}" if given else ""))
 
 
 def _row(name: str) -> dict[str, str]:

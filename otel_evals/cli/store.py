@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from otel_evals.cli.terminal import echo
 from otel_evals.errors import StoreError
 
 __all__ = ["store"]
@@ -51,16 +52,14 @@ def show(
         for run in list_runs(connection, state):
             counts[run.state] += 1
             if as_json:
-                typer.echo(json.dumps(asdict(run)))
+                echo(json.dumps(asdict(run)))
             elif run.state != _State.DONE or state == _State.DONE:
                 tries = f"{run.attempts} attempts, {run.crashes} crashes, revision {run.revision}"
-                typer.echo(
-                    f"{run.trace_id}  {run.state:7}  {_time(run.age):>6}  {', '.join(run.rules)}  ({tries})"
-                )
+                echo(f"{run.trace_id}  {run.state:7}  {_time(run.age):>6}  {', '.join(run.rules)}  ({tries})")
                 if run.reason:
-                    typer.echo(f"    {run.reason}")
+                    echo(f"    {run.reason}")
     if not as_json:
-        typer.echo(", ".join(f"{count} {name}" for name, count in counts.items()) or "no runs")
+        echo(", ".join(f"{count} {name}" for name, count in counts.items()) or "no runs")
 
 
 @store.command()
@@ -69,7 +68,7 @@ def retry(path: _Path, trace: _Traces = None) -> None:
     from otel_evals.store import admin
 
     with _opened(path) as connection:
-        typer.echo(f"{admin.retry(connection, trace or ())} runs will be scored again")
+        echo(f"{admin.retry(connection, trace or ())} runs will be scored again")
 
 
 @store.command()
@@ -82,7 +81,7 @@ def drop(
     from otel_evals.store import admin
 
     with _opened(path) as connection:
-        typer.echo(f"{admin.drop(connection, state, trace or ())} runs deleted")
+        echo(f"{admin.drop(connection, state, trace or ())} runs deleted")
 
 
 @contextmanager
@@ -96,7 +95,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         finally:
             connection.close()
     except (StoreError, sqlite3.Error) as error:
-        typer.echo(f"otel-evals store: {error}", err=True)
+        echo(f"otel-evals store: {error}", err=True)
         raise typer.Exit(2) from None
 
 

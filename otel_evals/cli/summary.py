@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
-
 from otel_evals.accounting.counters import Stats
+from otel_evals.cli.terminal import echo
 from otel_evals.evals.table import as_rich, as_text
 from otel_evals.evals.tally import ScorerTally
 from otel_evals.export import DestinationStats
@@ -92,16 +91,16 @@ def show(report: Report) -> None:
     if console.is_terminal:
         console.print(as_rich(tallies))
     else:
-        typer.echo(as_text(tallies))
+        echo(as_text(tallies))
     ignored = "".join(f", {count} {reason}" for reason, count in stats.ignored.items())
-    typer.echo(f"{stats.seen} runs{ignored}")
+    echo(f"{stats.seen} runs{ignored}")
     for name, rule in stats.rules.items():
         if rule.not_sampled:
             reasons = ", ".join(f"{count} {reason}" for reason, count in rule.not_sampled.items())
-            typer.echo(f"{name}: {reasons} of {rule.eligible}")
+            echo(f"{name}: {reasons} of {rule.eligible}")
     for name, delivered in deliveries.items():
         lost = delivered.failed + delivered.dropped
-        typer.echo(f"{name}: {delivered.exported} delivered" + (f", {lost} lost" if lost else ""))
+        echo(f"{name}: {delivered.exported} delivered" + (f", {lost} lost" if lost else ""))
 
 
 def plain_summary(report: Report) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from otel_evals.cli.terminal import echo
 from otel_evals.errors import ConfigError
 from otel_evals.judge.fence import visible
 
@@ -45,11 +46,11 @@ def top(
             time.sleep(interval)
             now = read()
             found = {**now, "rates": rates(before, now)}
-            typer.echo(json.dumps(found) if as_json else "\n".join(_lines(before, now)))
+            echo(json.dumps(found) if as_json else "\n".join(_lines(before, now)))
         else:
             _live(gateway, read, interval, before)
     except ConfigError as error:
-        typer.echo(f"otel-evals top: {error}", err=True)
+        echo(f"otel-evals top: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

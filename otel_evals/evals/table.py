@@ -7,6 +7,7 @@ from typing import Any
 
 from otel_evals.evals.requirements import Requirement
 from otel_evals.evals.tally import ScorerTally
+from otel_evals.judge.fence import visible
 
 __all__ = ["as_rich", "as_text", "bounds_cell", "interval_cell", "is_uneven", "mean_cell"]
 
@@ -32,7 +33,7 @@ def as_rich(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] 
     unmet = {r.scorer_id for r in requirements if not r.met}
     for row in rows:
         style = "red" if row[0] in unmet else ""
-        table.add_row(*(Text(cell, style=style) for cell in row))
+        table.add_row(*(Text(visible(cell), style=style) for cell in row))
     return table
 
 

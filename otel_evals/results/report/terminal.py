@@ -89,7 +89,7 @@ def _notes(row: SliceReport, names: list[str], link: TraceLink) -> Iterator[str]
     others = sorted(row.reasons.items(), key=lambda each: -each[1])
     if others:
         told = ", ".join(
-            f"{count} {status} ({reason or 'no reason'})" for (status, reason), count in others[:6]
+            f"{count} {status} ({_line(reason or 'no reason', 60)})" for (status, reason), count in others[:6]
         )
         lines.append(f"  without a score: {told}")
     for run in row.worst:
