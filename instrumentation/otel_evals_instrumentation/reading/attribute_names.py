@@ -221,6 +221,8 @@ GEN_AI = AttributeNames(
         "session_id",
         "thread_id",
         "conversation_id",
+        "langwatch.thread_id",
+        "mlflow.trace.session",
     ),
     user_id=(
         "user.id",
@@ -232,6 +234,11 @@ GEN_AI = AttributeNames(
         *_in_metadata("user_id", "userId", "user.id"),
         "gen_ai.user.id",
         "user_id",
+        "langwatch.user_id",
+        "mlflow.trace.user",
+        # What a model's provider was told of who asked.
+        "llm.user",
+        "gen_ai.request.user",
         "enduser.pseudo.id",
     ),
     agent_name=("gen_ai.agent.name", "gen_ai.agent", "agent.name"),

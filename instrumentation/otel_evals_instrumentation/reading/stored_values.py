@@ -16,6 +16,7 @@ _WORDS = (
     "openinference.span.kind",
     "traceloop.span.kind",
     "span.type",
+    "llm.request.type",
 )
 """Attributes that are one word wherever they were recorded: in quotes, they were stored as JSON."""
 

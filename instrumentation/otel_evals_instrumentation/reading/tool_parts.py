@@ -21,7 +21,7 @@ def tool_call(item: dict[str, Any]) -> Part:
     arguments = None
     for key in ("arguments", "args", "input", "parameters", "tool_kwargs"):
         if source.get(key) is not None:
-            arguments = source[key]
+            arguments = source[key] if source[key] != "" else None  # how some say that there are none
             break
     if isinstance(arguments, str):
         arguments = unmasked(arguments)

@@ -5,6 +5,7 @@ Forms of the suites of Latitude, LangWatch, Langfuse, Laminar and OpenLLMetry, w
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -283,9 +284,50 @@ SPANS = [
         conversation="s3",
     ),
 ]
+WHO = [
+    case(f"who asked, as {name}", span("chat", {**CHAT, name: "u7"}), runs=1, user="u7")
+    for name in ("llm.user", "gen_ai.request.user", "langwatch.user_id", "mlflow.trace.user")
+]
+STORED = [
+    case(
+        "a model's call that a backend stored as JSON",
+        span(
+            "openai.chat",
+            {
+                key: json.dumps(value)
+                for key, value in {
+                    "llm.request.type": "chat",
+                    "gen_ai.response.model": "m1",
+                    "gen_ai.prompt.0.role": "user",
+                    "gen_ai.prompt.0.content": ASKED,
+                    "gen_ai.completion.0.content": SAID,
+                }.items()
+            },
+        ),
+        runs=1,
+        input=ASKED,
+        output=SAID,
+        models=["m1"],
+    ),
+    case(
+        "a call without arguments, streamed as an empty text",
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.completion.0.tool_calls.0.name": "piers",
+                "gen_ai.completion.0.tool_calls.0.arguments": "",
+            },
+        ),
+        runs=1,
+        tools=[("piers", None, None, "unknown")],
+    ),
+]
 
 
-@pytest.mark.parametrize("told", [*AGENTS, *WORKFLOWS, *NO_VALUES, *SPANS], ids=lambda told: told.name)
+@pytest.mark.parametrize(
+    "told", [*AGENTS, *WORKFLOWS, *NO_VALUES, *SPANS, *WHO, *STORED], ids=lambda told: told.name
+)
 def test_a_form_means_what_its_suite_says(told: Case) -> None:
     assert list(missed(told)) == []
 
