@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from otel_evals.model import NotScored, Outcome, Score, ScorerFailure, StepRecord
@@ -9,18 +10,39 @@ from otel_evals.model import NotScored, Outcome, Score, ScorerFailure, StepRecor
 __all__ = ["without_content"]
 
 _LONGEST_NAME = 100
+_NAME = re.compile(r"[\w.:-]{1,%d}" % _LONGEST_NAME)
+_LABEL = re.compile(r"[\w.:/+%<>=-]+( [\w.:/+%<>=-]+){0,2}")
+_LONGEST_LABEL = 40
+_WITHHELD = "withheld"
 
 
 def without_content(outcome: Outcome) -> Outcome:
-    """The outcome without anything that could quote the run."""
+    """The outcome without anything that could quote the run.
+
+    Labels, reasons and types of errors stay, as far as they look like such: a label has three words at most,
+    the others one. Instead of anything else stands `withheld`.
+    """
     match outcome:
         case Score():
-            return replace(outcome, explanation=None, steps=_bare(outcome.steps))
+            return replace(outcome, label=_label(outcome.label), explanation=None, steps=_bare(outcome.steps))
         case NotScored():
-            return replace(outcome, explanation=None, steps=_bare(outcome.steps))
+            return replace(
+                outcome, reason=_name(outcome.reason), explanation=None, steps=_bare(outcome.steps)
+            )
         case ScorerFailure():
-            return replace(outcome, message=outcome.error_type, steps=_bare(outcome.steps))
+            kind = _name(outcome.error_type)
+            return replace(outcome, error_type=kind, message=kind, steps=_bare(outcome.steps))
     return outcome
+
+
+def _name(text: str) -> str:
+    return text if _NAME.fullmatch(text) else _WITHHELD
+
+
+def _label(text: str | None) -> str | None:
+    if text is None or (len(text) <= _LONGEST_LABEL and _LABEL.fullmatch(text)):
+        return text
+    return _WITHHELD
 
 
 def _kind_of(error: str) -> str:

@@ -29,10 +29,12 @@ STEPS = st.lists(
     ),
     max_size=3,
 ).map(tuple)
+LABELS = st.sampled_from([None, "leak", "not at all", "> 90%", SECRET, f"bad\n{SECRET}", "x" * 256])
+NAMES = st.sampled_from(["KeyError", "http.500", "no_tool_calls", SECRET, f"x: {SECRET}", "x" * 256])
 QUOTING: st.SearchStrategy[Outcome] = st.one_of(
-    st.builds(Score, value=st.floats(0, 1), label=st.just("leak"), explanation=TEXTS, steps=STEPS),
-    st.builds(NotScored, reason=st.just("no_tool_calls"), explanation=TEXTS, steps=STEPS),
-    st.builds(ScorerFailure, error_type=st.just("KeyError"), message=st.just(SECRET), steps=STEPS),
+    st.builds(Score, value=st.floats(0, 1), label=LABELS, explanation=TEXTS, steps=STEPS),
+    st.builds(NotScored, reason=NAMES, explanation=TEXTS, steps=STEPS),
+    st.builds(ScorerFailure, error_type=NAMES, message=st.just(SECRET), steps=STEPS),
     st.builds(Dropped, reason=st.just("shutdown")),
 )
 
@@ -52,6 +54,15 @@ def test_the_score_its_label_and_what_it_cost_stay() -> None:
     assert (bare.value, bare.label, bare.explanation) == (0.25, "unsupported", None)
     assert (bare.usage, bare.cost) == (JUDGED.usage, JUDGED.cost)
     assert bare.steps[1].context == ContextSeen(digest="ab" * 32, pieces=1)
+
+
+def test_what_looks_like_a_label_or_a_name_stays() -> None:
+    for label in (None, "leak", "not at all", "> 90%", "5/5"):
+        assert without_content(Score(value=1.0, label=label)) == Score(value=1.0, label=label)
+    for name in ("KeyError", "openai.APIError", "no_tool_calls"):
+        assert without_content(NotScored(reason=name)) == NotScored(reason=name)
+    assert without_content(NotScored(reason=SECRET)) == NotScored(reason="withheld")
+    assert without_content(Score(value=1.0, label=SECRET)) == Score(value=1.0, label="withheld")
 
 
 def test_what_quotes_nothing_stays_as_it_is() -> None:
