@@ -10,7 +10,7 @@ from otel_evals.model import NotScored, Outcome, Score, ScorerFailure, StepRecor
 __all__ = ["without_content"]
 
 _LONGEST_NAME = 100
-_NAME = re.compile(r"[\w.:-]{1,%d}" % _LONGEST_NAME)
+_NAME = re.compile(r"[\w.:-]{1,100}")
 _LABEL = re.compile(r"[\w.:/+%<>=-]+( [\w.:/+%<>=-]+){0,2}")
 _LONGEST_LABEL = 40
 _WITHHELD = "withheld"
