@@ -116,7 +116,7 @@ class CaptureSpans(SpanProcessor):
             owner = self._owner(span)
             if self._expect is not None and (owner == 0 or self._nested_targets):
                 self._expect(context[_TRACE_ID], span_id)
-            foreign = context[_TRACE_ID] in self._foreign.traces
+            foreign = self._is_foreign(span, context)
             backlog = self._intake.backlog
             lacking = not owner and bool(backlog.traces or backlog.began_before) and backlog.lacks(span)
             self._intake.put(CapturedSpan(span, owner, foreign, lacking))
@@ -150,6 +150,19 @@ class CaptureSpans(SpanProcessor):
     def reset(self) -> None:
         """Forget all open spans: in a forked child they belong to the parent process."""
         self._open.clear()
+
+    def _is_foreign(self, span: ReadableSpan, context: SpanContext) -> bool:
+        """Whether a stranger wrote the span's tracestate, however many others have come since."""
+        state = context[_TRACE_STATE]
+        if state is DEFAULT_TRACE_STATE or not state or self._foreign.trusts(state):
+            return False
+        if context[_TRACE_ID] in self._foreign.traces:
+            return True
+        parent = span.parent
+        while parent is not None and not parent.is_remote:
+            above = self._open.get(parent[_SPAN_ID])
+            parent = None if above is None else above.parent
+        return parent is not None
 
     def _loses(self, context: SpanContext) -> bool:
         """Whether no rule can pick this trace."""

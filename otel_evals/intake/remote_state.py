@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import SpanContext, TraceState
 
 from otel_evals.recursion import TRUST_KEY, marking
 
@@ -37,9 +37,13 @@ class RemoteState:
         `mark_not_signed`: requests that are scored although they say so.
         `threshold_not_trusted`: requests whose sampling threshold is left out of account."""
 
+    def trusts(self, state: TraceState) -> bool:
+        """Whether a tracestate is believed, whoever wrote it: nothing in it is about sampling, or all is."""
+        return self._trust_all or "ot" not in state
+
     def note(self, context: SpanContext) -> None:
         """Note the tracestate of a span whose parent is remote."""
-        if self._trust_all or not context.trace_state or "ot" not in context.trace_state:
+        if not context.trace_state or self.trusts(context.trace_state):
             return
         if context.trace_id not in self.traces:
             self.counts["threshold_not_trusted"] += 1

@@ -448,3 +448,25 @@ def test_other_log_records_are_passed_over() -> None:
         assert logs.emit(LogRecord(event_name="gen_ai.choice")) == []
     assert logs.provider.force_flush()
     logs.provider.shutdown()
+
+
+def test_a_threshold_of_a_request_is_not_believed_however_many_came_while_it_was_served() -> None:
+    """Whoever sends it could send ten thousand others, after which its trace is not remembered any more."""
+
+    def requested(trace_id: int) -> Context:
+        state = TraceState.from_header(["ot=th:ffffffffffff;rv:ffffffffffffff"])
+        return set_span_in_context(
+            NonRecordingSpan(SpanContext(trace_id, 1, True, TraceFlags(1), state)), Context()
+        )
+
+    collected, provider = Collected(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(CaptureSpans(collected, DIALECTS, 1.0))
+    tracer = provider.get_tracer("server")
+    server = tracer.start_span("GET /", context=requested(7))
+    agent = tracer.start_span("chat", context=set_span_in_context(server), attributes=CLAIMED)
+    for trace_id in range(100, 11_000):
+        tracer.start_span("GET /", context=requested(trace_id)).end()
+    agent.end()
+    (captured,) = collected.spans
+    assert captured.foreign
+    assert "th" not in captured.record().trace_state
