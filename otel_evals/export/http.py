@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.judge.own_secrets import secrets_of_address, without_credentials
+from otel_evals.util.addresses import secrets_of_address, without_credentials
 from otel_evals.util.retry import retry_after
 
 if TYPE_CHECKING:

@@ -23,12 +23,13 @@ from otel_evals.judge.fence import retry_request
 from otel_evals.judge.judge import JudgeReply, JudgeRequest
 from otel_evals.judge.limiter import Call, Limiter, call_limited
 from otel_evals.judge.litellm_calls import Completion, judge_error, load, price_of
-from otel_evals.judge.own_secrets import own_secrets, without_credentials
+from otel_evals.judge.own_secrets import own_secrets
 from otel_evals.judge.redact import redact_secrets, redact_values
 from otel_evals.judge.redaction import redact
 from otel_evals.judge.reply_parsing import describe_schema, parse_reply
 from otel_evals.model import Usage
 from otel_evals.recursion import need_span, signature
+from otel_evals.util.addresses import without_credentials
 
 __all__ = ["LiteLLMJudge"]
 

@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit, urlunsplit
 
-__all__ = ["own_secrets", "secrets_of_address", "without_credentials"]
+from otel_evals.util.addresses import secrets_of_address
+
+__all__ = ["own_secrets"]
 
 _SECRET_NAME = re.compile(
     r"(?:key|token|secret|password|passwd|pwd|authorization|cookie|credentials?)\Z", re.I
@@ -39,28 +40,6 @@ def own_secrets(judge: Configured) -> frozenset[str]:
     found = {judge.api_key or "", *secrets_of_address(judge.api_base), *_of_options(judge.options)}
     found.update(value for name, value in os.environ.items() if _SECRET_NAME.search(name))
     return frozenset(value for value in found if len(value) >= _SHORTEST)
-
-
-def without_credentials(address: str) -> str:
-    """An address without user, password, query and fragment."""
-    try:
-        parts = urlsplit(address)
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit((parts.scheme, host, parts.path, "", ""))
-    except ValueError:
-        return "..."
-
-
-def secrets_of_address(address: str | None) -> Iterator[str]:
-    """User and password in an address, and the values of its query."""
-    try:
-        parts = urlsplit(address or "")
-        secrets = [parts.password or "", parts.username or "" if parts.password else ""]
-    except ValueError:
-        return
-    for secret in secrets:
-        yield from (secret, unquote(secret))
-    yield from (value for pair in parts.query.split("&") for _, _, value in [pair.partition("=")])
 
 
 def _of_options(options: Mapping[str, Any]) -> Iterator[str]:
