@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import threading
 import weakref
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from otel_evals.errors import StoreError
 from otel_evals.util.fork import renew_after_fork
+from otel_evals.util.private_files import make_private
 
 __all__ = ["MEMORY", "SQLiteFile"]
 
@@ -84,7 +84,7 @@ class SQLiteFile:
         self._forget()
         try:
             if self.path != MEMORY:
-                _make_private(Path(self.path))
+                make_private(Path(self.path))
             self._db = self._opened()
             self._identity = self._found()
         except (OSError, sqlite3.Error) as error:
@@ -135,23 +135,3 @@ class SQLiteFile:
             self._close.detach()
         self._db = self._identity = self._close = None
         self.lock = threading.Lock()
-
-
-def _make_private(path: Path) -> None:
-    """Make the file, or see that an existing one is a file of ours that nobody else reads.
-
-    Raises:
-        OSError: it is a symbolic link, no plain file, or somebody else's.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # An existing file is not opened here: closing it would give up the locks of this process's connections.
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("is a symbolic link, or no plain file") from None
-        if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
-            raise OSError("belongs to another user") from None
-        if os.name == "posix" and found.st_mode & 0o077:
-            os.chmod(path, stat.S_IMODE(found.st_mode) & 0o700)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from otel_evals.errors import StoreError
+from otel_evals.util.private_files import make_private
 
 __all__ = ["MIGRATIONS", "open_database", "transaction"]
 
@@ -63,7 +64,7 @@ def open_database(
     """
     try:
         if create:
-            _make(Path(path))
+            make_private(Path(path))  # it holds what was said in conversations
         elif not Path(path).is_file():
             raise StoreError(f"{os.fspath(path)}: there is no such file")
         connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
@@ -89,12 +90,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _make(path: Path) -> None:
-    """Create the file, readable by its owner only: it holds what was said in conversations."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _use_wal(connection: sqlite3.Connection, wait: float) -> None:

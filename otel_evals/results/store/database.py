@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from otel_evals.errors import StoreError
 from otel_evals.results.store import schema
+from otel_evals.util.private_files import make_private
 
 __all__ = ["Database", "is_url"]
 
@@ -130,9 +131,7 @@ def _engine(place: str | os.PathLike[str], create: bool, wait: float) -> Engine:
     if not create and not path.is_file():
         raise StoreError(f"{path}: there is no such file")
     if create:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Readable by its owner only: it may hold what was said in conversations.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        make_private(path)  # it may hold what was said in conversations
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": wait})
     event.listen(engine, "connect", _set_up_sqlite)
     # pysqlite's own BEGIN would come late and upgrade its lock; `writing` begins explicitly.

@@ -69,6 +69,28 @@ def test_the_file_is_its_owners_alone(path: Path, connect: Callable[[], sqlite3.
         assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
 
 
+def test_a_file_that_others_may_read_is_narrowed(
+    path: Path, connect: Callable[[], sqlite3.Connection]
+) -> None:
+    path.touch()
+    path.chmod(0o666)
+    write(owned(connect(), "a"), 1)
+    for each in path.parent.iterdir():
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
+
+
+@pytest.mark.parametrize("target", ["there", "not there"])
+def test_a_symbolic_link_is_not_followed(path: Path, target: str) -> None:
+    """It could have somebody else's file written, or conversations where others read them."""
+    other = path.parent / "other"
+    if target == "there":
+        other.write_bytes(b"")
+    path.symlink_to(other)
+    with pytest.raises(StoreError, match="symbolic link"):
+        open_database(path)
+    assert not other.exists() or other.read_bytes() == b""
+
+
 def test_a_free_run_is_taken_by_one_process_only(connect: Callable[[], sqlite3.Connection]) -> None:
     a, b = owned(connect(), "a"), owned(connect(), "b")
     made = write(a, 1)
