@@ -59,8 +59,8 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     if type(content) is str and content[:2] == "[{":
         content = blocks_in(content)
     parts = read_parts(content)
-    if role == "user" and isinstance(item.get("tool_call_id"), str):  # Anthropic's users hand results back
-        role = "tool"
+    if role == "user" and isinstance(item.get("tool_call_id"), str) and not _says_more(item):
+        role = "tool"  # Anthropic's users hand results back
     if not content:  # some say it beside the content
         beside = next((item[key] for key in _BESIDE if isinstance(item.get(key), str)), None)
         parts = read_parts(beside) or parts
@@ -73,6 +73,11 @@ def read_message(item: dict[str, Any], default: str) -> Message:
         parts = (as_result(parts, content, call_id, item),)
     name = item.get("name")
     return Message(role=role, parts=parts, name=name if isinstance(name, str) and name else None)
+
+
+def _says_more(item: dict[str, Any]) -> bool:
+    """Whether a user's message, beside a result that it hands back, holds what the user said in parts."""
+    return item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
 
 
 def _with_calls(parts: tuple[Part, ...], calls: list[Part]) -> tuple[Part, ...]:

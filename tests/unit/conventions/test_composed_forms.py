@@ -325,8 +325,37 @@ STORED = [
 ]
 
 
+_LLM = "llm.input_messages."
+BESIDE = [
+    case(
+        "what a user says beside a tool's result is no result",
+        span(
+            "bedrock.invoke_model",
+            {
+                "openinference.span.kind": "LLM",
+                _LLM + "0.message.role": "user",
+                _LLM + "0.message.content": "Where is pier four?",
+                _LLM + "1.message.role": "assistant",
+                _LLM + "1.message.tool_calls.0.tool_call.id": "c1",
+                _LLM + "1.message.tool_calls.0.tool_call.function.name": "piers",
+                _LLM + "2.message.role": "user",
+                _LLM + "2.message.tool_call_id": "c1",
+                _LLM + "2.message.contents.1.message_content.type": "text",
+                _LLM + "2.message.contents.1.message_content.text": ASKED,
+                "llm.output_messages.0.message.role": "assistant",
+                "llm.output_messages.0.message.content": SAID,
+            },
+        ),
+        runs=1,
+        input=ASKED,
+        output=SAID,
+        tools=[],
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    "told", [*AGENTS, *WORKFLOWS, *NO_VALUES, *SPANS, *WHO, *STORED], ids=lambda told: told.name
+    "told", [*AGENTS, *WORKFLOWS, *NO_VALUES, *SPANS, *WHO, *STORED, *BESIDE], ids=lambda told: told.name
 )
 def test_a_form_means_what_its_suite_says(told: Case) -> None:
     assert list(missed(told)) == []
