@@ -1,5 +1,8 @@
 """Encodes spans for the store: compact JSON that decodes to equal spans, and never runs code.
 
+The first line is what they have in common, and each span has a line: one call for all of a large run would
+keep the interpreter's lock from other threads for as long as it takes.
+
 Attribute values are what OpenTelemetry allows; log bodies may nest. Sequences come back as tuples inside
 attributes, as the SDK has them, and bytes as bytes.
 """
@@ -29,8 +32,8 @@ def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> byte
         RecursionError: one is nested too deep.
     """
     rows, resources = span_rows(spans)
-    document = {"links": dict(links), "resources": resources, "spans": rows}
-    return json.dumps(document, separators=(",", ":"), default=_other).encode("ascii")
+    common = {"links": dict(links), "resources": resources, "count": len(rows)}
+    return b"\n".join(map(_line, (common, *rows)))
 
 
 def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None]]:
@@ -40,15 +43,21 @@ def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None
         ValueError: the bytes are not an encoded run.
     """
     try:
-        document = json.loads(payload)
-        resources = [_attributes(each) for each in document["resources"]]
-        spans = tuple(_restored(span_of(row, resources)) for row in document["spans"])
-        links = document["links"]
-        if not all(map(_is_span, spans)) or type(links) is not dict:
+        first, *lines = payload.split(b"\n")
+        common = json.loads(first)
+        rows = map(json.loads, lines) if "count" in common else iter(common["spans"])  # of earlier versions
+        resources = [_attributes(each) for each in common["resources"]]
+        spans = tuple(_restored(span_of(row, resources)) for row in rows)
+        links, count = common["links"], common.get("count", len(spans))
+        if count != len(spans) or not all(map(_is_span, spans)) or type(links) is not dict:
             raise TypeError("a value of the wrong type")
         return spans, links
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a stored run: {error!r}") from error
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=_other).encode("ascii")
 
 
 def _is_span(span: SpanRecord) -> bool:

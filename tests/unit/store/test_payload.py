@@ -57,25 +57,28 @@ def test_spans_come_back_as_they_were(given_spans: tuple[SpanRecord, ...], links
     assert decode(encode(given_spans, links)) == (given_spans, links)
 
 
-def test_rows_of_versions_without_links_are_read() -> None:
-    document = json.loads(encode((SpanRecord(trace_id="1", span_id="2", name="a"),), {}))
-    document["spans"] = [row[:-1] for row in document["spans"]]
-    ((span,), _) = decode(json.dumps(document).encode())
-    assert (span.name, span.links) == ("a", ())
+def test_what_versions_without_links_wrote_is_read() -> None:
+    """All in one line, and rows end before the links."""
+    common, row = encode((SpanRecord(trace_id="1", span_id="2", name="a"),), {"2": None}).split(b"\n")
+    values = json.loads(row)[: FIELDS.index("links")]
+    document = {"links": {"2": None}, "resources": json.loads(common)["resources"], "spans": [values]}
+    ((span,), links) = decode(json.dumps(document).encode())
+    assert (span.name, span.links, links) == ("a", (), {"2": None})
 
 
 def altered(field: int, value: Any) -> bytes:
     """A payload in which one value of a span is another."""
-    document = json.loads(encode([SpanRecord(trace_id="1", span_id="2", name="a")], {}))
-    document["spans"][0][field] = value
-    return json.dumps(document).encode()
+    common, row = encode([SpanRecord(trace_id="1", span_id="2", name="a")], {}).split(b"\n")
+    values = json.loads(row)
+    values[field] = value
+    return common + b"\n" + json.dumps(values).encode()
 
 
 def deep(depth: int) -> bytes:
     """A payload with a log body that is nested so deep."""
     log = [["log", 0, {}, None]]
     return altered(FIELDS.index("logs"), log).replace(
-        b"null]]", b'{"a":' * depth + b"1" + b"}" * depth + b"]]"
+        b"null]]", b'{"a":' * depth + b"1" + b"}" * depth + b"]]", 1
     )
 
 
@@ -83,6 +86,7 @@ FIELDS = [field.name for field in fields(SpanRecord)]
 ODD: dict[str, Callable[[], bytes]] = {
     **{repr(text): lambda text=text: text for text in (b"", b"{", b"[]", b"{}", b"\xff", b"null")},  # type: ignore[misc]
     "a row too short": lambda: b'{"spans":[[1]],"resources":[],"links":{}}',
+    "a line too few": lambda: altered(0, "1").partition(b"\n")[0],
     "links that are none": lambda: b'{"spans":[],"resources":[],"links":3}',
     "a number for an id": lambda: altered(FIELDS.index("trace_id"), 7),
     "a list for attributes": lambda: altered(FIELDS.index("attributes"), [1]),
