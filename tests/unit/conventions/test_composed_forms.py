@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from otel_evals.assembly import find_runs
-from otel_evals.assembly.split_runs import join_split_runs
+from otel_evals.assembly.split_runs import SplitRuns, join_split_runs
+from otel_evals.model import Run
 from tests.support.facts import Case, case, missed, span
 from tests.support.trace_builder import DIALECTS
 
@@ -361,10 +362,25 @@ def test_a_form_means_what_its_suite_says(told: Case) -> None:
     assert list(missed(told)) == []
 
 
-def test_agents_of_several_traces_are_one_turn() -> None:
-    """Without a span around them, each call of the agent's function is a trace."""
+def _in_two_traces() -> list[Run]:
+    """The two calls of an agent's function without a span around them: each is a trace."""
     one = case("asked", _asked(None), scope="ai")
     two = case("went on", _went_on(), scope="ai")
-    later = [replace(s, trace_id="d" * 32, start_time=2_000, end_time=2_100) for s in two.spans]
-    runs = list(join_split_runs([*find_runs(one.spans, DIALECTS), *find_runs(later, DIALECTS)]))
+    at: dict[str, Any] = {"trace_id": "d" * 32, "span_id": "d" * 16, "start_time": 2_000, "end_time": 2_100}
+    later = [replace(s, **at) for s in two.spans]
+    return [*find_runs(one.spans, DIALECTS), *find_runs(later, DIALECTS)]
+
+
+def test_agents_of_several_traces_are_one_turn() -> None:
+    runs = list(join_split_runs(_in_two_traces()))
     assert [(run.output, len(run.trace_ids), run.usage.total_tokens) for run in runs] == [(SAID, 2, 27)]
+
+
+def test_agents_that_close_one_by_one_are_one_turn() -> None:
+    """Live, the first waits for the second, and is let go if none comes."""
+    asked, went_on = _in_two_traces()
+    turns = SplitRuns(patience=5.0)
+    assert turns.add(asked, now=0.0) == []
+    assert [(run.input, run.output) for run in turns.add(went_on, now=1.0)] == [(ASKED, SAID)]
+    assert turns.add(_in_two_traces()[0], now=2.0) == []
+    assert [run.input for run in turns.due(7.0)] == [ASKED]
