@@ -57,6 +57,7 @@ def judge_health(
     beat_limit: float,
     progress_limit: float,
     failing: Mapping[str, str] = {},
+    unstartable: bool = False,
 ) -> tuple[HealthStatus, str | None]:
     """The status and, where it is `stalled` or `degraded`, the problem.
 
@@ -71,8 +72,9 @@ def judge_health(
         beat_limit: seconds without an iteration after which the loop counts as blocked.
         progress_limit: seconds after which pending evaluations count as stuck if none has ended.
         failing: rules that fail again and again, with their problems.
+        unstartable: whether the thread was asked to start and could not.
     """
-    if (started or waiting) and not thread_alive and not closed:
+    if (started or unstartable) and not thread_alive and not closed:
         problem = "has ended" if started else f"cannot be started, {waiting} items wait"
         return "stalled", f"the scoring thread {problem}"
     if thread_alive and since_beat is not None and since_beat > beat_limit:

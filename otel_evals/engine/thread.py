@@ -150,6 +150,11 @@ class EngineThread(Generic[_Item]):
         return self._thread is not None
 
     @property
+    def unstartable(self) -> bool:
+        """Whether the thread could not be started when it was last tried."""
+        return self._thread is None and self._start_again > 0
+
+    @property
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()

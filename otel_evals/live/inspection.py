@@ -82,6 +82,7 @@ class Inspector:
             beat_limit=stalled_after,
             progress_limit=self._longest_attempt + _LONGEST_BACKOFF + stalled_after,
             failing=failing,
+            unstartable=engine.unstartable,
         )
         return Health(
             status=status,

@@ -236,3 +236,6 @@ def test_health_tells_stalled_from_busy_and_idle() -> None:
     assert health(thread_alive=False) == "stalled"
     assert health(thread_alive=False, closed=True) == "idle"
     assert health(thread_alive=False, started=False, since_beat=None) == "idle"
+    beginning = {"thread_alive": False, "started": False, "since_beat": None, "waiting": 7}
+    assert health(**beginning) == "healthy"  # its first item was put, and it is being started
+    assert health(**beginning, unstartable=True) == "stalled"

@@ -181,6 +181,7 @@ def test_a_loop_that_could_not_be_had_is_made_later(
         began = time.monotonic()
         assert thread.run(asyncio.sleep(0), 0.5) is None
         assert time.monotonic() - began < 2.0
+        assert thread.unstartable
         monkeypatch.setattr(asyncio, "new_event_loop", make)
         end = time.monotonic() + SECONDS
         while not (thread.started and thread.alive) and time.monotonic() < end:
