@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -106,11 +107,8 @@ def test_what_is_no_payload_is_a_value_error(payload: str) -> None:
 
 @pytest.mark.parametrize("depth", [300, 400, 500, 600, 800])
 def test_how_deep_a_payload_may_be_depends_on_python_but_nothing_else_is_raised(depth: int) -> None:
-    try:
+    with suppress(ValueError):
         ((span,), _) = decode(deep(depth))
-    except ValueError as error:
-        assert "not a stored run" in str(error)
-    else:
         assert span.logs[0].body
 
 
