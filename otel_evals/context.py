@@ -10,8 +10,10 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
+
+from msgspec.structs import replace
 
 from otel_evals.dialect import content_setting
 from otel_evals.errors import ConfigError
@@ -285,10 +287,9 @@ def limit(pieces: Sequence[str], max_chars: int) -> Context:
     room = max_chars
     for index, piece in enumerate(pieces):
         if len(piece) > room:
-            rest = len(pieces) - index - 1
-            more = f", and {rest} more pieces" if rest else ""
-            kept.append(f"{piece[:room]}[{len(piece) - room} characters left out{more}]")
-            return Context(tuple(kept), truncated=True)
+            more = f", and {rest} more pieces" if (rest := len(pieces) - index - 1) else ""
+            cut = f"{piece[:room]}[{len(piece) - room} characters left out{more}]"
+            return Context((*kept, cut), truncated=True)
         kept.append(piece)
         room -= len(piece)
     return Context(tuple(kept))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from otel_evals.model import SpanEvent
 from otel_evals.model.sizes import size_of_event

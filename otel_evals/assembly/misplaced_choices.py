@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from otel_evals.assembly.held_logs import HeldLogs
 from otel_evals.dialect import Dialects

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from otel_evals.model import SpanEvent, SpanRecord
 from otel_evals.model.sizes import size_of_event, size_of_span

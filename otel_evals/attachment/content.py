@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from otel_evals.model import NotScored, Outcome, Score, ScorerFailure, StepRecord
 

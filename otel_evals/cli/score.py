@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from otel_evals import sampling, stages
 from otel_evals.cli.judge import options_of
@@ -146,8 +147,8 @@ def _told(evaluation: Evaluation) -> Evaluation:
     outcome = evaluation.outcome
     if isinstance(outcome, Dropped) or not outcome.steps:
         return evaluation
-    steps = tuple(replace(step, prompt=None, result=None, context=None) for step in outcome.steps)
-    return replace(evaluation, outcome=replace(outcome, steps=steps))
+    steps = tuple(structs.replace(step, prompt=None, result=None, context=None) for step in outcome.steps)
+    return structs.replace(evaluation, outcome=structs.replace(outcome, steps=steps))
 
 
 def read_runs(files: list[str]) -> Iterator[Run]:

@@ -19,7 +19,6 @@ from otel_evals.judge.redaction import current_redaction
 from otel_evals.model import NotScored, Run, Score, StepRecord
 from otel_evals.processes.child import Child, ProcessDiedError
 from otel_evals.processes.portable import pack
-from otel_evals.processes.records import pack_record
 from otel_evals.scoring.scorer import Scorer, StepFailure
 from otel_evals.util.retry import backoff
 
@@ -154,7 +153,7 @@ class IsolatedScorer(Scorer):
 
 
 def _ask(child: Child, run: Run) -> Any:
-    return pickle.loads(child.ask(pack_record(run)))
+    return pickle.loads(child.ask(pickle.dumps(run)))
 
 
 def _outcome(reply: Any) -> Score | NotScored:

@@ -11,7 +11,6 @@ from opentelemetry.context import attach
 from otel_evals.judge.redaction import use_redaction
 from otel_evals.model import Run, StepRecord
 from otel_evals.processes.parent import Parent
-from otel_evals.processes.records import pack_record
 from otel_evals.recursion import mark
 from otel_evals.scoring.outcome import asked_wait, failure_of, root_cause, to_outcome
 from otel_evals.scoring.scorer import Scorer
@@ -76,4 +75,4 @@ def _packed(reply: object) -> bytes:
     """A reply as bytes; what is not a valid outcome becomes a failure."""
     if not isinstance(reply, Raised):
         reply = to_outcome(reply)
-    return pack_record(reply)
+    return pickle.dumps(reply)

@@ -7,10 +7,10 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
 from opentelemetry import _logs, trace
 from opentelemetry import context as context_api
 from opentelemetry.context import Context

@@ -6,7 +6,9 @@ import heapq
 import math
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from otel_evals.model import Evaluation, ScoredRun
 from otel_evals.model.sizes import size_of_run

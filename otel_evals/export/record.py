@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from otel_evals.model import (
     ToolCall,
     Usage,
 )
+from otel_evals.util.fields import field_values
 
 __all__ = ["cost_of", "plain", "run_record", "steps_of", "tenant_of"]
 
@@ -65,8 +65,8 @@ def plain(value: Any) -> Any:
     # Pydantic models are recognised by their method, since importing pydantic is slow.
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
         return plain(dump())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if (held := field_values(value)) is not None:
+        return {name: plain(item) for name, item in held.items()}
     return str(value)
 
 

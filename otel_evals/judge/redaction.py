@@ -7,15 +7,19 @@ replaces that. It is one per process, since prompts are made where nothing of th
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
 from importlib import import_module
 from types import NoneType
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from otel_evals.errors import ConfigError
 from otel_evals.judge.redact import redact_secrets, replaced
@@ -87,7 +91,7 @@ def redact(text: str) -> str:
 
 
 def redacted(value: _T) -> _T:
-    """A value, all texts in it as they may leave: of dataclasses, mappings and sequences; ids stay.
+    """A value, all texts in it as they may leave: of dataclasses, structs, mappings and sequences; ids stay.
 
     The value itself is returned where nothing is taken out. Of runs, each field is looked at when it is asked
     for: most of what is in their spans never leaves.
@@ -173,9 +177,8 @@ def _walk(value: Any, known: _Texts, depth: int) -> Any:
             for name in ("attributes", "resource"):
                 given[name] = _RedactedAttributes(getattr(value, name), known.redaction)
             return replace(value, **given)
-    if is_dataclass(value) and not isinstance(value, type):
-        return _walk_fields(value, known, depth)
-    return value
+    kind: Any = type(value)
+    return _walk_fields(value, known, depth) if _texts_of(kind) else value
 
 
 def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
@@ -188,13 +191,18 @@ def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
         new = _walk(item, known, depth + 1)
         if new is not item:
             changed[name] = new
-    return replace(value, **changed) if changed else value
+    if not changed:
+        return value
+    return replace(value, **changed) if issubclass(kind, Struct) else dataclasses.replace(value, **changed)
 
 
 @lru_cache(maxsize=256)
 def _texts_of(cls: Any) -> tuple[str, ...]:
-    """The fields of a dataclass that may hold texts."""
-    return tuple(field.name for field in fields(cls) if field.init and field.name not in _IDS)
+    """The fields of a dataclass or struct that may hold texts."""
+    names = cls.__struct_fields__ if issubclass(cls, Struct) else ()
+    if is_dataclass(cls):
+        names = tuple(field.name for field in fields(cls) if field.init)
+    return tuple(name for name in names if name not in _IDS)
 
 
 class _Texts(dict[str, str]):

@@ -8,7 +8,8 @@ that is made by calling its class has been given them all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
+from functools import cache
 from typing import Any, Final, Protocol, TypeVar
 
 __all__ = ["DERIVATION", "Derivation", "derives", "recovered", "with_given"]
@@ -54,15 +55,34 @@ def derives(*names: str) -> Any:
     def decorated(cls: Any) -> Any:
         for name in names:
             setattr(cls, name, _DerivedField(name))
-        cls.__getstate__ = _all_values
+        cls.__reduce__ = _reduced
         return cls
 
     return decorated
 
 
-def _all_values(record: Any) -> dict[str, Any]:
-    """What pickle and copy take of a record: all values, and not what they follow from."""
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+def _reduced(record: Any) -> tuple[Any, ...]:
+    """For pickle and copy: the values that are no defaults, and not what they follow from."""
+    cls: Any = type(record)
+    absent = object()
+    defaults = _defaults(cls)
+    values = {name: getattr(record, name) for name in _names(cls)}
+    return _restored, (cls, {n: v for n, v in values.items() if v is not defaults.get(n, absent)})
+
+
+def _restored(cls: Any, values: Mapping[str, Any]) -> Any:
+    record = object.__new__(cls)
+    object.__setattr__(record, "__dict__", {**_defaults(cls), **values})
+    return record
+
+
+@cache
+def _defaults(cls: Any) -> Mapping[str, Any]:
+    return {f.name: _default(f) for f in fields(cls) if not f.default is f.default_factory is MISSING}
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str, Any]) -> Record:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
-from otel_evals.model.frozen import quick
 from otel_evals.model.operations import NO_USAGE, Usage
+from otel_evals.model.record import Record
 from otel_evals.model.runs import Run
 
 __all__ = [
@@ -40,9 +39,7 @@ class Direction(StrEnum):
     LOWER = "lower_is_better"
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextSeen:
+class ContextSeen(Record, frozen=True, kw_only=True):
     """What a resolver gave a judge."""
 
     digest: str
@@ -53,8 +50,7 @@ class ContextSeen:
     """The pieces themselves; None where content capture is off."""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Record, frozen=True):
     """The texts a resolver found, in the order the judge sees them."""
 
     pieces: tuple[str, ...] = ()
@@ -64,9 +60,7 @@ class Context:
     """For people: why there is nothing, and the setting that would change it."""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
+class StepRecord(Record, frozen=True, kw_only=True):
     """One step of a scorer: what it was asked, what came back, what that cost."""
 
     name: str
@@ -85,9 +79,7 @@ class StepRecord:
     """Set on a reason step that failed: the score stands without its explanation."""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(Record, frozen=True, kw_only=True):
     """A scorer's judgement of a run."""
 
     status: ClassVar[Status] = "scored"
@@ -110,9 +102,7 @@ class Score:
         return sum(c for c in costs if c is not None) if costs and None not in costs else None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotScored:
+class NotScored(Record, frozen=True, kw_only=True):
     """The scorer looked and says it does not apply. Not a zero, not an error, never averaged."""
 
     status: ClassVar[Status] = "not_scored"
@@ -123,9 +113,7 @@ class NotScored:
     steps: tuple[StepRecord, ...] = ()
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScorerFailure:
+class ScorerFailure(Record, frozen=True, kw_only=True):
     """The scorer or its judge failed."""
 
     status: ClassVar[Status] = "failed"
@@ -136,9 +124,7 @@ class ScorerFailure:
     steps: tuple[StepRecord, ...] = ()
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class Dropped(Record, frozen=True, kw_only=True):
     """The run was sampled, but never reached its scorer."""
 
     status: ClassVar[Status] = "dropped"
@@ -170,9 +156,7 @@ def is_missing(status: Status, reason: str | None) -> bool:
     return status != "scored"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Record, frozen=True):
     """Why a run was picked, and how likely that was."""
 
     probability: float | None
@@ -187,9 +171,7 @@ class Sampled:
         return max(1.0, 1.0 / self.probability) if self.probability else None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(Record, frozen=True, kw_only=True):
     """One scorer's outcome for one target."""
 
     evaluation_id: str
@@ -232,9 +214,7 @@ class Evaluation:
         return None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRun:
+class ScoredRun(Record, frozen=True, kw_only=True):
     """A run with all its evaluations: what destinations receive."""
 
     run: Run

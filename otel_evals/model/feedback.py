@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from otel_evals.model.record import Record
 
 __all__ = ["Feedback"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feedback:
+class Feedback(Record, frozen=True, kw_only=True):
     """What was said of a trace or of a span in it, as a backend has it."""
 
     name: str

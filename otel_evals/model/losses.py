@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from otel_evals.model.record import Record
 
 __all__ = ["Loss"]
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Record, frozen=True):
     """Runs, spans or log records of one trace that will not be judged."""
 
     what: Literal["run", "span", "log"]

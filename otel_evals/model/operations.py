@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+import msgspec
+
 from otel_evals.model.derived import derives
-from otel_evals.model.frozen import nothing, quick
+from otel_evals.model.record import Record, nothing
 from otel_evals.model.spans import SpanRecord
 
 __all__ = [
@@ -39,9 +41,7 @@ class Availability(StrEnum):
     """Nothing speaks of it."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Record, frozen=True):
     """Where a field came from."""
 
     span_id: str
@@ -50,9 +50,7 @@ class Source:
     dialect: str
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Record, frozen=True, kw_only=True):
     """One part of a message."""
 
     kind: Literal["text", "reasoning", "tool_call", "tool_result", "media", "other"]
@@ -67,9 +65,7 @@ class Part:
     truncated: bool = False
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Record, frozen=True, kw_only=True):
     """One message of a conversation."""
 
     role: str
@@ -84,9 +80,7 @@ class Message:
         return texts[0] if len(texts) == 1 else "\n\n".join(texts)
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Record, frozen=True, kw_only=True):
     """One call of a tool, recovered from its span, from the messages, or from both."""
 
     name: str
@@ -104,22 +98,18 @@ class ToolCall:
     duration: float | None = None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Record, frozen=True, kw_only=True):
     """One document that a retriever brought."""
 
     content: str | None = None
     id: str | None = None
     score: float | None = None
-    metadata: Mapping[str, Any] = field(default_factory=nothing)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=nothing)
     query: str | None = None
     span_id: str | None = None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Record, frozen=True, kw_only=True):
     """Tokens used. Input includes cached tokens, output includes reasoning, as OpenTelemetry counts them."""
 
     input_tokens: int = 0

@@ -7,7 +7,6 @@ beside them. How rows become bytes is left to who writes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
@@ -15,8 +14,8 @@ from otel_evals.model.spans import SpanEvent, SpanRecord
 
 __all__ = ["event_of", "event_row", "span_of", "span_rows"]
 
-_SPAN = tuple(field.name for field in fields(SpanRecord))
-_EVENT = tuple(field.name for field in fields(SpanEvent))
+_SPAN = SpanRecord.__struct_fields__
+_EVENT = SpanEvent.__struct_fields__
 _span_values = attrgetter(*_SPAN)
 _LINKS = _SPAN.index("links")
 """The first field that rows of earlier versions do not have."""

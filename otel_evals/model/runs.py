@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 from otel_evals.model.derived import DERIVATION, derives
-from otel_evals.model.frozen import nothing
 from otel_evals.model.operations import (
     NO_USAGE,
     Availability,
@@ -20,6 +19,7 @@ from otel_evals.model.operations import (
     ToolCall,
     Usage,
 )
+from otel_evals.model.record import nothing
 
 __all__ = ["Run"]
 

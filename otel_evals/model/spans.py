@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from otel_evals.model.frozen import nothing, quick
+from msgspec import field
+
+from otel_evals.model.record import Record, nothing
 
 __all__ = ["SpanEvent", "SpanRecord"]
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanEvent:
+class SpanEvent(Record, frozen=True, kw_only=True):
     """A span event, or a log record that belongs to a span."""
 
     name: str
@@ -22,9 +21,7 @@ class SpanEvent:
     body: Any = None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanRecord:
+class SpanRecord(Record, frozen=True, kw_only=True):
     """One span in the only form that dialects read, whether it ended in process or came from a file."""
 
     trace_id: str

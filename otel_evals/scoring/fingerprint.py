@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
+import msgspec
 from pydantic import BaseModel
 
 __all__ = ["fingerprint"]
@@ -53,6 +54,8 @@ def _plain(value: Any, depth: int) -> Any:
     if dataclasses.is_dataclass(value):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr}
         return [name, _plain(fields, depth - 1)]
+    if isinstance(value, msgspec.Struct):
+        return [name, _plain(msgspec.structs.asdict(value), depth - 1)]
     return [name, _plain({k: v for k, v in getattr(value, "__dict__", {}).items() if k[0] != "_"}, depth - 1)]
 
 

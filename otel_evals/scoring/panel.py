@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
 
 import anyio
+from msgspec.structs import replace
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Run, Score, ScorerFailure, StepRecord

@@ -7,8 +7,10 @@ import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, overload
+
+from msgspec.structs import replace
 
 from otel_evals.dialect import content_setting
 from otel_evals.errors import ConfigError, OtelEvalsError

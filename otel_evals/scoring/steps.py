@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast, get_args, overload
 
+from msgspec import structs
+
 from otel_evals.context import Context, Params, Resolver, Results, StepName, is_pure, resolve, seen
 from otel_evals.errors import ConfigError
 from otel_evals.judge.judge import Judge
@@ -219,9 +221,9 @@ class _StepExecution:
             self.analyzed = await self._step("analyze")
             score = cast("Score", await self._step("generate_score"))
         except _StepNotScored as stopped:
-            return replace(stopped.answer, steps=tuple(self.done))
+            return structs.replace(stopped.answer, steps=tuple(self.done))
         explanation = await self._reason(score)
-        return replace(score, explanation=explanation or score.explanation, steps=tuple(self.done))
+        return structs.replace(score, explanation=explanation or score.explanation, steps=tuple(self.done))
 
     async def _reason(self, score: Score) -> str | None:
         try:

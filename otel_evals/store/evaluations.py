@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
+
+from msgspec.structs import asdict
 
 from otel_evals.export.record import plain
 from otel_evals.model import (
@@ -33,7 +34,7 @@ _OUTCOMES: dict[str, type[Outcome]] = {
 
 def stored(evaluation: Evaluation) -> dict[str, Any]:
     """An evaluation as JSON values; step results that JSON cannot represent become their text."""
-    values = {field.name: plain(getattr(evaluation, field.name)) for field in fields(evaluation)}
+    values = {name: plain(value) for name, value in asdict(evaluation).items()}
     return {**values, "status": evaluation.status, "direction": evaluation.direction.value}
 
 

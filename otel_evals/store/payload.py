@@ -12,9 +12,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import NoneType
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals.model import SpanEvent, SpanRecord
 from otel_evals.model.rows import span_of, span_rows

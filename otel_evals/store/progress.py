@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals.assembly.identity import evaluation_id
 from otel_evals.engine.job import Job

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Set
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel
+
+from otel_evals.util.fields import field_values
 
 __all__ = ["MAX_JSON", "as_text", "plain_text", "plain_value", "shallow", "type_name"]
 
@@ -53,8 +54,8 @@ def _encodable(text: str) -> str:
 def plain_value(value: object) -> Any:
     """A value as JSON can hold it: None, bool, int, finite float, str, list and dict with text keys.
 
-    pydantic models, dataclasses, enums, mappings and collections become what they hold; any other object
-    becomes its text, and so does what is nested too deep. Long texts and collections are cut.
+    pydantic models, dataclasses, structs, enums, mappings and collections become what they hold; any other
+    object becomes its text, and so does what is nested too deep. Long texts and collections are cut.
     """
     return _Plain().value(value, _MAX_DEPTH)
 
@@ -88,8 +89,8 @@ class _Plain:
             return self.value(value.value, depth)
         if issubclass(kind, BaseModel):
             return self.value(value.model_dump(mode="json"), depth)
-        if is_dataclass(kind):
-            return self.mapping({f.name: getattr(value, f.name) for f in fields(value)}, depth)
+        if (held := field_values(value)) is not None:
+            return self.mapping(held, depth)
         if issubclass(kind, Mapping):
             return self.mapping(value, depth)
         if issubclass(kind, list | tuple | Set):

@@ -7,11 +7,11 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from replacing import replace
 
 from otel_evals.assembly import find_runs
 from otel_evals.dialect import load_dialects

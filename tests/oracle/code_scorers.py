@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from replacing import replace
 
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
 from otel_evals.scorers import checks

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import IdGenerator, TracerProvider
 from opentelemetry.trace import set_span_in_context
+from replacing import replace
 from traffic import agent_run
 
 from otel_evals import NotScored, Rule, Run, sampling, scorer

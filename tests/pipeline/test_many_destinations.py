@@ -6,11 +6,11 @@ import resource
 import time
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from replacing import replace
 
 from otel_evals.export import Destination, FanOut, JsonlDestination, read_jsonl
 from otel_evals.model import Outcome, Score, ScoredRun

@@ -59,7 +59,7 @@ ELSEWHERE = {
     "util": "unit/scoring/test_outcome.py",
     # Records and names: what uses them is tested.
     "errors": "unit/test_front_door.py",
-    "model": "unit/model/test_frozen.py",
+    "model": "unit/model/test_record.py",
     "semconv": "unit/attachment/test_records.py",
     "version": "unit/test_packaging.py",
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from otel_evals.export.feedback import ask, paged
 from otel_evals.export.http import HttpClient

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals.errors import DestinationError
 from otel_evals.model import SpanRecord

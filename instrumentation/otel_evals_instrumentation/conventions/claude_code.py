@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, ToolCall

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Document, Message, OperationKind, Part, Source, SpanRecord

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation.reading.span_reader import SpanReader

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from otel_evals.dialect import Dialect
 from otel_evals.model import OperationKind, SpanRecord

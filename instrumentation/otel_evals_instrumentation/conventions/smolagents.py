@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from otel_evals.dialect import Dialect
 from otel_evals.model import Message, OperationKind
 from otel_evals_instrumentation.conventions.openinference import TABLE
@@ -36,11 +38,11 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 def _plain(message: Message) -> Message:
     """A message without the wrapping of the task and with the pseudo call told apart."""
     parts = tuple(
-        replace(part, kind="other")
+        structs.replace(part, kind="other")
         if part.kind == "tool_call" and part.name == "final_answer"
-        else replace(part, text=part.text.removeprefix("New task:\n"))
+        else structs.replace(part, text=part.text.removeprefix("New task:\n"))
         if part.kind == "text" and part.text and message.role == "user"
         else part
         for part in message.parts
     )
-    return replace(message, parts=parts)
+    return structs.replace(message, parts=parts)

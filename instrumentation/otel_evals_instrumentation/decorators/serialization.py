@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -17,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from otel_evals.model import Message, Part
+from otel_evals.util.fields import field_values
 from otel_evals_instrumentation.reading.messages import read_messages
 
 __all__ = [
@@ -106,8 +106,8 @@ def _plain_object(value: Any) -> Any:
     try:
         if hasattr(value, "model_dump"):
             return value.model_dump(mode="json")
-        if is_dataclass(value) and not isinstance(value, type):
-            return {field.name: getattr(value, field.name) for field in fields(value)}
+        if (held := field_values(value)) is not None:
+            return held
         if isinstance(value, Enum):
             return value.value
         if isinstance(value, date | datetime | time):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, Part
 from otel_evals_instrumentation.reading.envelopes import first_choice

@@ -13,10 +13,11 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from otel_evals.errors import ConfigError
 from otel_evals.intake.otlp.spill import Spill

@@ -19,7 +19,6 @@ from otel_evals.live.engine_process.complete_roots import ToldOpenSpans
 from otel_evals.live.engine_process.relay import Counts, Relay, Report
 from otel_evals.live.engine_process.wire import decode
 from otel_evals.processes.parent import Parent
-from otel_evals.processes.records import pack_record
 
 __all__ = ["SPANS", "EngineServer", "main"]
 
@@ -135,7 +134,7 @@ class EngineServer:
         )
 
     def _report(self, report: Report) -> None:
-        self._parent.send(pack_record(report))
+        self._parent.send(pickle.dumps(report))
 
 
 class _Forward(logging.Handler):

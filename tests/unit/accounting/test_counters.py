@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from replacing import replace
 from scored import OUTCOMES, evaluation
 
 from otel_evals.accounting.counters import Counters, RuleStats, Stats

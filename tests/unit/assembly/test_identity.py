@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from replacing import replace
 from runs import a_run
 
 from otel_evals.assembly.identity import conversation_key, evaluation_id

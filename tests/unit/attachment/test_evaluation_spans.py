@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from opentelemetry.sdk.trace.sampling import (
     TraceIdRatioBased,
 )
 from opentelemetry.trace import SpanContext, StatusCode, TraceState
+from replacing import replace
 from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 
 from otel_evals.attachment import EvaluationSpans

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import AlwaysOnExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from replacing import replace
 from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 
 from otel_evals.accounting.counters import ConversationStats, RuleStats, Stats

@@ -6,10 +6,10 @@ Forms of the suites of Latitude, LangWatch, Langfuse, Laminar and OpenLLMetry, w
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from replacing import replace
 
 from otel_evals.assembly import find_runs
 from otel_evals.assembly.split_runs import SplitRuns, join_split_runs

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
+
+from replacing import replace
 
 from otel_evals.assembly import find_runs
 from otel_evals.assembly.split_runs import join_split_runs

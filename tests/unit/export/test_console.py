@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import re
 import sys
-from dataclasses import replace
 
 import anyio
 import pytest
+from replacing import replace
 
 from otel_evals.errors import ConfigError
 from otel_evals.export import ConsoleDestination, FanOut

@@ -8,7 +8,6 @@ from asyncio import CancelledError
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+from replacing import replace
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export import DestinationStats, FanOut, InMemoryDestination, Retry, Unaccepted

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from pydantic import BaseModel
+from replacing import replace
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export import JsonlDestination, read_jsonl

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from replacing import replace
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export.destination import Unaccepted

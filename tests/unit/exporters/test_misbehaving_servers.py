@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from uuid import UUID
 
 import anyio
 import pytest
+from replacing import replace
 
 from otel_evals.export import DestinationStats, FanOut, Retry
 from otel_evals.model import Direction, Outcome, Score, ScoredRun

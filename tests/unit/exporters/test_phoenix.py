@@ -7,13 +7,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anyio
 import pytest
+from replacing import replace
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.export import DestinationStats, FanOut, Retry

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recording_server import RecordedRequest, RecordingServer, Reply, recording_server
+from replacing import replace
 from typer.testing import CliRunner
 
 from otel_evals.cli.app import app

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from replacing import replace
 
 from otel_evals.errors import ConfigError
 from otel_evals.export.destination import Unaccepted

@@ -15,7 +15,6 @@ from otel_evals.judge.redaction import current_redaction
 from otel_evals.processes.child import Child, ProcessDiedError, is_child
 from otel_evals.processes.parent import signals_blocked
 from otel_evals.processes.portable import pack
-from otel_evals.processes.records import pack_record
 
 WORKER = "otel_evals.engine.isolated_worker"
 
@@ -32,7 +31,7 @@ def started() -> Child:
 
 
 def ask(child: Child) -> float:
-    return float(pickle.loads(child.ask(pack_record(a_run()))).value)
+    return float(pickle.loads(child.ask(pickle.dumps(a_run()))).value)
 
 
 @pytest.mark.slow

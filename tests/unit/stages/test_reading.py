@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from replacing import replace
 from trace_builder import DIALECTS, TraceBuilder
 from traffic import said
 
@@ -17,10 +18,7 @@ CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 def a_trace(question: str, trace_id: str = "b" * 32) -> list[SpanRecord]:
     attributes = {**AGENT, "gen_ai.input.messages": said("user", question)}
     builder = TraceBuilder("app").add("invoke_agent support", attributes).add("chat m", CHAT)
-    return [
-        SpanRecord(**{**{f: getattr(s, f) for f in s.__dataclass_fields__}, "trace_id": trace_id})
-        for s in builder.spans
-    ]
+    return [replace(s, trace_id=trace_id) for s in builder.spans]
 
 
 def test_each_trace_gives_its_runs() -> None:

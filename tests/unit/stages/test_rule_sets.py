@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import Any
 
+from replacing import replace
 from trace_builder import TraceBuilder
 from traffic import agent_run
 from wired import Wired, wired

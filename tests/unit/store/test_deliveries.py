@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from replacing import replace
 from runs import a_run
 
 from otel_evals.export import FanOut

@@ -8,11 +8,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from replacing import replace
 
 from otel_evals.model import SpanRecord
 from otel_evals.store.file import StoreLimits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from dataclasses import replace
 
+from replacing import replace
 from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 
 from otel_evals.accounting.counters import Stats

@@ -1,0 +1,70 @@
+"""Records are immutable values: they compare, copy and pickle as such; the collector does not look at them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+from msgspec import structs
+from scored import scored_run
+
+from otel_evals import model
+from otel_evals.model.record import Record
+
+CLASSES = [each for name in model.__all__ if inspect.isclass(each := getattr(model, name))]
+RECORDS = [cls for cls in CLASSES if issubclass(cls, Record)]
+USAGE = model.Usage(input_tokens=3)
+
+
+def values_of(cls: type[Record]) -> dict[str, Any]:
+    """A text for each field that has no default."""
+    return {field.name: "x" for field in structs.fields(cls) if field.required}
+
+
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
+def test_a_record_is_frozen_and_equals_its_copies(cls: type[Record]) -> None:
+    record = cls(**values_of(cls))
+    with pytest.raises(AttributeError):
+        setattr(record, cls.__struct_fields__[0], "other")
+    for again in (copy.copy(record), copy.deepcopy(record), pickle.loads(pickle.dumps(record))):
+        assert again == record
+        assert type(again) is cls
+    assert repr(record).startswith(f"{cls.__name__}(")
+
+
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
+def test_an_unknown_or_missing_field_is_a_type_error(cls: type[Record]) -> None:
+    values = values_of(cls)
+    with pytest.raises(TypeError):
+        cls(**values, colour=1)
+    if values:
+        with pytest.raises(TypeError):
+            cls()
+
+
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
+def test_the_collector_does_not_look_at_it(cls: type[Record]) -> None:
+    assert not gc.is_tracked(cls(**values_of(cls)))
+
+
+def test_equal_records_of_plain_values_have_equal_hashes() -> None:
+    assert hash(USAGE) == hash(model.Usage(input_tokens=3))
+    assert {USAGE: 1}[model.Usage(input_tokens=3)] == 1
+    assert model.Usage(input_tokens=4) != USAGE
+    assert structs.replace(USAGE, output_tokens=2) == model.Usage(input_tokens=3, output_tokens=2)
+
+
+def test_a_scored_run_arrives_elsewhere_as_it_was() -> None:
+    scored = scored_run()
+    assert pickle.loads(pickle.dumps(scored)) == scored
+
+
+def test_records_and_views_tell_their_fields_to_editors() -> None:
+    for cls in (*RECORDS, model.Run, model.Operation):
+        told = inspect.signature(cls).parameters
+        assert told
+        assert all(parameter.annotation for parameter in told.values())
