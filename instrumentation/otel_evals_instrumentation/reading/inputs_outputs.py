@@ -15,6 +15,7 @@ from otel_evals_instrumentation.reading.message_events import event_messages, ev
 from otel_evals_instrumentation.reading.messages import read_messages
 from otel_evals_instrumentation.reading.parts import read_parts, text_of
 from otel_evals_instrumentation.reading.span_reader import SpanReader
+from otel_evals_instrumentation.reading.typed_messages import typed_messages
 from otel_evals_instrumentation.reading.values import is_masked, parse, parse_or_mend, without_cut_mark
 
 __all__ = ["read_inputs_outputs", "read_system", "take_answer", "unwrap_state"]
@@ -103,10 +104,7 @@ def _first(
             if not best:
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
-        parsed, cut = parse_or_mend(value)
-        if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
-            parsed = first_choice(parsed)
-        messages = _messages(parsed, side, role)
+        messages, cut = _said(reader, value, side, role)
         told = _has_content(messages)
         if told or (messages and not best):
             cut = cut or (key.endswith(".*") and side == "input" and reader.span.dropped_attributes > 0)
@@ -115,6 +113,17 @@ def _first(
             if told:
                 return best, True
     return best, False
+
+
+def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool]:
+    """The messages of an attribute, and whether their end is cut off."""
+    messages = typed_messages(value)
+    if messages is not None and (side == "input" or len(messages) == 1 or _is_invocation(reader)):
+        return messages, False
+    parsed, cut = parse_or_mend(value)
+    if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
+        parsed = first_choice(parsed)
+    return _messages(parsed, side, role), cut
 
 
 def _is_invocation(reader: SpanReader) -> bool:

@@ -21,18 +21,14 @@ from otel_evals_instrumentation.reading.parts import (
 from otel_evals_instrumentation.reading.python_reprs import read_message_str, read_repr
 from otel_evals_instrumentation.reading.single_message import (
     LANGCHAIN,
-    ROLES,
-    TOOL_KINDS,
-    as_result,
     read_message,
     role_of,
 )
 from otel_evals_instrumentation.reading.tool_parts import tool_call
-from otel_evals_instrumentation.reading.values import MASKS, MAX_DEPTH, is_repr, literal, parse, unmasked
+from otel_evals_instrumentation.reading.typed_messages import MAX_MESSAGES, typed_messages
+from otel_evals_instrumentation.reading.values import MAX_DEPTH, is_repr, literal, parse, unmasked
 
 __all__ = ["read_messages"]
-
-_MAX_MESSAGES = 5_000
 
 _CALLS = {"function_call", "custom_tool_call", "mcp_call", "local_shell_call", "computer_call"}
 _OUTPUTS = {
@@ -41,52 +37,21 @@ _OUTPUTS = {
     "local_shell_call_output",
     "computer_call_output",
 }
-_PLAIN = frozenset(("role", "parts", "name", "finish_reason"))
 
 
 def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
     """All messages a value holds, oldest first; texts without a role get the one given."""
-    if type(value) is str:
-        value = parse(value)
-    if type(value) is list:
-        plain = _plain(value, role)
-        if plain is not None:
-            return plain
+    typed = typed_messages(value)
+    if typed is not None:
+        return typed
+    value = parse(value)
     found: list[Message] = []
     _collect(value, role, found, 0)
     return tuple(found)
 
 
-def _plain(items: list[Any], default: str) -> tuple[Message, ...] | None:
-    """Messages of OpenTelemetry's own form, by far the most frequent; None where one has another."""
-    found: list[Message] = []
-    for item in items[:_MAX_MESSAGES]:
-        given = item.get("parts") if type(item) is dict else None
-        if type(given) is not list or not _PLAIN.issuperset(item):
-            return None
-        role, name = item.get("role"), item.get("name")
-        if role not in ROLES:
-            role = role_of(role, default)
-        parts = _plain_parts(given)
-        if role == "tool" and parts and not any(part.kind in TOOL_KINDS for part in parts):
-            parts = (as_result(parts, given, item.get("id"), item),)
-        found.append(Message(role=role, parts=parts, name=name if name and type(name) is str else None))
-    return tuple(found)
-
-
-def _plain_parts(given: list[Any]) -> tuple[Part, ...]:
-    parts: list[Part] = []
-    for part in given:
-        text = part.get("content") if type(part) is dict and part.get("type") == "text" else None
-        if type(text) is str:
-            parts.append(Part(kind="text", text=unmasked(text) if text[:1] in MASKS else text))
-        elif part is not None:
-            parts.append(read_part(part))
-    return tuple(parts)
-
-
 def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
-    if value is None or depth > MAX_DEPTH or len(found) >= _MAX_MESSAGES:
+    if value is None or depth > MAX_DEPTH or len(found) >= MAX_MESSAGES:
         return
     if isinstance(value, str):
         told = literal(value) if value[:8] == "{'role':" else None

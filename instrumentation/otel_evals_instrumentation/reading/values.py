@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 __all__ = [
     "MASKS",
     "MAX_DEPTH",
@@ -20,6 +22,7 @@ __all__ = [
     "first_text",
     "is_masked",
     "is_repr",
+    "json_bytes",
     "literal",
     "mend",
     "parse",
@@ -53,6 +56,7 @@ _CUT_OFF = re.compile(r"\s*(?:\.\.\.)?\s*\[TRUNCATED\b[^\]\n]*\]$")
 MASKS = frozenset("_[<(*rR \t\n")
 """What a mask begins with."""
 
+_decode_fast = msgspec.json.decode
 _decode = json.JSONDecoder().decode
 _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # there, if not in the stubs
 
@@ -68,10 +72,23 @@ def parse(value: Any) -> Any:
     else:
         original = value
     try:
+        return _decode_fast(json_bytes(value))
+    except (ValueError, RecursionError):
+        pass  # no JSON, or what only Python's own decoder takes: NaN, halves of surrogate pairs
+    try:
         parsed, end = _scan_json(value, 0)
     except (StopIteration, ValueError, RecursionError):
         return original
     return parsed if end == len(value) or not value[end:].strip() else original
+
+
+def json_bytes(text: str) -> str | bytes:
+    """A text for msgspec, which would keep its UTF-8 form as long as the text lives.
+
+    Raises:
+        UnicodeEncodeError: it holds half of a surrogate pair.
+    """
+    return text if text.isascii() else text.encode()
 
 
 def parse_or_mend(value: Any) -> tuple[Any, bool]:

@@ -1,4 +1,4 @@
-"""Records are immutable values: they compare, copy and pickle as such; the collector does not look at them."""
+"""Records are immutable values: they compare, copy and pickle as such; the collector passes them over."""
 
 from __future__ import annotations
 
