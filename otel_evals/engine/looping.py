@@ -49,8 +49,7 @@ def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
     A task that raises SystemExit or KeyboardInterrupt stops the loop; a scorer may gather such a task.
     Whoever awaits it is given the exception too, once the loop goes on. A scorer may also stop the loop.
     """
-    main, level = loop.create_task(coroutine), logging.WARNING
-    hide_task(main)
+    main, level = loop.create_task(_hidden(coroutine)), logging.WARNING
     while not main.done():
         try:
             loop.run_until_complete(main)
@@ -60,6 +59,18 @@ def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
             what = "stopped its loop" if isinstance(error, RuntimeError) else f"raised {type(error).__name__}"
             _logger.log(level, "a task %s in the scoring thread, which goes on", what)
             level = logging.DEBUG
+
+
+async def _hidden(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run what the loop is there for, hidden from what scorers do to all tasks of their loop."""
+    # First, anyio finds the main task: its worker threads end with that. If they ended with the task that
+    # asks for one, each call of a scorer would start a thread.
+    with suppress(ImportError, AttributeError):
+        from anyio._backends._asyncio import find_root_task
+
+        find_root_task()
+    hide_task()
+    await coroutine
 
 
 async def _end_tasks() -> None:

@@ -68,7 +68,7 @@ def read_message(item: dict[str, Any], default: str) -> Message:
         parts = _with_calls(parts, _tool_calls(item))
     if role == "tool" and not any(part.kind in TOOL_KINDS for part in parts):
         call_id = item.get("tool_call_id") or item.get("toolCallId") or item.get("id")
-        if not parts and content in (None, []) and call_id is None and "name" not in item:
+        if not parts and content in (None, []) and call_id is None and item.get("name") is None:
             return Message(role=role)
         parts = (as_result(parts, content, call_id, item),)
     name = item.get("name")

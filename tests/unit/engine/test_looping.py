@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import threading
 import time
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
+from anyio import to_thread
 
 from otel_evals.engine.looping import new_loop, run, run_to_the_end
 
@@ -36,6 +38,21 @@ def test_a_task_that_would_end_the_program_does_not_end_the_loop(
         run_to_the_end(loop, main())
     assert ends == ["told"] * 3 + ["done"]
     assert len(caplog.records) == 1, "the first one is logged"
+
+
+def test_worker_threads_serve_many_tasks_and_end_with_the_loop() -> None:
+    used: list[threading.Thread] = []
+
+    async def main() -> None:
+        for _ in range(20):
+            used.append(await asyncio.ensure_future(to_thread.run_sync(threading.current_thread)))
+            assert asyncio.current_task() not in asyncio.all_tasks()
+
+    with new_loop() as loop:
+        run_to_the_end(loop, main())
+    (worker,) = set(used)
+    worker.join(5)
+    assert not worker.is_alive()
 
 
 def test_the_end_does_not_wait_for_what_refuses_to_end(caplog: pytest.LogCaptureFixture) -> None:
