@@ -13,6 +13,7 @@ from typing import Any
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
     Link,
     NonRecordingSpan,
     Span,
@@ -38,6 +39,7 @@ __all__ = [
     "span_attributes",
 ]
 
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _MAX_TEXT = 4_000
 _MAX_LABEL = 256
 
@@ -52,8 +54,8 @@ def _span_context(run: Run, span_id: str) -> SpanContext:
         trace_id=int(run.trace_id, 16),
         span_id=int(span_id, 16),
         is_remote=False,
-        trace_flags=TraceFlags(run.trace_flags),
-        trace_state=TraceState.from_header([run.trace_state]) if run.trace_state else TraceState(),
+        trace_flags=_SAMPLED if run.trace_flags == 1 else TraceFlags(run.trace_flags),
+        trace_state=TraceState.from_header([run.trace_state]) if run.trace_state else DEFAULT_TRACE_STATE,
     )
 
 

@@ -108,9 +108,7 @@ def to_record(span: ReadableSpan) -> SpanRecord:
         start_time=span.start_time or 0,
         end_time=span.end_time,
         attributes=_plain(span.attributes),
-        events=tuple(
-            [SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in span.events]
-        ),
+        events=_events(span) if getattr(span, "_events", True) else (),
         status="UNSET" if status.status_code is StatusCode.UNSET else _STATUS[status.status_code],
         status_message=status.description or "",
         scope_name=(scope.name if scope else "") or "",
@@ -120,8 +118,19 @@ def to_record(span: ReadableSpan) -> SpanRecord:
         trace_state=state.to_header() if state is not DEFAULT_TRACE_STATE and state else "",
         parent_is_remote=parent is not None and parent.is_remote,
         dropped_attributes=span.dropped_attributes,
-        links=tuple([_ids(link.context) for link in span.links]) if span.links else (),
+        links=_links(span) if getattr(span, "_links", True) else (),
     )
+
+
+def _events(span: ReadableSpan) -> tuple[SpanEvent, ...]:
+    """Only called where there are any: the SDK's properties copy its lists, at a microsecond each."""
+    return tuple(
+        [SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in span.events]
+    )
+
+
+def _links(span: ReadableSpan) -> tuple[tuple[str, str], ...]:
+    return tuple([_ids(link.context) for link in span.links])
 
 
 def _ids(context: Any) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects
 from otel_evals.engine.job import Job
+from otel_evals.engine.looping import offering_lock
 from otel_evals.export.fanout import FanOut
 from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpansNow
@@ -45,8 +46,6 @@ __all__ = ["Stages"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
-_LOCK_SECONDS = 0.002
-"""How long runs are read and judged before the interpreter's lock is offered to other threads."""
 
 
 class Stages:
@@ -125,10 +124,8 @@ class Stages:
         if self.conversations.active:
             self._score_conversations(self.conversations.due(now, self.evaluations.scheduler.room))
         next_conversation = self.conversations.next_due(now) if self.conversations.active else inf
-        if self._loss_log.next_poll <= now:
-            self._loss_log.poll()
-        if self.rule_sets.earlier:
-            self.rule_sets.retire()
+        self._loss_log.poll()
+        self.rule_sets.retire()
         return min(
             self.gatherer.next_close, self._split_runs.next_due, next_conversation, now + _TICK_SECONDS
         )
@@ -151,22 +148,27 @@ class Stages:
 
     def _close_due(self, now: float) -> None:
         if self.gatherer.next_close <= now:
-            offered = time.monotonic()
-            for group in self.gatherer.close_due(now):
-                if time.monotonic() < self.read_until:
-                    self.score_group(group)
-                elif not self._store.keeps:
-                    self._ledger.lost(undecided(group.spans[0].trace_id))
-                if time.monotonic() - offered > _LOCK_SECONDS:
-                    time.sleep(0)  # offers the interpreter's lock: whoever wants it would wait for 5 ms else
-                    offered = time.monotonic()
+            self._score_groups(self.gatherer.close_due(now))
         if self._split_runs.next_due <= now:
             for run in self._split_runs.due(now):
                 self._score([run], group_of([run]))
 
+    def _score_groups(self, groups: Sequence[SpanGroup]) -> None:
+        """First read all of them, then judge all: the processor does one thing at a time faster."""
+        read = []
+        for group in offering_lock(groups):
+            if time.monotonic() < self.read_until:
+                read.append((group, self._read(group)))
+            elif not self._store.keeps:
+                self._ledger.lost(undecided(group.spans[0].trace_id))
+        for group, runs in offering_lock(read):
+            self._judge(group, runs)
+
     def score_group(self, group: SpanGroup) -> None:
         """Read the spans of one run, or of several that belong together, and ask the rules."""
-        read = self._read(group)
+        self._judge(group, self._read(group))
+
+    def _judge(self, group: SpanGroup, read: list[Run]) -> None:
         runs = [whole for run in read for whole in self._split_runs.add(run, time.monotonic())]
         self._score(runs, group if runs == read else group_of(runs, group))
 
@@ -192,8 +194,7 @@ class Stages:
             self._lose(lost)
         targets = self.evaluations.score(runs, group)
         awaited = {target.span_id for target in targets} | self._split_runs.held
-        if others := [span for span in group.spans if span.span_id not in awaited]:
-            self._attacher.release_all(others)
+        self._attacher.release_all(span for span in group.spans if span.span_id not in awaited)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:
@@ -267,9 +268,7 @@ class Stages:
         while (left := deadline - time.monotonic()) > 0:
             if ending and self._score_conversations(self.conversations.due(inf, room.room)):
                 await asyncio.sleep(0)
-            if not self._ledger.pending:
-                if ending and self.conversations.waiting:
-                    continue
+            if not self._ledger.pending and not (ending and self.conversations.waiting):
                 return
             if not await self.evaluations.settled(left):
                 return
