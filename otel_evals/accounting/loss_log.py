@@ -36,7 +36,8 @@ class LossLog:
         self._quiet = quiet
         self._apart = apart
         self._every = every
-        self._next_poll = float("-inf")
+        self.next_poll = float("-inf")
+        """When `poll` does something again, on this clock."""
         self._clock = clock
         self._logged: Counter[str] = Counter()
         self._last: Counter[str] = Counter()
@@ -47,9 +48,9 @@ class LossLog:
     def poll(self) -> None:
         """Compare the totals with those of the last poll, and log when a series begins or has ended."""
         now = self._clock()
-        if now < self._next_poll:
+        if now < self.next_poll:
             return
-        self._next_poll, totals = now + self._every, Counter(self._totals())
+        self.next_poll, totals = now + self._every, Counter(self._totals())
         if totals != self._last:
             self._last, self._changed = totals, now
         if self._losing:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from otel_evals.util.calls import hide_task
 
-__all__ = ["Work", "gather_seconds", "new_loop", "offering_lock", "run", "run_to_the_end"]
+__all__ = ["Work", "gather_seconds", "new_loop", "run", "run_to_the_end"]
 
 _T = TypeVar("_T")
-_Item = TypeVar("_Item")
 _Item_contra = TypeVar("_Item_contra", contravariant=True)
 _logger = logging.getLogger(__name__)
-_LOCK_SECONDS = 0.002
 _END_SECONDS = 1.0
 """How long tasks may go on after they are cancelled at the end of their loop."""
 
@@ -62,19 +59,6 @@ def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
             what = "stopped its loop" if isinstance(error, RuntimeError) else f"raised {type(error).__name__}"
             _logger.log(level, "a task %s in the scoring thread, which goes on", what)
             level = logging.DEBUG
-
-
-def offering_lock(items: Iterable[_Item]) -> Iterator[_Item]:
-    """Items; the interpreter's lock is offered between two of them, every other millisecond.
-
-    A thread that computes keeps it from others for 5 ms each time that they want it.
-    """
-    offered = time.monotonic()
-    for item in items:
-        yield item
-        if time.monotonic() - offered > _LOCK_SECONDS:
-            time.sleep(0)
-            offered = time.monotonic()
 
 
 async def _hidden(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -2,6 +2,8 @@
 
 Each stage is called with its input and returns its output, which is handed to the next one here.
 All of it is on the engine's thread.
+
+Long for one module, because what the stages hand to each other is seen in one place, or in none.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import Config
 from otel_evals.dialect import Dialects
 from otel_evals.engine.job import Job
-from otel_evals.engine.looping import offering_lock
 from otel_evals.export.fanout import FanOut
 from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpansNow
@@ -46,6 +47,7 @@ __all__ = ["Stages"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
+_LOCK_SECONDS = 0.002
 
 
 class Stages:
@@ -87,6 +89,7 @@ class Stages:
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
         self.read_until = inf
         """When to stop reading runs and only count them, on `time.monotonic`; set from any thread."""
+        self._offered = 0.0
         self.conversations = ConversationStage(config, ledger, store)
         self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, on_result=self._delivered)
         self.put, self.lacking = self.fan_out.put_to, self.fan_out.lacking
@@ -124,8 +127,10 @@ class Stages:
         if self.conversations.active:
             self._score_conversations(self.conversations.due(now, self.evaluations.scheduler.room))
         next_conversation = self.conversations.next_due(now) if self.conversations.active else inf
-        self._loss_log.poll()
-        self.rule_sets.retire()
+        if self._loss_log.next_poll <= now:
+            self._loss_log.poll()
+        if self.rule_sets.earlier:
+            self.rule_sets.retire()
         return min(
             self.gatherer.next_close, self._split_runs.next_due, next_conversation, now + _TICK_SECONDS
         )
@@ -156,13 +161,21 @@ class Stages:
     def _score_groups(self, groups: Sequence[SpanGroup]) -> None:
         """First read all of them, then judge all: the processor does one thing at a time faster."""
         read = []
-        for group in offering_lock(groups):
+        for group in groups:
             if time.monotonic() < self.read_until:
                 read.append((group, self._read(group)))
+                self._offer_lock()
             elif not self._store.keeps:
                 self._ledger.lost(undecided(group.spans[0].trace_id))
-        for group, runs in offering_lock(read):
+        for group, runs in read:
             self._judge(group, runs)
+            self._offer_lock()
+
+    def _offer_lock(self) -> None:
+        """Offer the interpreter's lock, every other millisecond: who wants it would wait for 5 ms else."""
+        if time.monotonic() - self._offered > _LOCK_SECONDS:
+            time.sleep(0)
+            self._offered = time.monotonic()
 
     def score_group(self, group: SpanGroup) -> None:
         """Read the spans of one run, or of several that belong together, and ask the rules."""
@@ -194,7 +207,8 @@ class Stages:
             self._lose(lost)
         targets = self.evaluations.score(runs, group)
         awaited = {target.span_id for target in targets} | self._split_runs.held
-        self._attacher.release_all(span for span in group.spans if span.span_id not in awaited)
+        if others := [span for span in group.spans if span.span_id not in awaited]:
+            self._attacher.release_all(others)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:
