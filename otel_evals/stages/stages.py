@@ -2,8 +2,6 @@
 
 Each stage is called with its input and returns its output, which is handed to the next one here.
 All of it is on the engine's thread.
-
-Long for one module, because what the stages hand to each other is seen in one place, or in none.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from otel_evals.accounting.ledger import Ledger
 from otel_evals.accounting.loss_log import LossLog
 from otel_evals.assembly.gather import SpanGatherer
 from otel_evals.assembly.gatherer import Gatherer, SpanGroup
-from otel_evals.assembly.rejoin import group_of, read_again
-from otel_evals.assembly.runs import find_runs
+from otel_evals.assembly.rejoin import group_of
 from otel_evals.assembly.split_runs import SplitRuns
 from otel_evals.attachment.attacher import Attacher
 from otel_evals.config import Config
@@ -32,16 +29,17 @@ from otel_evals.export.fanout import FanOut
 from otel_evals.intake.items import IntakeItem
 from otel_evals.intake.open_spans import OpenSpansNow
 from otel_evals.judge.redaction import use_redaction
-from otel_evals.model import Loss, Outcome, Run, ScoredRun, SpanRecord
+from otel_evals.model import Loss, Outcome, Run, ScoredRun
 from otel_evals.stages.assembly_limits import assembly_limits
 from otel_evals.stages.conversations import ConversationStage, JoinedConversation
 from otel_evals.stages.evaluations import Evaluations
 from otel_evals.stages.pick_reports import PickReports
+from otel_evals.stages.reading import RunReader
 from otel_evals.stages.rule_sets import RuleSets
 from otel_evals.stages.unread import undecided, what_is_left
 from otel_evals.store.store import ConversationState, Resumption, RunStore
 from otel_evals.util.calls import hide_task
-from otel_evals.util.telling import show_content, tell
+from otel_evals.util.telling import show_content
 
 __all__ = ["Stages"]
 
@@ -78,7 +76,8 @@ class Stages:
         gatherer: Gatherer | None = None,
     ) -> None:
         self.post = post
-        self._dialects = dialects
+        self._reader = RunReader(dialects, ledger)
+        self.read = self._reader.read_again
         self._ledger = ledger
         self._attacher = attacher
         self._store = store
@@ -163,7 +162,7 @@ class Stages:
         read = []
         for group in groups:
             if time.monotonic() < self.read_until:
-                read.append((group, self._read(group)))
+                read.append((group, self._reader.read(group)))
                 self._offer_lock()
             elif not self._store.keeps:
                 self._ledger.lost(undecided(group.spans[0].trace_id))
@@ -179,24 +178,11 @@ class Stages:
 
     def score_group(self, group: SpanGroup) -> None:
         """Read the spans of one run, or of several that belong together, and ask the rules."""
-        self._judge(group, self._read(group))
+        self._judge(group, self._reader.read(group))
 
     def _judge(self, group: SpanGroup, read: list[Run]) -> None:
         runs = [whole for run in read for whole in self._split_runs.add(run, time.monotonic())]
         self._score(runs, group if runs == read else group_of(runs, group))
-
-    def _read(self, group: SpanGroup) -> list[Run]:
-        trace_id = group.spans[0].trace_id
-        try:
-            runs = find_runs(group.spans, self._dialects, group.links)
-        except BaseException as error:
-            tell(_logger, "a run could not be read", error=error)
-            self._ledger.lost(Loss("run", "unreadable", trace_id))
-            return []
-        self._ledger.assembled(trace_id, len(group.spans), runs)
-        if not runs:
-            self._ledger.lost(Loss("run", "nothing_to_judge", trace_id))
-        return runs
 
     def _score(self, runs: Sequence[Run], group: SpanGroup) -> None:
         """Score runs, and let go of every span that is neither judged nor part of a run that goes on."""
@@ -225,10 +211,6 @@ class Stages:
         self._store.delivered(destination, batch, end)
 
     # --- what a store needs: `otel_evals.store.store.StoreClient` ---
-
-    def read(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """Make runs of kept spans."""
-        return read_again(spans, self._dialects, links)
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
         """Make jobs of what the store kept."""
