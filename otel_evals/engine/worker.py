@@ -13,6 +13,8 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from itertools import islice, takewhile
 from typing import Any
 
 from anyio import to_thread
@@ -82,6 +84,11 @@ class Worker:
         self.retrying: set[Job] = set()
         self._abandoned: set[asyncio.Task[Any]] = set()
         self._threads = AbandonedThreads(max(40, rule.concurrency))
+        self._deadlines: dict[Job, float] = {}
+        """By job, the first one first: when its attempt has taken too long, on the loop's clock."""
+        self._watching: asyncio.TimerHandle | None = None
+        self._context = contextvars.Context()
+        """Empty: what is done when an attempt ends is not part of what its scorer does."""
         self._filling = False
         self._ready = type(rule.scorer).prepare is Scorer.prepare
 
@@ -145,12 +152,28 @@ class Worker:
         job.paused = None
         if self._rule.scorer.at_once:
             return self._conclude(job, job.context.run(_score_at_once, self._rule.scorer, job.run))
-        loop = asyncio.get_running_loop()
         job.context.run(abandoned_threads.set, self._threads)
-        job.task = loop.create_task(_score(self._rule, job.run), context=job.context)
-        job.timer = loop.call_later(self._rule.timeout, self._time_out, job)
-        job.task.add_done_callback(lambda task: self._done(job, task))
+        job.task = asyncio.get_running_loop().create_task(_score(self._rule, job.run), context=job.context)
+        job.task.add_done_callback(partial(self._done, job), context=self._context)
+        self._watch(job)
         return None
+
+    def _watch(self, job: Job) -> None:
+        """Have a job time out. All of a rule have the same time, so one timer, for the first, serves them."""
+        loop = asyncio.get_running_loop()
+        self._deadlines[job] = due = loop.time() + self._rule.timeout
+        if self._watching is None:
+            self._watching = loop.call_at(due, self._look, context=self._context)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time() + time.get_clock_info("monotonic").resolution  # as the loop sees its timers
+        overdue = list(takewhile(lambda job: self._deadlines[job] <= now, self._deadlines))
+        left = next(islice(self._deadlines.values(), len(overdue), None), None)
+        self._watching = None if left is None else loop.call_at(left, self._look, context=self._context)
+        for job in overdue:
+            if self._deadlines.pop(job, None) is not None:
+                self._time_out(job)
 
     def _time_out(self, job: Job) -> None:
         """Cancel the scorer; one that lacks only its reason may still return its score."""
@@ -225,6 +248,7 @@ class Worker:
 
     def _release(self, job: Job) -> None:
         self.running.discard(job)
+        self._deadlines.pop(job, None)
         if job.timer is not None:
             job.timer.cancel()
             job.timer = None

@@ -90,6 +90,8 @@ class StoredRun(KeptRun):
     """Row id in the file; set by the writer."""
     grown: bool = False
     """Whether spans were added since the row was written; cleared by the writer."""
+    written: RunStatus | None = None
+    """The status in the file; set by the writer."""
     kept: bool | None = None
     """Whether it was committed to the file; None while that is not known."""
     awaited: set[object] = field(default_factory=set)
@@ -111,6 +113,11 @@ class StoredRun(KeptRun):
     """Spans that arrived while it was being scored."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """After a crash, by judged span: the destinations that lack its evaluations, where they can tell."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is not in the file as it is: it may change again before its change was written."""
+        return self.row is None or self.grown or self.status is not self.written
 
     def begin_attempt(self) -> None:
         """Reset what the last attempt left."""

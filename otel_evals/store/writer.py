@@ -225,7 +225,8 @@ class Writer:
         return max(0.0, min(longest, self._claim_at - time.monotonic()))
 
     def _step(self, closing: bool) -> None:
-        batch = _Batch(list(dict.fromkeys(_popped(self._changed))), _popped(self._asked))
+        changed = [run for run in dict.fromkeys(_popped(self._changed)) if run.changed]
+        batch = _Batch(changed, _popped(self._asked))
         table = self._file.opened()
         if table is None:
             self._refuse(batch.changed, "unusable")
@@ -258,7 +259,7 @@ class Writer:
 
     def _save(self, table: RunTable, run: StoredRun) -> int | None:
         """Write one run; returns its row id, or None if it is not in the file."""
-        status = run.status
+        status = run.written = run.status
         if status.state == "done" and not self._limits.keep:
             status = replace(status, state="gone")
         # Cleared before the spans are read, so that what the engine adds meanwhile is written next time.
@@ -322,7 +323,7 @@ class Writer:
     def _failed(self, batch: _Batch, error: Exception) -> None:
         self._file.failed(error)
         for run in batch.changed:
-            run.grown = True
+            run.grown, run.written = True, None
         self._refuse(batch.changed, "failed")
         for _, then in batch.asked:
             self._post(partial(then, ()))

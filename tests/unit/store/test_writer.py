@@ -126,6 +126,19 @@ def test_a_status_that_changes_is_written_once_it_is_flushed(path: Path) -> None
         assert d.rows("state, owner IS NULL") == [("done", 1)]
 
 
+def test_a_status_that_was_written_before_its_change_was_told_is_no_lost_lease(path: Path) -> None:
+    with desk(path) as d:
+        run = a_stored(1)
+        d.save(run)
+        d.flush()
+        run.status = replace(run.status, state="done", left=None)
+        for _ in range(2):  # the writer reads the status of a run when it writes it, whoever told it of it
+            d.save(run)
+            d.flush()
+        assert d.rows("state, owner IS NULL") == [("done", 1)]
+        assert d.writer.stats().lease_lost == 0
+
+
 def test_a_run_that_is_gone_before_it_was_written_never_is(path: Path) -> None:
     with desk(path) as d:
         run = a_stored(1)
