@@ -33,6 +33,8 @@ class TraceContent:
         operations: all of the trace's, as dialects have just made them.
     """
 
+    __slots__ = ("_contents", "_marked")
+
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._contents: list[_Content] = []
         self._marked = False
@@ -57,19 +59,23 @@ class TraceContent:
 class _Content:
     """What one operation's dialect finds in its span. Not tied to the operation: neither keeps the other."""
 
+    __slots__ = ("_derivation", "_found", "failed", "span")
+
     def __init__(self, operation: Operation, derivation: Derivation | None) -> None:
         self.span: SpanRecord = operation.span
         self.failed = False
         self._derivation = derivation
+        self._found: Mapping[str, Any] | None = None
         if derivation is None:
-            self._found: Mapping[str, Any] = {name: getattr(operation, name) for name in _AVAILABILITY}
+            self._found = {name: getattr(operation, name) for name in _AVAILABILITY}
 
     def found(self) -> Mapping[str, Any]:
         """The fields that were left to be read."""
-        if "_found" not in self.__dict__ and self._derivation is not None:
+        if self._found is None and self._derivation is not None:
             found = self._read(self._derivation)
-            self.__dict__.setdefault("_found", found)  # another thread may have been first
-        return self._found
+            if self._found is None:  # another thread may have been first; both found the same
+                self._found = found
+        return self._found or {}
 
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:

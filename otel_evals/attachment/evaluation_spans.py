@@ -158,13 +158,13 @@ def own_context(judged: Context, generator: IdGenerator | None = None) -> SpanCo
     neither. Without a generator there will be no such span, and the spans below it must not be recorded.
     """
     seen = get_current_span(judged).get_span_context()
-    ids = _RANDOM if generator is None else generator
+    ids, flags = (_RANDOM if generator is None else generator), seen.trace_flags
     low = seen.trace_id & ((1 << _SHARED_BITS) - 1)
     return SpanContext(
         trace_id=ids.generate_trace_id() >> _SHARED_BITS << _SHARED_BITS | low,
         span_id=ids.generate_span_id(),
         is_remote=False,
-        trace_flags=TraceFlags(seen.trace_flags & (0xFF if generator is not None else 0xFE)),
+        trace_flags=flags if generator is not None or not flags else TraceFlags(flags & ~TraceFlags.SAMPLED),
         trace_state=marked_state(seen.trace_state),
     )
 

@@ -55,7 +55,7 @@ class Job:
     task: asyncio.Task[Result] | None = None
     """The current attempt."""
     timer: asyncio.TimerHandle | None = None
-    """Of the current attempt's timeout, or of the next attempt's start."""
+    """Of the end of an attempt that timed out, or of the next attempt's start."""
     timed_out: bool = False
     error: BaseException | None = None
     """What made its last attempt fail, for the log."""

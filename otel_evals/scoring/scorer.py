@@ -93,13 +93,16 @@ class FunctionScorer(Scorer):
     scale: float | None = 1.0
     """Scores lie in 0..scale; None accepts every finite number."""
     description: str = field(default="", compare=False)
+    _on_loop: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_scale(self.id, self.scale)
         if not self.version:
             version = fingerprint(self.id, self.function, self.direction, self.scale)
             object.__setattr__(self, "version", version)
-        object.__setattr__(self, "at_once", self.inline and not is_async(self.function))
+        waits = is_async(self.function)
+        object.__setattr__(self, "at_once", self.inline and not waits)
+        object.__setattr__(self, "_on_loop", self.inline or waits)
 
     def check(self) -> None:
         """See that the function takes a run and nothing else.
@@ -125,7 +128,7 @@ class FunctionScorer(Scorer):
 
     async def score(self, run: Run) -> Score | NotScored:
         """Call the function, in a worker thread unless it is async or `inline`, and check what it returns."""
-        return to_score(await call(self.function, run, inline=self.inline), scale=self.scale)
+        return to_score(await call(self.function, run, inline=self._on_loop), scale=self.scale)
 
     def score_at_once(self, run: Run) -> Score | NotScored:
         """Call the function and check what it returns.

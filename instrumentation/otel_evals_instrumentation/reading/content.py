@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from otel_evals.model import Operation, OperationKind, SpanRecord
 from otel_evals.model.operations import CONTENT
+from otel_evals.model.record import Record
 from otel_evals_instrumentation.reading.attribute_names import AttributeNames, FieldsByAttribute
 from otel_evals_instrumentation.reading.documents import read_retrieval
 from otel_evals_instrumentation.reading.inputs_outputs import read_inputs_outputs, take_answer, unwrap_state
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.tools import read_tool
 
-__all__ = ["SpanContent", "read_content"]
+__all__ = ["OF_TOOLS", "SpanContent", "read_content"]
 
-_OF_TOOLS = ("name", "error", "error_type")
+OF_TOOLS = ("name", "error", "error_type")
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 
 
@@ -54,40 +55,31 @@ class Table(Protocol):
         """Reads what a table cannot say."""
 
 
-class SpanContent:
+class SpanContent(Record, frozen=True):
     """The content of one operation: `otel_evals.model.derived.Derivation`.
 
     Keeps little besides the span: thousands of runs may wait for their judges.
-
-    Args:
-        convention: that which claims the span.
-        span: as its instrumentation recorded it.
-        kind: the operation's.
-        identity: the operation's other fields; a tool's call repeats some of them.
     """
 
-    __slots__ = ("_convention", "_identity", "_kind", "_span")
-
-    failed = False
+    convention: Table
+    """That which claims the span."""
+    span: SpanRecord
+    """As its instrumentation recorded it."""
+    kind: OperationKind
+    """The operation's."""
+    identity: tuple[Any, ...] = ()
+    """Of a tool's span, what its call repeats."""
+    failed: ClassVar[bool] = False
     """Readers do not raise, whatever a span holds."""
-
-    def __init__(
-        self, convention: Table, span: SpanRecord, kind: OperationKind, identity: Mapping[str, Any]
-    ) -> None:
-        self._convention = convention
-        self._span = span
-        self._kind = kind
-        of_tool = kind is OperationKind.TOOL
-        self._identity = tuple([identity.get(name) for name in _OF_TOOLS]) if of_tool else ()
 
     def derive(self, _: str) -> Mapping[str, Any]:
         """All of it, since one side tells what the other means."""
-        table = self._convention
-        reader = SpanReader(self._span, table.names, table.index, table.name)
-        known = zip(_OF_TOOLS, self._identity, strict=False)
+        table = self.convention
+        reader = SpanReader(self.span, table.names, table.index, table.name)
+        known = zip(OF_TOOLS, self.identity, strict=False)
         reader.fields.update((name, value) for name, value in known if value is not None)
-        read_content(reader, self._kind)
+        read_content(reader, self.kind)
         if table.refine_content is not None:
-            table.refine_content(reader, self._kind)
+            table.refine_content(reader, self.kind)
         found = {name: reader.fields[name] for name in CONTENT if name in reader.fields}
         return {**_NOTHING, **found, "availability": reader.availability, "sources": reader.sources}

@@ -18,7 +18,7 @@ from otel_evals_instrumentation.reading.attribute_names import (
     FieldsByAttribute,
     fields_by_attribute,
 )
-from otel_evals_instrumentation.reading.content import SpanContent, read_content
+from otel_evals_instrumentation.reading.content import OF_TOOLS, SpanContent, read_content
 from otel_evals_instrumentation.reading.metadata import read_metadata
 from otel_evals_instrumentation.reading.span_reader import SpanReader
 from otel_evals_instrumentation.reading.stored_values import as_recorded
@@ -144,7 +144,8 @@ class Convention:
         if span.parent_span_id is None and _may_group(kind, span, self):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
-            content = SpanContent(self, recorded, kind, reader.fields)
+            of_tool = tuple(map(reader.fields.get, OF_TOOLS)) if kind is OperationKind.TOOL else ()
+            content = SpanContent(self, recorded, kind, of_tool)
             reader.fields.update(span=span, kind=kind, dialect=self.name)
             return recovered(Operation, content, reader.fields)
         read_content(reader, kind)
