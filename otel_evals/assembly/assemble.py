@@ -32,12 +32,12 @@ def assemble(
     above: Mapping[str, str | None],
 ) -> Run:
     """Assemble a run from its operations, which are in the order of their start and include the root."""
-    span = root.span
+    span, operations = root.span, tuple(operations)
     given = {
         "trace_id": span.trace_id,
         "root_span_id": span.span_id,
         "root_kind": root.kind,
-        "operations": tuple(operations),
+        "operations": operations,
         "children": children,
         "trace_ids": (span.trace_id,),
         "agent_name": _agent(root, operations),
@@ -50,7 +50,7 @@ def assemble(
         "trace_flags": span.trace_flags,
         "trace_state": span.trace_state and credible_state(int(span.trace_id, 16), span.trace_state),
     }
-    return recovered(Run, Recovery(root, tuple(operations), above), given)
+    return recovered(Run, Recovery(root, operations, above), given)
 
 
 class Recovery:
