@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from otel_evals.model import Evaluation, Run, Score, ScoredRun
 from otel_evals.sampling import Chance
@@ -21,8 +22,7 @@ _EVALUATION_BYTES = 250
 _MAX_EVALUATIONS = 500
 
 
-@dataclass(slots=True, eq=False)
-class LoggedEvaluation:
+class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
     """What one rule decided about one target, and what came of it."""
 
     rule: str
@@ -43,9 +43,8 @@ class LoggedEvaluation:
     """While `awaiting_idle`: when the conversation counts as idle, in seconds since the Unix epoch."""
 
 
-@dataclass(slots=True, eq=False)
-class LoggedTrace:
-    """What the log holds of one trace."""
+class LoggedTrace(msgspec.Struct, eq=False, gc=False):
+    """What the log holds of one trace; the garbage collector does not look at ten thousand of them."""
 
     spans: int = 0
     """Spans that were assembled."""
@@ -54,7 +53,7 @@ class LoggedTrace:
     trace_state: str = ""
     ignored: Counter[str] | None = None
     """Runs, spans and log records that were ignored, by reason."""
-    evaluations: list[LoggedEvaluation] = field(default_factory=list)
+    evaluations: tuple[LoggedEvaluation, ...] = ()
     more: int = 0
     """Evaluations beyond those kept."""
     deliveries: tuple[tuple[str, str], ...] = ()
@@ -159,7 +158,7 @@ class TraceLog:
 
     def _add(self, trace: LoggedTrace, evaluation: LoggedEvaluation) -> None:
         if len(trace.evaluations) < _MAX_EVALUATIONS:
-            trace.evaluations.append(evaluation)
+            trace.evaluations = (*trace.evaluations, evaluation)
             self._bytes += _size(evaluation)
         else:
             trace.more += 1

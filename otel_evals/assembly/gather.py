@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from math import inf
 
+import msgspec
 from msgspec.structs import replace
 from opentelemetry.trace import format_span_id, format_trace_id
 
@@ -34,18 +34,16 @@ _UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
 _UNREADABLE_LOG = Loss("log", "log_unreadable", "")
 
 
-@dataclass(slots=True)
-class _Trace:
+class _Trace(msgspec.Struct, gc=False):
     last_seen: float
-    spans: dict[str, _Span] = field(default_factory=dict)
+    spans: dict[str, _Span] = {}  # a struct copies it
     size: int = 0
-    scopes: set[str] = field(default_factory=set)
+    scopes: set[str] = set()
     root_ended: bool = False
     came_late: bool = False
 
 
-@dataclass(slots=True)
-class _Span:
+class _Span(msgspec.Struct, gc=False):
     record: SpanRecord
     above: str | None  # id of the nearest known ancestor
     is_root: bool

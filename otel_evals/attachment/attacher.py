@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 from opentelemetry import context as context_api
 from opentelemetry import trace
 from opentelemetry._logs import Logger
@@ -36,8 +36,7 @@ class SpanScores(Protocol):
         """Let a span pass: it gets no more attributes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True, gc=False):
     """An evaluation that has begun."""
 
     judged: Context

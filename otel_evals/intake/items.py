@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -40,8 +40,7 @@ _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
 }
 
 
-@dataclass(slots=True)
-class CapturedSpan:
+class CapturedSpan(msgspec.Struct, gc=False):
     """A claimed span on its way to assembly; made on the application's threads, so as cheap as can be."""
 
     span: ReadableSpan

@@ -140,7 +140,7 @@ def test_a_run_that_waits_with_its_conversation_is_logged_once() -> None:
         told.awaits_idle(RUN, [waits])
     trace = told.trace_log.get(RUN.trace_id)
     assert trace is not None
-    assert trace.evaluations == [waits]
+    assert trace.evaluations == (waits,)
     assert told.pending == 0
 
 

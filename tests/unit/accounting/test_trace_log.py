@@ -96,11 +96,12 @@ def test_the_oldest_log_are_forgotten_first() -> None:
 def test_memory_is_bounded_by_bytes_too() -> None:
     """Traces with many decisions push out more of the others; the estimate is no less than the truth."""
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    log = TraceLog(limit=10_000, max_bytes=100_000)
-    for number in range(1, 200):
-        tell(log, number, rules=20)
-    taken = tracemalloc.get_traced_memory()[0] - before
+    for _ in range(2):  # the first one fills what Python keeps to use again
+        before = tracemalloc.get_traced_memory()[0]
+        log = TraceLog(limit=10_000, max_bytes=100_000)
+        for number in range(1, 200):
+            tell(log, number, rules=20)
+        taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert len(log) < 25
     assert taken < 150_000
