@@ -92,6 +92,8 @@ class StoredRun(KeptRun):
     """Whether spans were added since the row was written; cleared by the writer."""
     written: RunStatus | None = None
     """The status in the file; set by the writer."""
+    counted: bool = False
+    """Whether it was counted as not written."""
     kept: bool | None = None
     """Whether it was committed to the file; None while that is not known."""
     awaited: set[object] = field(default_factory=set)

@@ -132,7 +132,7 @@ class Writer:
         if self._thread is None:
             self.start()
         if self._closing or self._thread is None or len(self._changed) >= _BACKLOG:
-            self._not_written["backlog"] += 1
+            self._count_not_written(run, "backlog")
             self._post(partial(self._resolve, [run]))
             return
         self._changed.append(run)
@@ -275,7 +275,7 @@ class Writer:
         if payload is None:
             return None
         if not self._file.has_room(table, len(payload)):
-            self._not_written["full"] += 1
+            self._count_not_written(run, "full")
             self._file.trouble("it is full")
             return None
         return table.insert(run, status, payload)
@@ -285,7 +285,7 @@ class Writer:
         try:
             return encode(run.spans, run.links)
         except Exception:  # whatever the values of attributes do when they are read
-            self._not_written["unserializable"] += 1
+            self._count_not_written(run, "unserializable")
             return None
 
     def _claim(self, table: RunTable) -> list[StoredRun]:
@@ -335,9 +335,15 @@ class Writer:
     def _refuse(self, runs: Sequence[StoredRun], reason: str) -> None:
         for run in runs:
             if run.row is None and run.kept is None:
-                self._not_written[reason] += 1
+                self._count_not_written(run, reason)
         if runs:
             self._post(partial(self._resolve, runs))
+
+    def _count_not_written(self, run: StoredRun, reason: str) -> None:
+        """Count a run once: it may be saved again before the engine learns that it was not written."""
+        if not run.counted:
+            run.counted = True
+            self._not_written[reason] += 1
 
     def _resolve(self, runs: Sequence[StoredRun]) -> None:
         """On the engine's thread: set `kept` of new runs."""

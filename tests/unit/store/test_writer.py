@@ -139,6 +139,17 @@ def test_a_status_that_was_written_before_its_change_was_told_is_no_lost_lease(p
         assert d.writer.stats().lease_lost == 0
 
 
+def test_a_run_that_cannot_be_written_is_counted_once_however_often_it_is_saved(path: Path) -> None:
+    path.write_bytes(b"no database" * 100)
+    with desk(path) as d:
+        run = a_stored(1)
+        for revision in (1, 2, 3):
+            run.status = replace(run.status, revision=revision)
+            d.save(run)
+            d.flush()
+        assert sum(d.writer.stats().not_written.values()) == 1
+
+
 def test_a_run_that_is_gone_before_it_was_written_never_is(path: Path) -> None:
     with desk(path) as d:
         run = a_stored(1)
