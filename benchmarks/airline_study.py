@@ -23,7 +23,7 @@ from typing import Any
 
 from otel_evals import scorers
 from otel_evals.model import Direction, Message, OperationKind, Part, Run, Score, ToolCall
-from otel_evals.scoring.scorer import FunctionScorer
+from otel_evals.scorers import FunctionScorer
 
 PAGE = Path(__file__).parent.parent / "docs" / "airline_study.md"
 RESAMPLES = 2000

@@ -48,14 +48,13 @@ from attacks import (
 )
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from pauses import LongestCall
 
-from otel_evals import Rule, sampling
-from otel_evals.config import build_config
-from otel_evals.evals.labels import run_of
-from otel_evals.judge.fence import Fence
-from otel_evals.judge.redact import redact_secrets
-from otel_evals.live.pipeline import Pipeline
+from otel_evals import Pipeline, Rule, sampling
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.judges.fence import Fence
+from otel_evals._internal.redaction.secrets import redact_secrets
+from otel_evals.testing import run_of
+from tests.support.pauses import LongestCall
 
 MAX_PAUSE = 1.0
 """Seconds of this process' work that another thread may have waited for. Some twenty threads compute here,

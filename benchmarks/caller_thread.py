@@ -10,9 +10,9 @@ import timeit
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.backlog import Backlog
-from otel_evals.intake.capture import CaptureSpans
+from otel_evals._internal.capture.backlog import Backlog
+from otel_evals._internal.capture.processors import CaptureSpans
+from otel_evals.dialects import load_dialects
 
 REPEATS, NUMBER = 40, 2_000
 

@@ -9,10 +9,10 @@ import random
 import time
 
 from otel_evals import Rule, sampling
-from otel_evals.accounting.ledger import Ledger
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.sampling.decide import Decider
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
-from otel_evals.sampling.decide import Decider
-from otel_evals.scoring.scorer import scorer
+from otel_evals.scorers import scorer
 
 RUNS = 20_000
 CASES = {

@@ -31,11 +31,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import agent_run
 
 from otel_evals import Rule, Run
-from otel_evals.config import build_config
-from otel_evals.scoring.scorer import scorer
+from otel_evals._internal.config.loader import build_config
+from otel_evals.scorers import scorer
+from tests.support.traffic import agent_run
 
 RUNS = 171
 SPANS = 3 * RUNS
@@ -81,7 +81,7 @@ async def serve_floor() -> None:
 
 async def serve_gateway(mode: str, sample: float, place: str, name: str) -> None:
     """A tap, a gateway inline before the place given, or one on a Kafka there, on the topic named."""
-    from otel_evals.gateway.service import Gateway
+    from otel_evals_gateway._internal.service import Gateway
 
     section: dict[str, Any] = {"http": "127.0.0.1:0", "grpc": "127.0.0.1:0", "quiet": 0.2, "idle": 1.0}
     if mode == "inline":

@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import aiohttp
 import confluent_kafka
 import psutil
-from gateway import RUNS, SPANS, Server, payloads
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from gateway import RUNS, SPANS, Server, payloads
 from tests.support.components import Collector, Kafka, otlp
 from tests.support.servers import free_ports
 

@@ -21,14 +21,12 @@ from opentelemetry.sdk._logs import LogRecordProcessor
 from workload import otel_call
 
 import otel_evals
-from otel_evals import Rule, sampling
-from otel_evals.config import Config, build_config
-from otel_evals.export import Destination
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.live.configure import install
-from otel_evals.live.pipeline import Pipeline
+from otel_evals import Config, Pipeline, Rule, install, sampling
+from otel_evals._internal.config.loader import build_config
+from otel_evals.destinations import Destination
 from otel_evals.model import Run
-from otel_evals.scoring.scorer import scorer as make_scorer
+from otel_evals.scorers import scorer as make_scorer
+from otel_evals.testing import InMemoryDestination
 
 sys.path.append(str(Path(__file__).parent))  # the harness loads this file by its path
 from burning import Burning

@@ -2,11 +2,11 @@
 
     python benchmarks/monitoring.py [SECTION ...] [--scale 0.1] [--write]
 
-Simulates traffic with known means, samples it, and asks `otel_evals.results` what it makes of the sample.
+Simulates traffic with known means, samples it, and asks `otel_evals.statistics` what it makes of the sample.
 Prints a table for each section; `--scale` multiplies the numbers of repetitions, and `--write` puts the
 tables into docs/statistics.md, where it has a place for them. The section `airline` reads airline.jsonl from
 the folder OTEL_EVALS_TRAFFIC. All draws have fixed seeds. The columns `expected` hold what another simulation
-of the same methods gave when they were chosen. `tests/unit/results/test_simulations.py` runs a short form.
+of the same methods gave when they were chosen. `tests/unit/statistics/test_simulations.py` runs a short form.
 """
 
 from __future__ import annotations

@@ -21,13 +21,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from otel_evals.results.alarms.monitors import AlarmSettings, find_alarms
-from otel_evals.results.page.access import Access
-from otel_evals.results.page.app import Page
-from otel_evals.results.report.report import ReportOptions, make_report
-from otel_evals.results.report.times import window_of
-from otel_evals.results.store import schema
-from otel_evals.results.store.writing import ResultsStore
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.page.access import Access
+from otel_evals_monitor._internal.page.app import Page
+from otel_evals_monitor._internal.report.report import ReportOptions, make_report
+from otel_evals_monitor._internal.report.windows import window_of
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.writer import ResultsStore
 
 SCORERS = ("grounded_in_tools", "answer_relevancy", "tool_call_accuracy")
 START, HOURS = 1_790_000_000, 48

@@ -24,12 +24,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals import Rule, Run, sampling
-from otel_evals.config import build_config
-from otel_evals.intake.backlog import Backlog
-from otel_evals.intake.capture import CaptureSpans
-from otel_evals.live.pipeline import Pipeline
-from otel_evals.scoring.scorer import scorer
+from otel_evals import Pipeline, Rule, Run, sampling
+from otel_evals._internal.capture.backlog import Backlog
+from otel_evals._internal.capture.processors import CaptureSpans
+from otel_evals._internal.config.loader import build_config
+from otel_evals.scorers import scorer
 
 TEXT = "Your order A-1001 was shipped with ACME and should arrive on 25 November. " * 5
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_evals import scorers
-from otel_evals.cli.score import read_runs
-from otel_evals.config import build_config
-from otel_evals.evals import BatchScorer, tally
+from otel_evals._internal.cli.score import read_runs
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.offline import tally
 from otel_evals.model import Run
-from otel_evals.scorers import checks
-from otel_evals.scoring.scorer import Scorer
+from otel_evals.scorers import Scorer, checks
+from otel_evals.testing import BatchScorer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 EXPECTED = "It is sunny in Paris."
@@ -61,7 +61,7 @@ def in_code() -> list[Scorer]:
 
 
 def by_judge() -> list[Scorer]:
-    from auto_judge import AutoJudge
+    from tests.support.auto_judge import AutoJudge
 
     judge = AutoJudge()
     return [

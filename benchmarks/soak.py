@@ -32,10 +32,9 @@ import psutil
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from otel_evals import Rule, Run, Score, ScoredRun, Scorer, sampling, scorer
-from otel_evals.config import build_config
+from otel_evals import Pipeline, Rule, Run, Score, ScoredRun, Scorer, sampling, scorer
+from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import DestinationError
-from otel_evals.live.pipeline import Pipeline
 from otel_evals.scorers import grounded_in_tools
 
 SPANS_PER_RUN = 3

@@ -22,16 +22,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-from kills import kill_often
 from opentelemetry.sdk.trace import TracerProvider
-from traffic import agent_run
 
-from otel_evals import Rule, Run
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.live.pipeline import Pipeline
-from otel_evals.scoring.scorer import scorer
-from otel_evals.store.database import open_database, transaction
+from otel_evals import Pipeline, Rule, Run
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.durable_queue.database import open_database, transaction
+from otel_evals.scorers import scorer
+from otel_evals.testing import InMemoryDestination
+from tests.support.kills import kill_often
+from tests.support.traffic import agent_run
 
 TEXT = "Where is order A-1001? " * 40
 WINDOW = 1_000

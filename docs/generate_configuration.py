@@ -10,11 +10,11 @@ import json
 import sys
 from pathlib import Path
 
-from otel_evals import config
-from otel_evals.config import gateway as options
-from otel_evals.config.alarms import AlarmOptions
-from otel_evals.config.schema import config_schema, described_fields
-from otel_evals.live import autoconfigure
+from otel_evals import Config, Rule
+from otel_evals._internal.config.schema import config_schema, described_fields
+from otel_evals._internal.live import autoconfigure
+from otel_evals_gateway._internal import options as options
+from otel_evals_monitor import AlarmOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
 SCHEMA = Path(__file__).with_name("otel-evals.schema.json")
@@ -92,7 +92,7 @@ ENVIRONMENT = f"""\
 
 def table(title: str, model: type) -> str:
     """A model's fields as a section."""
-    always = ("Field(default_factory=sampling.always)", "always()")
+    always = ("Field(default_factory=always)", "always()")
     rows = [
         f"| `{name}` | `{default.replace(*always)}` | {text} |"
         for name, default, text in described_fields(model)
@@ -119,8 +119,8 @@ def page() -> str:
     """The whole page."""
     parts = [
         HEAD,
-        table("A rule", config.Rule),
-        table("The rest", config.Config),
+        table("A rule", Rule),
+        table("The rest", Config),
         *alarms(),
         *gateway(),
         ENVIRONMENT,

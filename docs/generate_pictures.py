@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from tests.support.browser import browser_page  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
-COMMAND = [sys.executable, "-c", "from otel_evals.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from otel_evals._internal.cli import main; main()"]
 WIDE, PHONE = 1100, 390
 SCORER = "/scorer?scorer=grounded_in_tools&agent=support"
 

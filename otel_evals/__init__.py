@@ -6,7 +6,7 @@
 
     otel_evals.configure(rules=[Rule(grounded_in_tools(), sample=sampling.ratio(0.1))])
 
-Everything here is loaded when it is first used, so importing this package costs next to nothing.
+Names are loaded on first use, so importing this package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from otel_evals.version import __version__
+from otel_evals._internal.version import __version__
 
 if TYPE_CHECKING:
     from otel_evals import context, sampling, scorers
-    from otel_evals.accounting.counters import RuleStats, Stats
-    from otel_evals.accounting.explanation import Explanation
-    from otel_evals.accounting.health import Health
-    from otel_evals.config import Config, Rule, load_config
-    from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
-    from otel_evals.evals import run_evals
-    from otel_evals.export import Destination
-    from otel_evals.live.configure import (
+    from otel_evals._internal.accounting.counters import RuleStats, Stats
+    from otel_evals._internal.accounting.explanation import Explanation
+    from otel_evals._internal.accounting.health import Health
+    from otel_evals._internal.config.loader import load_config
+    from otel_evals._internal.config.options import Config
+    from otel_evals._internal.config.rules import Rule
+    from otel_evals._internal.deliver.destination import Destination
+    from otel_evals._internal.live.configure import (
         configure,
         doctor,
         explain,
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
         shutdown,
         stats,
     )
-    from otel_evals.live.pipeline import Pipeline
-    from otel_evals.model import (
+    from otel_evals._internal.model import (
         Direction,
         Evaluation,
         NotScored,
@@ -47,46 +46,47 @@ if TYPE_CHECKING:
         ScorerFailure,
         ToolCall,
     )
-    from otel_evals.scoring.scorer import Scorer, scorer
+    from otel_evals._internal.offline.run_evals import run_evals
+    from otel_evals._internal.pipeline.pipeline import Pipeline
+    from otel_evals._internal.scoring.scorer import Scorer, scorer
+    from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
 
-_WHERE = {
-    "Config": "config",
-    "ConfigError": "errors",
-    "Destination": "export",
-    "DestinationError": "errors",
-    "Direction": "model",
-    "Evaluation": "model",
-    "Explanation": "accounting",
-    "Health": "accounting",
-    "JudgeError": "errors",
-    "NotScored": "model",
-    "OtelEvalsError": "errors",
-    "Pipeline": "live.pipeline",
-    "Rule": "config",
-    "RuleStats": "accounting",
-    "Run": "model",
-    "Score": "model",
-    "ScoredRun": "model",
-    "Scorer": "scoring.scorer",
-    "ScorerFailure": "model",
-    "Stats": "accounting",
-    "ToolCall": "model",
-    "configure": "live.configure",
-    "context": "",
-    "doctor": "live.configure",
-    "explain": "live.configure",
-    "feedback": "live.configure",
-    "force_flush": "live.configure",
-    "health": "live.configure",
-    "install": "live.configure",
-    "load_config": "config",
-    "run_evals": "evals",
-    "sampling": "",
-    "scorer": "scoring.scorer",
-    "scorers": "",
-    "shutdown": "live.configure",
-    "stats": "live.configure",
+_MODULES = {
+    "_internal.accounting.counters": ("RuleStats", "Stats"),
+    "_internal.accounting.explanation": ("Explanation",),
+    "_internal.accounting.health": ("Health",),
+    "_internal.config.loader": ("load_config",),
+    "_internal.config.options": ("Config",),
+    "_internal.config.rules": ("Rule",),
+    "_internal.deliver.destination": ("Destination",),
+    "_internal.live.configure": (
+        "configure",
+        "doctor",
+        "explain",
+        "feedback",
+        "force_flush",
+        "health",
+        "install",
+        "shutdown",
+        "stats",
+    ),
+    "_internal.model": (
+        "Direction",
+        "Evaluation",
+        "NotScored",
+        "Run",
+        "Score",
+        "ScoredRun",
+        "ScorerFailure",
+        "ToolCall",
+    ),
+    "_internal.offline.run_evals": ("run_evals",),
+    "_internal.pipeline.pipeline": ("Pipeline",),
+    "_internal.scoring.scorer": ("Scorer", "scorer"),
+    "errors": ("ConfigError", "DestinationError", "JudgeError", "OtelEvalsError"),
 }
+_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+_SUBMODULES = ("context", "sampling", "scorers")
 
 __all__ = [
     "Config",
@@ -130,10 +130,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name in _SUBMODULES:
+        value: Any = import_module(f"{__name__}.{name}")
+    elif name in _WHERE:
+        value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_WHERE[name] or name}")
-    value = getattr(module, name) if _WHERE[name] else module
     globals()[name] = value
     return value
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_evals.model import Usage
+    from otel_evals._internal.model import Usage
 
 __all__ = [
     "BudgetExceededError",

@@ -25,12 +25,19 @@ from simulations.traffic import (
 )
 from simulations.windows import hajek_plus_4
 
-from otel_evals.results.clusters import CLUSTER_GROUPS, Clusters
-from otel_evals.results.detectors import Detector, ReferenceDetector, expected_delay
-from otel_evals.results.eprocess import band, log_e_value
-from otel_evals.results.estimate import design_effect
-from otel_evals.results.multiple import e_bh, shared_threshold
-from otel_evals.results.sums import Sums
+from otel_evals._internal.statistics.eprocess import log_e_value
+from otel_evals._internal.statistics.multiple import e_bh
+from otel_evals.statistics import (
+    CLUSTER_GROUPS,
+    Clusters,
+    Detector,
+    ReferenceDetector,
+    Sums,
+    band,
+    design_effect,
+    expected_delay,
+    shared_threshold,
+)
 
 
 def buckets(x: Array, w: Array, size: int) -> Iterator[Sums]:

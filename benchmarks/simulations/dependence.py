@@ -10,10 +10,7 @@ from simulations.tables import row, table
 from simulations.traffic import RARE_ERRORS, inclusion, passing, scored, sums_of
 from simulations.windows import hajek_plus_4
 
-from otel_evals.results.bounds import missing
-from otel_evals.results.clusters import CLUSTER_GROUPS, Clusters
-from otel_evals.results.estimate import estimate
-from otel_evals.results.sums import Sums, Tally
+from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally, estimate, missing
 
 
 def clustered(users: int, icc: float, rng: np.random.Generator, design: str) -> tuple[Sums, Clusters]:

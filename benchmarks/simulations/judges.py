@@ -9,7 +9,7 @@ from simulations.tables import row, table
 from simulations.traffic import passing, scored, sums_of
 from simulations.windows import hajek_plus_4
 
-from otel_evals.results.correction import Labelled, corrected
+from otel_evals.statistics import Labelled, corrected
 
 
 def judge_coverage(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from otel_evals import sampling
 from otel_evals.model import OperationKind, Run
-from otel_evals.results.sums import Sums
+from otel_evals.statistics import Sums
 
 Array = NDArray[Any]
 RARE_ERRORS = 0.1

@@ -12,8 +12,7 @@ from simulations.tables import row, table
 from simulations.traffic import LARGEST, LEVEL
 from simulations.windows import windows
 
-from otel_evals.results.compare import difference, log_e_value_worse
-from otel_evals.results.estimate import estimate
+from otel_evals.statistics import difference, estimate, log_e_value_worse
 
 
 def difference_coverage(design: str, name: str, n: int, repetitions: int) -> float:

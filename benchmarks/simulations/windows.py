@@ -21,10 +21,8 @@ from simulations.traffic import (
     sums_of,
 )
 
-from otel_evals.results.eprocess import band
-from otel_evals.results.estimate import Interval, estimate
-from otel_evals.results.student import t_quantile
-from otel_evals.results.sums import Sums
+from otel_evals._internal.statistics.student import t_quantile
+from otel_evals.statistics import Interval, Sums, band, estimate
 
 
 def windows(

@@ -6,9 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    cut,
+    needed,
+)
 
 __all__ = ["ArizeDestination"]
 

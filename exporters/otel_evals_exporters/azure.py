@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals.export.http import base_url
-from otel_evals.export.preset import EventPreset
+from otel_evals.destinations import EventPreset, base_url
 from otel_evals.model import Evaluation, Run
 
 __all__ = ["AzurePreset"]

@@ -6,10 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    cut,
+    needed,
+)
 from otel_evals.errors import ConfigError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut
 
 __all__ = ["DatadogDestination"]
 

@@ -7,11 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from otel_evals import semconv
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    cut,
+    needed,
+    service_of,
+)
 from otel_evals.errors import DestinationError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut
-from otel_evals.export.otlp_json import service_of
 
 __all__ = ["DynatraceDestination"]
 

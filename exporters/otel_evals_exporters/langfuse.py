@@ -7,15 +7,21 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    cut,
+    needed,
+)
 from otel_evals.errors import DestinationError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.feedback import FeedbackQuery
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut
-from otel_evals.export.traces import TraceQuery
 from otel_evals.model import Feedback, SpanRecord
-from otel_evals_exporters.feedback.langfuse import langfuse_feedback
-from otel_evals_exporters.traces.langfuse import langfuse_traces
+from otel_evals.sources import FeedbackQuery, TraceQuery
+from otel_evals_exporters._internal.feedback.langfuse import langfuse_feedback
+from otel_evals_exporters._internal.traces.langfuse import langfuse_traces
 
 __all__ = ["LangfuseDestination"]
 

@@ -6,13 +6,21 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    cut,
+    iso,
+    needed,
+)
 from otel_evals.errors import DestinationError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.feedback import FeedbackQuery
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut, iso
 from otel_evals.model import Feedback
-from otel_evals_exporters.feedback.langsmith import langsmith_feedback
+from otel_evals.sources import FeedbackQuery
+from otel_evals_exporters._internal.feedback.langsmith import langsmith_feedback
 
 __all__ = ["LangsmithDestination"]
 

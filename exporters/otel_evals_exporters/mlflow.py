@@ -7,15 +7,21 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    iso,
+    needed,
+)
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.feedback import FeedbackQuery
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, iso
-from otel_evals.export.traces import TraceQuery
 from otel_evals.model import Feedback, SpanRecord
-from otel_evals_exporters.feedback.mlflow import mlflow_feedback
-from otel_evals_exporters.traces.mlflow import mlflow_traces
+from otel_evals.sources import FeedbackQuery, TraceQuery
+from otel_evals_exporters._internal.feedback.mlflow import mlflow_feedback
+from otel_evals_exporters._internal.traces.mlflow import mlflow_traces
 
 __all__ = ["MlflowDestination"]
 

@@ -7,14 +7,21 @@ from typing import Any
 
 import anyio
 
+from otel_evals.destinations import (
+    TRACE_NOT_FOUND,
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    cut,
+    needed,
+)
 from otel_evals.errors import DestinationError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.feedback import FeedbackQuery
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut
-from otel_evals.export.retry import TRACE_NOT_FOUND
 from otel_evals.model import Feedback, Run
-from otel_evals_exporters.feedback.opik import opik_address, opik_feedback, opik_id
+from otel_evals.sources import FeedbackQuery
+from otel_evals_exporters._internal.feedback.opik import opik_address, opik_feedback, opik_id
 
 __all__ = ["OpikDestination", "opik_id"]
 

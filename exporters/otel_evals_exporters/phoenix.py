@@ -6,15 +6,12 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, base_url, client, needed
 from otel_evals.errors import ConfigError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.feedback import FeedbackQuery
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem
-from otel_evals.export.traces import TraceQuery
 from otel_evals.model import Feedback, SpanRecord
-from otel_evals_exporters.feedback.phoenix import phoenix_feedback
-from otel_evals_exporters.traces.phoenix import phoenix_traces
+from otel_evals.sources import FeedbackQuery, TraceQuery
+from otel_evals_exporters._internal.feedback.phoenix import phoenix_feedback
+from otel_evals_exporters._internal.traces.phoenix import phoenix_traces
 
 __all__ = ["PhoenixDestination"]
 

@@ -6,10 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut
-from otel_evals.export.otlp_json import attributes_of, one_resource, service_of
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    attributes_of,
+    base_url,
+    client,
+    cut,
+    needed,
+    one_resource,
+    service_of,
+)
 
 __all__ = ["PosthogDestination"]
 

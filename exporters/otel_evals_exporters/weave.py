@@ -8,10 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from otel_evals.destinations import (
+    ApiDestination,
+    Errors,
+    HttpOptions,
+    ScoreItem,
+    base_url,
+    client,
+    cut,
+    needed,
+)
 from otel_evals.errors import ConfigError
-from otel_evals.export.api import ApiDestination, Errors, client, needed
-from otel_evals.export.http import HttpOptions, base_url
-from otel_evals.export.items import ScoreItem, cut
 
 __all__ = ["WeaveDestination"]
 

@@ -4,8 +4,14 @@
 `reading` is what they share; `decorators` makes spans. What users import is here.
 """
 
-from otel_evals_instrumentation.decorators.decorators import agent, inference, retrieval, tool, workflow
-from otel_evals_instrumentation.decorators.spans import (
+from otel_evals_instrumentation._internal.decorators.decorators import (
+    agent,
+    inference,
+    retrieval,
+    tool,
+    workflow,
+)
+from otel_evals_instrumentation._internal.decorators.spans import (
     AgentSpan,
     InferenceSpan,
     RetrievalSpan,

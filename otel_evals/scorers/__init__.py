@@ -1,41 +1,60 @@
-"""The built-in scorers, one file each. Each is a function that takes options and returns a scorer."""
+"""The built-in scorers, and the kit to write your own.
 
-from otel_evals.scorers.answer_relevancy import answer_relevancy
-from otel_evals.scorers.answer_similarity import answer_similarity
-from otel_evals.scorers.answered import answered
-from otel_evals.scorers.bias import bias
-from otel_evals.scorers.classifier import classifier
-from otel_evals.scorers.completeness import completeness
-from otel_evals.scorers.content_similarity import content_similarity
-from otel_evals.scorers.context_precision import context_precision
-from otel_evals.scorers.context_recall import context_recall
-from otel_evals.scorers.context_relevance import context_relevance
-from otel_evals.scorers.factuality import factuality
-from otel_evals.scorers.faithfulness import faithfulness
-from otel_evals.scorers.grounded_in_tools import grounded_in_tools
-from otel_evals.scorers.hallucination import hallucination
-from otel_evals.scorers.keyword_coverage import keyword_coverage
-from otel_evals.scorers.multi_turn_judge import multi_turn_judge
-from otel_evals.scorers.no_secrets import no_secrets
-from otel_evals.scorers.noise_sensitivity import noise_sensitivity
-from otel_evals.scorers.prompt_alignment import prompt_alignment
-from otel_evals.scorers.repeated_calls import repeated_calls
-from otel_evals.scorers.rubric import rubric
-from otel_evals.scorers.same_language import same_language
-from otel_evals.scorers.summarization import summarization
-from otel_evals.scorers.textual_difference import textual_difference
-from otel_evals.scorers.tone_consistency import tone_consistency
-from otel_evals.scorers.tool_call_accuracy import tool_call_accuracy
-from otel_evals.scorers.tool_call_judge import tool_call_judge
-from otel_evals.scorers.tool_errors import tool_error_rate, unrecovered_tool_errors
-from otel_evals.scorers.toxicity import toxicity
-from otel_evals.scorers.trajectory_accuracy import trajectory_accuracy
-from otel_evals.scorers.trajectory_judge import trajectory_judge
-from otel_evals.scorers.trajectory_quality import trajectory_quality
-from otel_evals.scorers.valid_json import valid_json
-from otel_evals.scorers.within_budget import within_budget
+Each built-in scorer is a function that takes options and returns a `Scorer`. `checks` has small yes-or-no
+checks, `adapters` wraps the evaluators of other libraries.
+"""
+
+from __future__ import annotations
+
+from otel_evals._internal.scorers.answer_relevancy import answer_relevancy
+from otel_evals._internal.scorers.answer_similarity import answer_similarity
+from otel_evals._internal.scorers.answered import answered
+from otel_evals._internal.scorers.bias import bias
+from otel_evals._internal.scorers.classifier import classifier
+from otel_evals._internal.scorers.completeness import completeness
+from otel_evals._internal.scorers.content_similarity import content_similarity
+from otel_evals._internal.scorers.context_precision import context_precision
+from otel_evals._internal.scorers.context_recall import context_recall
+from otel_evals._internal.scorers.context_relevance import context_relevance
+from otel_evals._internal.scorers.factuality import factuality
+from otel_evals._internal.scorers.faithfulness import faithfulness
+from otel_evals._internal.scorers.grounded_in_tools import grounded_in_tools
+from otel_evals._internal.scorers.hallucination import hallucination
+from otel_evals._internal.scorers.keyword_coverage import keyword_coverage
+from otel_evals._internal.scorers.multi_turn_judge import multi_turn_judge
+from otel_evals._internal.scorers.no_secrets import no_secrets
+from otel_evals._internal.scorers.noise_sensitivity import noise_sensitivity
+from otel_evals._internal.scorers.prompt_alignment import prompt_alignment
+from otel_evals._internal.scorers.repeated_calls import repeated_calls
+from otel_evals._internal.scorers.rubric import rubric
+from otel_evals._internal.scorers.same_language import same_language
+from otel_evals._internal.scorers.summarization import summarization
+from otel_evals._internal.scorers.textual_difference import textual_difference
+from otel_evals._internal.scorers.tone_consistency import tone_consistency
+from otel_evals._internal.scorers.tool_call_accuracy import tool_call_accuracy
+from otel_evals._internal.scorers.tool_call_judge import tool_call_judge
+from otel_evals._internal.scorers.tool_errors import tool_error_rate, unrecovered_tool_errors
+from otel_evals._internal.scorers.toxicity import toxicity
+from otel_evals._internal.scorers.trajectory_accuracy import trajectory_accuracy
+from otel_evals._internal.scorers.trajectory_judge import trajectory_judge
+from otel_evals._internal.scorers.trajectory_quality import trajectory_quality
+from otel_evals._internal.scorers.valid_json import valid_json
+from otel_evals._internal.scorers.within_budget import within_budget
+from otel_evals._internal.scoring.panel import Panel, panel, votes
+from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
+from otel_evals._internal.scoring.scorer import FunctionScorer, Scorer, missing, scorer, to_score
+from otel_evals._internal.scoring.steps import Params, ReasonParams, Results, StepScorer, step_scorer
 
 __all__ = [
+    "FunctionScorer",
+    "Panel",
+    "Params",
+    "PromptStep",
+    "ReasonParams",
+    "Results",
+    "ScoreReply",
+    "Scorer",
+    "StepScorer",
     "answer_relevancy",
     "answer_similarity",
     "answered",
@@ -51,15 +70,20 @@ __all__ = [
     "grounded_in_tools",
     "hallucination",
     "keyword_coverage",
+    "missing",
     "multi_turn_judge",
     "no_secrets",
     "noise_sensitivity",
+    "panel",
     "prompt_alignment",
     "repeated_calls",
     "rubric",
     "same_language",
+    "scorer",
+    "step_scorer",
     "summarization",
     "textual_difference",
+    "to_score",
     "tone_consistency",
     "tool_call_accuracy",
     "tool_call_judge",
@@ -70,5 +94,6 @@ __all__ = [
     "trajectory_quality",
     "unrecovered_tool_errors",
     "valid_json",
+    "votes",
     "within_budget",
 ]

@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from otel_evals import scorers
-from otel_evals.assembly import find_runs
-from otel_evals.assembly.split_runs import join_split_runs
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp.files import read_traces
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.split_runs import join_split_runs
+from otel_evals.dialects import load_dialects
 from otel_evals.model import Availability, NotScored, Run, Score
-from otel_evals.scorers import checks
-from otel_evals.scoring.scorer import FunctionScorer
+from otel_evals.scorers import FunctionScorer, checks
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")

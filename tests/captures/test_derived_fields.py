@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from otel_evals.assembly import find_runs
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp.files import read_traces
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 from otel_evals.model import Operation, Run, SpanRecord
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replacing import replace
 
-from otel_evals.assembly import find_runs
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp.files import read_traces
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 from otel_evals.model import Availability, Run, SpanRecord
+from tests.support.replacing import replace
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")

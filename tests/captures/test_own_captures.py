@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals.assembly import find_runs
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp.files import read_traces
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 
 FOLDER = Path(__file__).parent / "data"
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from otel_evals.assembly import find_runs
-from otel_evals.assembly.split_runs import join_split_runs
-from otel_evals.cli.runs import run_as_json
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp.files import read_traces
+from otel_evals._internal.cli.runs import run_as_json
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.split_runs import join_split_runs
+from otel_evals.dialects import load_dialects
 
 FOLDER = os.environ.get("OTEL_EVALS_CAPTURES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="OTEL_EVALS_CAPTURES names no folder of captures")

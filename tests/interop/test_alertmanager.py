@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from otel_evals.results.alarms.checking import AlarmCheck
-from otel_evals.results.alarms.monitors import AlarmSettings
-from otel_evals.results.alarms.receivers import Alertmanager
-from otel_evals.results.store.writing import ResultsStore
+from otel_evals_monitor._internal.alarms.check import AlarmCheck
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.receivers import Alertmanager
+from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
 from tests.support.servers import clean_environment, free_ports, served
 

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from azure_ingestion import AzureIngestion
-from otlp_receiver import OtlpReceiver
-from stub_openai import StubOpenAI
 
 from otel_evals.model import SpanRecord
+from tests.support.azure_ingestion import AzureIngestion
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.stub_openai import StubOpenAI
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "support" / "adopted_app.py"

@@ -18,7 +18,7 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_evals.export.items import iso, items_of
+from otel_evals.destinations import iso, items_of
 from otel_evals.model import ScoredRun
 from otel_evals_exporters.opik import opik_id
 from tests.support.destinations import KEY, PROJECT_ID, accept, destination

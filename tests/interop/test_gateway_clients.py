@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import GatewayProcess, GatewayThread, eventually
-from stub_openai import CallTool, StubOpenAI
 
 from otel_evals import Rule
 from otel_evals.scorers import answered, grounded_in_tools, tool_error_rate
 from tests.support.components import component
+from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import clean_environment
+from tests.support.stub_openai import CallTool, StubOpenAI
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
 ANSWER = "It arrives on 2026-11-25."

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 import yaml
-from gateways import GatewayProcess, eventually
-from stub_openai import StubOpenAI
 
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import run_agent
 from tests.support.components import Collector, Jaeger, component, otlp
+from tests.support.gateways import GatewayProcess, eventually
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.servers import free_ports
+from tests.support.stub_openai import StubOpenAI
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(280)]
 SCORE = "otel_evals.score.answered"

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import GatewayProcess, GatewayThread, eventually
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals import Rule
-from otel_evals.cli.score import score_files
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
+from otel_evals._internal.cli.score import score_files
+from otel_evals._internal.config.loader import build_config
 from otel_evals.scorers import answered
+from otel_evals.testing import InMemoryDestination
 from tests.pipeline.test_gateway import outcomes, run_agent
 from tests.support.components import Collector, Kafka, otlp
+from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.servers import clean_environment, free_ports
 
 kafka = pytest.importorskip("confluent_kafka")

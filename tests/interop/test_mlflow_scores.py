@@ -18,18 +18,17 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from replacing import replace
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
-from otel_evals.export import DestinationStats, FanOut, Retry
-from otel_evals.export.items import ScoreItem
-from otel_evals.export.record import run_record
+from otel_evals._internal.cli.app import app
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals.destinations import DestinationStats, Retry, ScoreItem, run_record
 from otel_evals.model import OperationKind, Outcome, Run, Score, ScoredRun, ScorerFailure
-from otel_evals.results.store.labelling import labels_on
-from otel_evals.results.store.writing import ResultsStore
 from otel_evals_exporters.mlflow import MlflowDestination
+from otel_evals_monitor._internal.store.labels import labels_on
+from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.browser import CHROMIUM, browser_page, picture
+from tests.support.replacing import replace
 from tests.support.scored import JUDGED, evaluation
 from tests.support.servers import clean_environment
 
@@ -200,7 +199,7 @@ def test_the_demo_s_scores_stand_in_mlflow_and_on_the_page_that_it_prints(
 ) -> None:
     command = ["demo", "--runs", str(DEMO_RUNS), "--out", str(tmp_path), "--to", f"mlflow={mlflow}"]
     done = subprocess.run(
-        [sys.executable, "-c", "from otel_evals.cli import main; main()", *command],
+        [sys.executable, "-c", "from otel_evals._internal.cli import main; main()", *command],
         env=clean_environment("MLFLOW_") | {"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-mlflow-experiment-id=0"},
         capture_output=True,
         text=True,

@@ -19,16 +19,16 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from otel_evals.results.alarms.checking import AlarmCheck
-from otel_evals.results.alarms.monitors import AlarmSettings
-from otel_evals.results.store.database import Database
-from otel_evals.results.store.writing import ResultsStore
+from otel_evals_monitor._internal.alarms.check import AlarmCheck
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.result_records import record, records
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
-COMMAND = [sys.executable, "-c", "from otel_evals.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from otel_evals._internal.cli import main; main()"]
 UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}
 HOSTILE = "<script>document.title='stolen'</script><img src=x onerror=\"document.title='stolen'\">\x1b[31m"
 
@@ -209,7 +209,7 @@ def test_what_is_not_there_is_said(address: str, path: str) -> None:
 
 
 def test_elsewhere_a_token_is_needed(store: Path, page: Page) -> None:
-    code = "from otel_evals.cli import main; main()"
+    code = "from otel_evals._internal.cli import main; main()"
     refused = [sys.executable, "-c", code, "monitor", str(store), "--host", "0.0.0.0"]
     done = subprocess.run(refused, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, "--token" in done.stderr) == (2, True)

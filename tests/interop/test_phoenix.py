@@ -15,18 +15,18 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from replacing import replace
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
-from otel_evals.export import DestinationStats, FanOut
-from otel_evals.export.record import run_record
+from otel_evals._internal.cli.app import app
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals.destinations import DestinationStats, run_record
 from otel_evals.model import OperationKind, Run, Score, ScoredRun
-from otel_evals.results.store.labelling import feedback_on, labels_on
-from otel_evals.results.store.writing import ResultsStore
 from otel_evals_exporters.phoenix import PhoenixDestination
+from otel_evals_monitor._internal.store.labels import feedback_on, labels_on
+from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.browser import CHROMIUM, browser_page, picture
 from tests.support.phoenix_page import open_annotations
+from tests.support.replacing import replace
 from tests.support.scored import OUTCOMES, evaluation
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

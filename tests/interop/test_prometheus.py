@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals.results.estimate import estimate
-from otel_evals.results.sums import Sums, total
+from otel_evals.statistics import Sums, estimate, total
 from tests.support.prometheus_server import RULES, Prometheus, prometheus_server
 from tests.support.servers import clean_environment
 

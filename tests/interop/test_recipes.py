@@ -19,10 +19,9 @@ from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals import Run, Score, scorer
-from otel_evals.config import build_config
-from otel_evals.live.pipeline import Pipeline
-from otel_evals.results.report.links import TraceLink
+from otel_evals import Pipeline, Run, Score, scorer
+from otel_evals._internal.config.loader import build_config
+from otel_evals_monitor._internal.report.links import TraceLink
 from tests.support.loki_server import Loki, loki_program, loki_server
 from tests.support.servers import clean_environment, interop_program
 from tests.support.traffic import agent_run

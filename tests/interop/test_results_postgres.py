@@ -16,20 +16,20 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from otel_evals.accounting.picks import MinuteOfPicks
-from otel_evals.cli.app import app
+from otel_evals._internal.accounting.picks import MinuteOfPicks
+from otel_evals._internal.cli.app import app
 from otel_evals.errors import DestinationError, StoreError
-from otel_evals.export.results import ResultsDestination
-from otel_evals.results.alarms.monitors import AlarmSettings, find_alarms
-from otel_evals.results.alarms.record import alarms_of, keep_alarms
-from otel_evals.results.sampler_check import Picks
-from otel_evals.results.store import schema
-from otel_evals.results.store.database import Database
-from otel_evals.results.store.drawing import draw, drawn_unlabelled
-from otel_evals.results.store.keeping import forget, keep_within
-from otel_evals.results.store.labelling import add_feedback, add_label, labels_on
-from otel_evals.results.store.picking import keep_picks
-from otel_evals.results.store.writing import ResultsStore
+from otel_evals.statistics import Picks
+from otel_evals_monitor import ResultsDestination
+from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, keep_alarms
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.label_draws import draw, drawn_unlabelled
+from otel_evals_monitor._internal.store.labels import add_feedback, add_label, labels_on
+from otel_evals_monitor._internal.store.picks import keep_picks
+from otel_evals_monitor._internal.store.retention import forget, keep_within
+from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.support.result_records import START, record, records
 from tests.support.scored import scored_run

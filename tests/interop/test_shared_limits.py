@@ -15,15 +15,11 @@ import anyio
 import pytest
 
 from otel_evals import sampling
+from otel_evals._internal.judges.limiter import Call
 from otel_evals.errors import BudgetExceededError, JudgeUnavailableError
-from otel_evals.judge.budget import Budget
-from otel_evals.judge.cache import CachedJudge
-from otel_evals.judge.judge import JudgeRequest
-from otel_evals.judge.limiter import Call
-from otel_evals.judge.limits import JudgeLimits
-from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
 from otel_evals.model import Usage
-from otel_evals.sampling.parsing import parse
+from otel_evals.sampling import parse
 from tests.support.redis_server import RunningRedis, find_redis
 from tests.support.runs import a_run
 

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
-from traffic import Live
 from typer.testing import CliRunner
 
-from otel_evals import NotScored, Score
-from otel_evals.cli.app import app
-from otel_evals.config import load_config
+from otel_evals import NotScored, Score, load_config
+from otel_evals._internal.cli.app import app
 from tests.pipeline.test_same_score import BAD, GOOD, QUESTION, agent
 from tests.support.jaeger_server import jaeger_program, jaeger_server
+from tests.support.traffic import Live
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(420)]
 
@@ -116,7 +115,7 @@ def test_what_jaeger_has(jaeger: tuple[str, str], rules: Path, tmp_path: Path) -
 def test_what_jaeger_has_by_its_older_api(
     jaeger: tuple[str, str], rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from otel_evals_exporters.traces.jaeger import JaegerTraces
+    from otel_evals_exporters._internal.traces.jaeger import JaegerTraces
 
     newest = JaegerTraces._services
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from replacing import replace
-
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
-from otel_evals.scorers import checks
-from otel_evals.scorers.completeness import completeness
-from otel_evals.scorers.content_similarity import content_similarity
-from otel_evals.scorers.keyword_coverage import keyword_coverage
-from otel_evals.scorers.textual_difference import textual_difference
-from otel_evals.scorers.tone_consistency import tone_consistency
-from otel_evals.scorers.tool_call_accuracy import tool_call_accuracy
-from otel_evals.scorers.trajectory_accuracy import trajectory_accuracy
-from otel_evals.scorers.trajectory_quality import trajectory_quality
-from otel_evals.scoring.scorer import FunctionScorer, Scorer
+from otel_evals.scorers import (
+    FunctionScorer,
+    Scorer,
+    checks,
+    completeness,
+    content_similarity,
+    keyword_coverage,
+    textual_difference,
+    tone_consistency,
+    tool_call_accuracy,
+    trajectory_accuracy,
+    trajectory_quality,
+)
 from tests.oracle.cases import Case, snake, step_call
+from tests.support.replacing import replace
 
 RENAMED = {
     "max_total_tokens": "max_tokens",

@@ -6,25 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from otel_evals.errors import JudgeReplyError
-from otel_evals.judge.judge import JudgeReply, JudgeRequest
-from otel_evals.judge.scripted import ScriptedJudge
-from otel_evals.scorers.answer_relevancy import answer_relevancy
-from otel_evals.scorers.answer_similarity import answer_similarity
-from otel_evals.scorers.bias import bias
-from otel_evals.scorers.context_precision import context_precision
-from otel_evals.scorers.context_recall import context_recall
-from otel_evals.scorers.context_relevance import context_relevance
-from otel_evals.scorers.faithfulness import faithfulness
-from otel_evals.scorers.hallucination import hallucination
-from otel_evals.scorers.multi_turn_judge import multi_turn_judge
-from otel_evals.scorers.noise_sensitivity import noise_sensitivity
-from otel_evals.scorers.prompt_alignment import prompt_alignment
-from otel_evals.scorers.rubric import rubric
-from otel_evals.scorers.summarization import summarization
-from otel_evals.scorers.tool_call_judge import tool_call_judge
-from otel_evals.scorers.toxicity import toxicity
-from otel_evals.scorers.trajectory_judge import trajectory_judge
-from otel_evals.scoring.scorer import Scorer
+from otel_evals.judges import JudgeReply, JudgeRequest, ScriptedJudge
+from otel_evals.scorers import (
+    Scorer,
+    answer_relevancy,
+    answer_similarity,
+    bias,
+    context_precision,
+    context_recall,
+    context_relevance,
+    faithfulness,
+    hallucination,
+    multi_turn_judge,
+    noise_sensitivity,
+    prompt_alignment,
+    rubric,
+    summarization,
+    tool_call_judge,
+    toxicity,
+    trajectory_judge,
+)
 from tests.oracle.cases import Case, snake
 
 RENAMED = {

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from exporting_programs import run_exporting
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from otlp_receiver import OtlpReceiver
-from traffic import agent_run
 
 import otel_evals
 from otel_evals import Run, scorer
+from tests.support.exporting_programs import run_exporting
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.traffic import agent_run
 
 RUNS = 5
 SCORE = "otel_evals.score.answered"

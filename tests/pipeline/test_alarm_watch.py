@@ -11,11 +11,10 @@ import pytest
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from otel_evals import Config, ConfigError, Rule, Run, scorer
-from otel_evals.config import load_config
-from otel_evals.export.results import ResultsDestination
-from otel_evals.live.alarm_watch import AlarmWatch
-from otel_evals.results.store.writing import ResultsStore
+from otel_evals import Config, ConfigError, Rule, Run, load_config, scorer
+from otel_evals_monitor import ResultsDestination
+from otel_evals_monitor._internal.alarms.background import AlarmWatch
+from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
 
 

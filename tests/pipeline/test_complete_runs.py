@@ -12,10 +12,10 @@ import pytest
 from opentelemetry._logs import LogRecord
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.trace import Span, set_span_in_context
-from wired import Wired, wired
 
 from otel_evals.model import Run, Score
-from otel_evals.scoring.scorer import scorer
+from otel_evals.scorers import scorer
+from tests.support.wired import Wired, wired
 
 GRACE = 0.2
 

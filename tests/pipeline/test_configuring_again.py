@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from exporting_programs import run_exporting
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from otlp_receiver import OtlpReceiver
-from traffic import agent_run
 
 import otel_evals
-from otel_evals import ConfigError, Rule, Run, sampling, scorer
-from otel_evals.attachment import ScoringSpanExporter
-from otel_evals.live.pipeline import Pipeline
+from otel_evals import ConfigError, Pipeline, Rule, Run, sampling, scorer
+from otel_evals._internal.attach.hold import ScoringSpanExporter
+from tests.support.exporting_programs import run_exporting
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.traffic import agent_run
 
 TIMES = 8
 

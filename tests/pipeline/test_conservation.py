@@ -9,12 +9,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from traffic import Live
 
-from otel_evals import NotScored, Rule, Run, sampling
-from otel_evals.accounting.counters import Stats
+from otel_evals import NotScored, Rule, Run, Stats, sampling
 from otel_evals.errors import JudgeUnavailableError
-from otel_evals.scoring.scorer import scorer
+from otel_evals.scorers import scorer
+from tests.support.traffic import Live
 
 FAULTS = ("none", "none", "raises", "hangs", "not_scorable", "unavailable", "nan", "cancels")
 

@@ -7,16 +7,16 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from programs import run_program
 
-from otel_evals.export.jsonl import read_jsonl
+from otel_evals.destinations import read_jsonl
+from tests.support.programs import run_program
 
 PROGRAM = """
 import asyncio, os, signal, sys, time
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
-from otel_evals.scoring.scorer import scorer
+from otel_evals._internal.scoring.scorer import scorer
 from traffic import agent_run
 
 store, scores = sys.argv[1:3]

@@ -14,12 +14,11 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import Live, agent_run
 
-from otel_evals import Rule, Run, Score, scorer
-from otel_evals.accounting.counters import ConversationStats
-from otel_evals.config import build_config
-from otel_evals.live.pipeline import Pipeline
+from otel_evals import Pipeline, Rule, Run, Score, scorer
+from otel_evals._internal.accounting.counters import ConversationStats
+from otel_evals._internal.config.loader import build_config
+from tests.support.traffic import Live, agent_run
 
 
 @scorer(version="1")

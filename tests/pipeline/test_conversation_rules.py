@@ -17,16 +17,15 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from traffic import Live, agent_run
 
-from otel_evals import Evaluation, NotScored, Rule, Run, Score, sampling
-from otel_evals.accounting.counters import ConversationStats
-from otel_evals.cli.score import score_files
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.live.pipeline import Pipeline
-from otel_evals.sampling.identity import conversation_number
-from otel_evals.scoring.scorer import Scorer, scorer
+from otel_evals import Evaluation, NotScored, Pipeline, Rule, Run, Score, sampling
+from otel_evals._internal.accounting.counters import ConversationStats
+from otel_evals._internal.cli.score import score_files
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.sampling.randomness import conversation_number
+from otel_evals.scorers import Scorer, scorer
+from otel_evals.testing import InMemoryDestination
+from tests.support.traffic import Live, agent_run
 
 IDLE = 0.5
 

@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from runs import a_run, tool
-from stub_openai import CallTool, StubOpenAI
-from traffic import Live
 
 from otel_evals import NotScored, Rule, Run, Score, sampling
-from otel_evals.assembly.conversation import as_conversation
+from otel_evals._internal.conversations.conversation import as_conversation
 from otel_evals.context import tool_results
-from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.judges import ScriptedJudge
 from otel_evals.model import Usage
 from otel_evals.scorers import (
     answered,
@@ -27,6 +24,9 @@ from otel_evals.scorers import (
     tool_call_accuracy,
     within_budget,
 )
+from tests.support.runs import a_run, tool
+from tests.support.stub_openai import CallTool, StubOpenAI
+from tests.support.traffic import Live
 
 ETA = {"A-1001": "2026-11-25", "A-1002": "2026-12-01"}
 SATISFIED = {"satisfied": True, "reasoning": "Every question is answered."}

@@ -15,9 +15,9 @@ from pydantic_ai import Agent, InstrumentationSettings, ModelResponse, TextPart,
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from otel_evals import Run
-from otel_evals.assembly import find_runs
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.items import to_record
+from otel_evals._internal.capture.items import to_record
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 from otel_evals.model import Availability, OperationKind
 from otel_evals.scorers import grounded_in_tools, tool_call_accuracy
 from otel_evals_instrumentation import agent, inference, retrieval, tool, workflow

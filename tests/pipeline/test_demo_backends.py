@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_evals.cli.backends import backends
+from otel_evals._internal.cli.backends import backends
 from tests.support.destinations import KEY, accept
 from tests.support.recording_server import RecordingServer, recording_server
 from tests.support.servers import clean_environment
 
 RUNS = 12
-PROGRAM = "from otel_evals.cli import main; main()"
+PROGRAM = "from otel_evals._internal.cli import main; main()"
 SDKS = ("ARIZE", "BRAINTRUST", "DD_", "DT_", "LANGFUSE", "LANGSMITH", "LOGFIRE", "MLFLOW", "OPIK", "POSTHOG")
 CREDENTIALS = (*SDKS, "WANDB_", "WF_")
 

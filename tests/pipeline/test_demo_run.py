@@ -21,7 +21,7 @@ FACTS = {"wrong_number", "wrong_date", "wrong_identifier", "wrong_name", "mixed_
 def run_demo(out: Path, *options: str) -> str:
     """Run the command in a process of its own and return what it printed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    code = "from otel_evals.cli import main; main()"
+    code = "from otel_evals._internal.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "demo", "--out", str(out), *options],
         env=environment | {"COLUMNS": "100"},

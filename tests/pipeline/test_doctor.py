@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from otlp_receiver import OtlpReceiver
-from stub_openai import StubOpenAI
-from traffic import agent_run
 
 import otel_evals
 from otel_evals.scorers import answered
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.stub_openai import StubOpenAI
+from tests.support.traffic import agent_run
 
 SUPPORT = Path(__file__).parents[1] / "support"
-COMMAND = "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals.cli import main; main()"
+COMMAND = "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"
 
 PROGRAM = """
 import sys
@@ -34,7 +34,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from otel_evals import Rule, sampling, scorer
 from otel_evals.scorers import answered
-from otel_evals.scoring.steps import PromptStep, ScoreReply, step_scorer
+from otel_evals._internal.scoring.steps import PromptStep, ScoreReply, step_scorer
 from traffic import agent_run
 
 def provider(**options):
@@ -230,7 +230,7 @@ def test_without_a_configuration_the_doctor_says_how_to_begin() -> None:
 def test_the_mistakes_of_a_file_are_findings(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from otel_evals.cli.app import app
+    from otel_evals._internal.cli.app import app
 
     (path := tmp_path / "evals.yaml").write_text("rules: [answerd]\nholdd: 1\n")
     done = CliRunner().invoke(app, ["doctor", "--config", str(path)])

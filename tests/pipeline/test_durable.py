@@ -19,20 +19,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
-from programs import run_program
-from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, sampling
+from otel_evals.destinations import read_jsonl
 from otel_evals.errors import DestinationError, JudgeUnavailableError
-from otel_evals.export.jsonl import read_jsonl
-from otel_evals.scoring.scorer import Scorer, scorer
+from otel_evals.scorers import Scorer, scorer
+from tests.support.programs import run_program
+from tests.support.traffic import Live, agent_run
 
 PROGRAM = """
 import asyncio, dataclasses, os, signal, sys, time
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
-from otel_evals.scoring.scorer import scorer
+from otel_evals._internal.scoring.scorer import scorer
 from traffic import agent_run
 
 store, scores = sys.argv[1:3]
@@ -306,7 +306,7 @@ import logging, resource
 logging.basicConfig()
 issue(2); wait(lambda s: s.store.written == 2)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-import otel_evals.export.jsonl as jsonl
+import otel_evals._internal.deliver.jsonl as jsonl
 issue(10); wait(lambda s: s.rules["fast"].scored == 12 and s.store.not_written.get("failed", 0) >= 1)
 wait(lambda s: s.rules["slow"].scored == 12)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -354,7 +354,7 @@ def test_a_judge_that_is_down_loses_nothing_and_burns_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it was unavailable, the run is scored once it is back; then it is one evaluation."""
-    monkeypatch.setattr("otel_evals.store.retries.UNAVAILABLE_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals._internal.durable_queue.retries.UNAVAILABLE_SECONDS", 0.05)
     rules = (Rule(flaky(JudgeUnavailableError("503"), 5), attempts=1), Rule(fine))
     with Live(*rules, store=tmp_path / "runs.db", store_attempts=2) as live:
         live.run()
@@ -371,7 +371,7 @@ def test_a_scorer_that_keeps_failing_makes_a_dead_letter_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Failures burn attempts; the last one is delivered as what it is, and people can look at the run."""
-    monkeypatch.setattr("otel_evals.store.retries._FIRST_RETRY", 0.05)
+    monkeypatch.setattr("otel_evals._internal.durable_queue.retries._FIRST_RETRY", 0.05)
     with Live(
         Rule(flaky(KeyError("no such order"), 99)), store=tmp_path / "runs.db", store_attempts=2
     ) as live:
@@ -494,7 +494,7 @@ def test_what_waits_too_long_in_the_store_is_counted_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run that its judge never took is a loss like any other, and told like any other."""
-    monkeypatch.setattr("otel_evals.store.file._UPKEEP_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals._internal.durable_queue.queue_file._UPKEEP_SECONDS", 0.05)
     rule = Rule(flaky(JudgeUnavailableError("503"), 10_000), attempts=1)
     with Live(rule, store=tmp_path / "runs.db", store_max_age=0.3) as live:
         for _ in range(3):
@@ -561,7 +561,7 @@ def test_a_cascade_is_decided_after_the_run_was_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The expensive scorer follows the cheap one's outcome, whenever that comes."""
-    monkeypatch.setattr("otel_evals.store.retries.UNAVAILABLE_SECONDS", 0.05)
+    monkeypatch.setattr("otel_evals._internal.durable_queue.retries.UNAVAILABLE_SECONDS", 0.05)
     rules = (
         Rule(flaky(JudgeUnavailableError("503"), 1), attempts=1),
         Rule(fine, sample=sampling.below("flaky", 0.7)),

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from traffic import Live
 
-from otel_evals import Rule, Run, sampling
-from otel_evals.accounting.counters import Stats
-from otel_evals.scoring.scorer import scorer
+from otel_evals import Rule, Run, Stats, sampling
+from otel_evals.scorers import scorer
+from tests.support.traffic import Live
 
 SECONDS = 60.0
 

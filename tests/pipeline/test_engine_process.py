@@ -21,13 +21,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import agent_run
 
-from otel_evals import ConfigError, Rule, Run, sampling, scorer
-from otel_evals.accounting.counters import Stats
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.live.pipeline import Pipeline
+from otel_evals import ConfigError, Pipeline, Rule, Run, Stats, sampling, scorer
+from otel_evals._internal.config.loader import build_config
+from otel_evals.testing import InMemoryDestination
+from tests.support.traffic import agent_run
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 
@@ -398,12 +396,12 @@ import os
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule, Score, scorer
-from otel_evals.live.configure import current
+from otel_evals._internal.live.configure import current
 from traffic import agent_run
 
 @scorer
 def judge(run) -> Score:
-    return Score(value=1.0, explanation=f"{len(otel_evals.live.configure.current().config.rules)} rules here")
+    return Score(value=1.0, explanation=f"{len(otel_evals._internal.live.configure.current().config.rules)} rules here")
 
 provider = TracerProvider()
 pipeline = otel_evals.configure(

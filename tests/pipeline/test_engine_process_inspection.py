@@ -15,14 +15,12 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import IdGenerator, TracerProvider
 from opentelemetry.trace import set_span_in_context
-from replacing import replace
-from traffic import agent_run
 
-from otel_evals import NotScored, Rule, Run, sampling, scorer
-from otel_evals.accounting.explanation import Explanation
-from otel_evals.config import build_config
+from otel_evals import Explanation, NotScored, Pipeline, Rule, Run, sampling, scorer
+from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import DestinationError
-from otel_evals.live.pipeline import Pipeline
+from tests.support.replacing import replace
+from tests.support.traffic import agent_run
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 

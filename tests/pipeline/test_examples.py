@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from otel_evals.config import build_config, load_config
+from otel_evals import load_config
+from otel_evals._internal.config.loader import build_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {

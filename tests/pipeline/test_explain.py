@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
-from traffic import Live, agent_run
 
 import otel_evals
 from otel_evals import Explanation, NotScored, Rule, Run, sampling
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.export.memory import InMemoryDestination
 from otel_evals.model import ScoredRun
-from otel_evals.scoring.scorer import Scorer, scorer
+from otel_evals.scorers import Scorer, scorer
+from otel_evals.testing import InMemoryDestination
+from tests.support.traffic import Live, agent_run
 
 
 def draw(run: Run) -> float:
@@ -285,8 +285,8 @@ def test_health_names_destinations_that_refuse() -> None:
         async def export(self, batch: Sequence[ScoredRun]) -> None:
             raise DestinationError("503", retryable=True)
 
-    from otel_evals.config import build_config
-    from otel_evals.live.pipeline import Pipeline
+    from otel_evals import Pipeline
+    from otel_evals._internal.config.loader import build_config
 
     provider = TracerProvider()
     config = build_config([cheap], [Refusing()], grace=0.0, shutdown_timeout=0.5)
@@ -447,8 +447,8 @@ def test_the_metrics_of_the_funnel_are_the_books() -> None:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-    from otel_evals.config import build_config
-    from otel_evals.live.pipeline import Pipeline
+    from otel_evals import Pipeline
+    from otel_evals._internal.config.loader import build_config
 
     reader, provider = InMemoryMetricReader(), TracerProvider()
     rules = [Rule(cheap, sample=sampling.ratio(0.5)), Rule(dear, sample=sampling.below("cheap", 0.5))]

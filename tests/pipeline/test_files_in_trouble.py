@@ -21,11 +21,11 @@ import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule, Run, scorer
 from otel_evals.errors import ConfigError, JudgeUnavailableError
-from otel_evals.judge import JudgeRequest
-from otel_evals.judge.budget import Budget
-from otel_evals.judge.cache import CachedJudge
-from otel_evals.judge.limiter import Call
-from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.judges import JudgeRequest
+from otel_evals._internal.judges.budget import Budget
+from otel_evals._internal.judges.cache import CachedJudge
+from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.scripted import ScriptedJudge
 from otel_evals.model import Usage
 from traffic import agent_run
 
@@ -176,7 +176,7 @@ def test_without_permission_scoring_goes_on(tmp_path: Path) -> None:
 
 FULL = """
 import shutil
-from otel_evals.export.jsonl import read_jsonl
+from otel_evals._internal.deliver.jsonl import read_jsonl
 
 budget = Budget(tokens=10_000, store=folder / "budget.db")
 judge = CachedJudge(ScriptedJudge({"a": "so"}), store=folder / "cache.db")

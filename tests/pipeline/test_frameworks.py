@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from stub_openai import CallTool, StubOpenAI
-from traffic import Live
 
 from otel_evals import Rule, Run
 from otel_evals.context import tool_results
-from otel_evals.judge import LiteLLMJudge
+from otel_evals.judges import LiteLLMJudge
 from otel_evals.scorers import grounded_in_tools, hallucination, tool_call_accuracy
+from tests.support.stub_openai import CallTool, StubOpenAI
+from tests.support.traffic import Live
 
 QUESTION = "Where is order A-1001?"
 ANSWER = "Order A-1001 was shipped with ACME and arrives on 2026-11-25."

@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import GatewayProcess, GatewayThread, eventually
 from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import Live, agent_run
 
 from otel_evals import Rule
-from otel_evals.cli.score import score_files
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
+from otel_evals._internal.cli.score import score_files
+from otel_evals._internal.config.loader import build_config
 from otel_evals.model import Evaluation
 from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
+from otel_evals.testing import InMemoryDestination
+from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.traffic import Live, agent_run
 
 CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from certificates import certificates, needs_openssl
-from gateways import GatewayThread, eventually
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -23,6 +21,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from otel_evals import Rule
 from otel_evals.scorers import answered
 from tests.pipeline.test_gateway import body, recorded
+from tests.support.certificates import certificates, needs_openssl
+from tests.support.gateways import GatewayThread, eventually
 
 FUZZ_SECONDS = float(os.environ.get("OTEL_EVALS_FUZZ_SECONDS", "1"))
 """How long the receivers are given mutated requests."""
@@ -207,7 +207,7 @@ def test_with_a_client_authority_only_its_clients_may_send(tmp_path: Path) -> No
 
 
 def test_it_does_not_listen_beyond_loopback_unless_it_is_told_to() -> None:
-    from otel_evals.config import GatewayOptions
+    from otel_evals_gateway import GatewayOptions
 
     assert GatewayOptions().http == "127.0.0.1:4318"
     assert GatewayOptions().grpc is None

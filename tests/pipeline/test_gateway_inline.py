@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import GatewayProcess, GatewayThread, eventually
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from otel_evals import Rule
 from otel_evals.scorers import answered
 from tests.pipeline.test_gateway import body, recorded, run_agent
+from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.otlp_receiver import OtlpReceiver
 
 SCORE = "otel_evals.score.answered"

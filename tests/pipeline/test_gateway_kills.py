@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import GatewayProcess, eventually, post
 
 from tests.pipeline.test_gateway import body, recorded
+from tests.support.gateways import GatewayProcess, eventually, post
 from tests.support.otlp_receiver import OtlpReceiver
 
 KILLS = int(os.environ.get("OTEL_EVALS_KILLS", "10"))

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import GatewayProcess, eventually, post
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from stub_openai import Misbehave, StubOpenAI
 
 from tests.pipeline.test_frameworks import judge_replies
 from tests.pipeline.test_gateway import body, recorded
+from tests.support.gateways import GatewayProcess, eventually, post
+from tests.support.stub_openai import Misbehave, StubOpenAI
 
 
 @pytest.mark.slow

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from gateways import GatewayProcess, eventually, post
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import agent_run
+
+from tests.support.gateways import GatewayProcess, eventually, post
+from tests.support.traffic import agent_run
 
 SECONDS = 60.0
 

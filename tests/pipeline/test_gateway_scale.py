@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from gateways import GatewayProcess, eventually, post
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from recording_server import Reply, recording_server
 
 from tests.pipeline.test_gateway import body, recorded
+from tests.support.gateways import GatewayProcess, eventually, post
+from tests.support.recording_server import Reply, recording_server
 
 TRACES = int(os.environ.get("OTEL_EVALS_MANY_TRACES", "50000"))
 """Of one span each."""

@@ -23,7 +23,7 @@ import gevent
 import otel_evals
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from otel_evals.export.memory import InMemoryDestination
+from otel_evals._internal.deliver.memory import InMemoryDestination
 from traffic import agent_run
 
 @otel_evals.scorer(id="waits", version="1")

@@ -20,12 +20,12 @@ import psutil
 import pytest
 from opentelemetry import trace
 from pydantic import BaseModel
-from traffic import Live
 
 from otel_evals import ConfigError, NotScored, Rule, Run, Score, Scorer, scorer
+from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.model import ScorerFailure, StepRecord
-from otel_evals.scoring.scorer import StepFailure
+from tests.support.traffic import Live
 
 SUPPORT = str(Path(__file__).parents[1] / "support")
 
@@ -53,7 +53,9 @@ def children() -> set[int]:
     found = set()
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            if any("otel_evals.engine.isolated_worker" in argument for argument in child.cmdline()):
+            if any(
+                "otel_evals._internal.evaluate.isolated_worker" in argument for argument in child.cmdline()
+            ):
                 found.add(child.pid)
     return found
 
@@ -304,7 +306,7 @@ def test_without_cloudpickle_only_importable_scorers_can_be_sent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The message names the extra; a scorer that a module defines under its name needs none."""
-    monkeypatch.setitem(sys.modules, "otel_evals.processes.by_value", None)
+    monkeypatch.setitem(sys.modules, "otel_evals._internal.processes.by_value", None)
     with pytest.raises(ConfigError, match=r"pip install 'otel-evals\[process\]'"):
         Rule(scoring(lambda run: 1.0, "nameless"), isolation="process")
     (tmp_path / "my_scorers.py").write_text(

@@ -6,15 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from stub_openai import Misbehave, StubOpenAI
-from traffic import Live
 
 from otel_evals import Rule, Score, ScorerFailure
+from otel_evals._internal.judges.litellm_calls import load
 from otel_evals.context import tool_results
-from otel_evals.judge.limits import JudgeLimits
-from otel_evals.judge.litellm import LiteLLMJudge
-from otel_evals.judge.litellm_calls import load
+from otel_evals.judges import JudgeLimits, LiteLLMJudge
 from otel_evals.scorers import hallucination
+from tests.support.stub_openai import Misbehave, StubOpenAI
+from tests.support.traffic import Live
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,7 +6,8 @@ import statistics
 from pathlib import Path
 
 import pytest
-from kills import kill_often
+
+from tests.support.kills import kill_often
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from otel_evals import Rule
-from otel_evals.scoring.scorer import scorer
+from otel_evals._internal.scoring.scorer import scorer
 from traffic import agent_run
 
 @scorer

@@ -14,12 +14,12 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from traffic import Live, agent_run
 
 from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling
 from otel_evals.errors import DestinationError
 from otel_evals.model import Dropped
-from otel_evals.scoring.scorer import Scorer, scorer
+from otel_evals.scorers import Scorer, scorer
+from tests.support.traffic import Live, agent_run
 
 
 @scorer
@@ -432,7 +432,7 @@ def test_a_marked_caller_from_another_service_is_never_scored() -> None:
     from opentelemetry import context
     from opentelemetry.propagate import extract, inject
 
-    from otel_evals.recursion import mark
+    from otel_evals._internal.recursion import mark
 
     with Live(Rule(always_one)) as live:
         with live.tracer.start_as_current_span("elsewhere") as span:

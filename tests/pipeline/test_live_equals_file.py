@@ -15,15 +15,15 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from replacing import replace
-from stub_openai import CallTool, StubOpenAI
-from traffic import Live
 
 from otel_evals import Rule, Run
-from otel_evals.assembly import find_runs
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp.files import read_traces
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 from otel_evals.scorers import grounded_in_tools
+from tests.support.replacing import replace
+from tests.support.stub_openai import CallTool, StubOpenAI
+from tests.support.traffic import Live
 
 QUESTION, ANSWER = "Where is order A-1001?", "It arrives on 2026-11-25."
 

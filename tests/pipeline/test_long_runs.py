@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from traffic import Live
 
 from otel_evals import Rule, Run
 from otel_evals.model import Availability, NotScored
-from otel_evals.scoring.scorer import scorer
+from otel_evals.scorers import scorer
+from tests.support.traffic import Live
 
 
 def messages(role: str, text: str) -> str:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-from replacing import replace
 
-from otel_evals.export import Destination, FanOut, JsonlDestination, read_jsonl
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals.destinations import Destination, JsonlDestination, read_jsonl
 from otel_evals.model import Outcome, Score, ScoredRun
 from tests.support.destinations import accept, destination
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
+from tests.support.replacing import replace
 from tests.support.scored import scored_run
 from tests.support.servers import free_ports
 

@@ -24,8 +24,8 @@ APPLICATION = """
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider
     import otel_evals
     from otel_evals import Rule, Run, sampling
-    from otel_evals.export.memory import InMemoryDestination
-    from otel_evals.scoring.scorer import scorer
+    from otel_evals._internal.deliver.memory import InMemoryDestination
+    from otel_evals._internal.scoring.scorer import scorer
 
     MAX_BYTES, SENT, SIZE = {max_bytes}, {sent}, 200_000
     AGENT = {{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}}

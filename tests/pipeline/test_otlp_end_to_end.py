@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from exporting_programs import run_exporting
-from grpc_otlp import grpc_otlp
-from otlp_receiver import OtlpReceiver
+
+from tests.support.exporting_programs import run_exporting
+from tests.support.grpc_otlp import grpc_otlp
+from tests.support.otlp_receiver import OtlpReceiver
 
 APPLICATION = """
 import json, sys

@@ -9,19 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from auto_judge import AutoJudge
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
-from traffic import agent_run
 
 import otel_evals
 from otel_evals import Rule, Run, scorer
+from otel_evals._internal.scoring.steps import PromptStep, ScoreReply
 from otel_evals.errors import JudgeUnavailableError
-from otel_evals.judge.judge import JudgeReply, JudgeRequest
-from otel_evals.scoring.steps import PromptStep, ScoreReply, step_scorer
+from otel_evals.judges import JudgeReply, JudgeRequest
+from otel_evals.scorers import step_scorer
+from tests.support.auto_judge import AutoJudge
+from tests.support.traffic import agent_run
 
 RUNS = 10
 

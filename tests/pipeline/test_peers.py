@@ -14,17 +14,14 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
-from stub_openai import StubOpenAI
-from traffic import Live, agent_run
 
 from otel_evals import Rule, Run
-from otel_evals.judge.judge import JudgeRequest
-from otel_evals.judge.limiter import Call, Settle
-from otel_evals.judge.limits import JudgeLimits
-from otel_evals.judge.litellm import LiteLLMJudge
-from otel_evals.judge.litellm_calls import load
-from otel_evals.scoring.panel import panel
-from otel_evals.scoring.scorer import Scorer, scorer
+from otel_evals._internal.judges.limiter import Call, Settle
+from otel_evals._internal.judges.litellm_calls import load
+from otel_evals.judges import JudgeLimits, JudgeRequest, LiteLLMJudge
+from otel_evals.scorers import Scorer, panel, scorer
+from tests.support.stub_openai import StubOpenAI
+from tests.support.traffic import Live, agent_run
 
 
 @scorer

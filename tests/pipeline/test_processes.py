@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from service import check_books
+
+from tests.support.service import check_books
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork")
 

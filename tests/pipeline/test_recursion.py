@@ -24,15 +24,14 @@ from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.propagate import get_global_textmap, set_global_textmap
 from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from servers import free_ports
-from stub_openai import StubOpenAI
-from traffic import Live, agent_run
 
 from otel_evals import Rule, Run
-from otel_evals.judge.judge import JudgeRequest
-from otel_evals.judge.litellm import LiteLLMJudge
-from otel_evals.recursion import is_marked
-from otel_evals.scoring.scorer import scorer
+from otel_evals._internal.recursion import is_marked
+from otel_evals.judges import JudgeRequest, LiteLLMJudge
+from otel_evals.scorers import scorer
+from tests.support.servers import free_ports
+from tests.support.stub_openai import StubOpenAI
+from tests.support.traffic import Live, agent_run
 
 
 @pytest.fixture(scope="module")

@@ -13,22 +13,20 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from recording_server import recording_server
-from traffic import agent_run
 
-from otel_evals import Rule, Run, scorer
-from otel_evals.config import build_config
+from otel_evals import Pipeline, Rule, Run, scorer
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.redaction.redactor import Redaction, use_redaction
+from otel_evals.destinations import JsonlDestination
 from otel_evals.errors import ConfigError
-from otel_evals.export.jsonl import JsonlDestination
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.export.results import ResultsDestination
-from otel_evals.judge.judge import JudgeReply, JudgeRequest
-from otel_evals.judge.redaction import Redaction, use_redaction
-from otel_evals.live.pipeline import Pipeline
+from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Score
-from otel_evals.scoring.prompt import PromptStep
-from otel_evals.scoring.steps import step_scorer
+from otel_evals.scorers import PromptStep, step_scorer
+from otel_evals.testing import InMemoryDestination
 from otel_evals_exporters.langfuse import LangfuseDestination
+from otel_evals_monitor import ResultsDestination
+from tests.support.recording_server import recording_server
+from tests.support.traffic import agent_run
 
 SECRET = "sk-" + "a1B2" * 10
 EMAIL = "ada.lovelace@example.org"

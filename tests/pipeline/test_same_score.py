@@ -11,16 +11,17 @@ from google.protobuf.json_format import MessageToJson
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import Live
 
 from otel_evals import Evaluation, NotScored, Score
-from otel_evals.cli.score import score_files
-from otel_evals.config import build_config
+from otel_evals._internal.cli.score import score_files
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.scorers import checks
 from otel_evals.context import tool_results
-from otel_evals.evals import run_evals
-from otel_evals.export.jsonl import JsonlDestination
-from otel_evals.judge.scripted import ScriptedJudge
-from otel_evals.scorers import checks, grounded_in_tools, hallucination, tool_call_accuracy, tool_error_rate
+from otel_evals.destinations import JsonlDestination
+from otel_evals.judges import ScriptedJudge
+from otel_evals.scorers import grounded_in_tools, hallucination, tool_call_accuracy, tool_error_rate
+from otel_evals.testing import run_evals
+from tests.support.traffic import Live
 
 QUESTION = "Where is order A-1001?"
 GOOD, BAD = "It arrives on 2026-11-25.", "It arrives on 2026-12-31 and costs $99."

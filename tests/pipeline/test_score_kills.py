@@ -15,7 +15,8 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import agent_run
+
+from tests.support.traffic import agent_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -31,7 +32,7 @@ async def billed(run) -> float:
     await asyncio.sleep(0.02)
     return int(run.root_span_id[:4], 16) / 0xFFFF
 """
-COMMAND = [sys.executable, "-c", "from otel_evals.cli.app import app; app()", "score", "spans"]
+COMMAND = [sys.executable, "-c", "from otel_evals._internal.cli.app import app; app()", "score", "spans"]
 
 
 def lines(path: Path) -> list[str]:

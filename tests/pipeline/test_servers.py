@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from servers import free_ports
-from service import check_books
+
+from tests.support.servers import free_ports
+from tests.support.service import check_books
 
 pytestmark = [
     pytest.mark.slow,

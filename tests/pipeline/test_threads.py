@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from replacing import replace
-from runs import a_run
-from scored import evaluation
-from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, sampling
-from otel_evals.attachment import PendingScores
-from otel_evals.export.jsonl import JsonlDestination
+from otel_evals._internal.attach.hold import PendingScores
+from otel_evals.destinations import JsonlDestination
 from otel_evals.model import Score, ScoredRun
-from otel_evals.scoring.scorer import scorer
+from otel_evals.scorers import scorer
+from tests.support.replacing import replace
+from tests.support.runs import a_run
+from tests.support.scored import evaluation
+from tests.support.traffic import Live, agent_run
 
 THREADS, RUNS = 12, 25
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from opentelemetry.trace import SpanKind
-from traffic import Live, said
 
 from otel_evals import Rule
 from otel_evals.scorers import grounded_in_tools
+from tests.support.traffic import Live, said
 
 CALL = {"type": "tool_call", "id": "call_7", "name": "lookup", "arguments": {"order": "A-1"}}
 RESULT = {"type": "tool_call_response", "id": "call_7", "response": {"eta": "2026-11-25"}}

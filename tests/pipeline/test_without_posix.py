@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateways import GatewayProcess, eventually
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from traffic import agent_run
+
+from tests.support.gateways import GatewayProcess, eventually
+from tests.support.traffic import agent_run
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -38,7 +39,7 @@ SCORE = """
 import otel_evals
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from otel_evals.export.memory import InMemoryDestination
+from otel_evals._internal.deliver.memory import InMemoryDestination
 from otel_evals.scorers import answered
 from traffic import agent_run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from otel_evals.judge.judge import JudgeReply, JudgeRequest
+from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Usage
 
 

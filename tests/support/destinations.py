@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from otel_evals.export.api import ApiDestination
+from otel_evals.destinations import ApiDestination
 from otel_evals_exporters.arize import ArizeDestination
 from otel_evals_exporters.braintrust import BraintrustDestination
 from otel_evals_exporters.datadog import DatadogDestination

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from otlp_receiver import OtlpReceiver
+from tests.support.otlp_receiver import OtlpReceiver
 
 __all__ = ["run_exporting"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from otel_evals.assembly import find_runs
-from otel_evals.assembly.split_runs import join_split_runs
+from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals.model import SpanEvent, SpanRecord
 from tests.support.trace_builder import DIALECTS
 

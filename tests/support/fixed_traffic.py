@@ -16,9 +16,10 @@ from opentelemetry.trace import set_span_in_context
 
 import otel_evals
 from otel_evals import Run, scorer
-from otel_evals.judge.judge import JudgeReply, JudgeRequest
+from otel_evals._internal.scoring.steps import PromptStep, ScoreReply
+from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Usage
-from otel_evals.scoring.steps import PromptStep, ScoreReply, step_scorer
+from otel_evals.scorers import step_scorer
 from tests.support.auto_judge import AutoJudge
 from tests.support.traffic import said
 

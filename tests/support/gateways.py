@@ -20,10 +20,10 @@ from typing import Any, Self
 
 import yaml
 
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.gateway.service import Gateway
-from otel_evals.live.providers import Providers
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.live.providers import Providers
+from otel_evals.testing import InMemoryDestination
+from otel_evals_gateway._internal.service import Gateway
 
 __all__ = ["GatewayProcess", "GatewayThread", "eventually", "post"]
 
@@ -178,7 +178,7 @@ class GatewayProcess:
                 [
                     sys.executable,
                     "-c",
-                    "from otel_evals.cli import main; main()",
+                    "from otel_evals._internal.cli import main; main()",
                     "gateway",
                     "--config",
                     str(self.path),

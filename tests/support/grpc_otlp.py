@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
-from otlp_receiver import OtlpReceiver
+
+from tests.support.otlp_receiver import OtlpReceiver
 
 _PATHS = {"Trace": "traces", "Logs": "logs", "Metrics": "metrics"}
 

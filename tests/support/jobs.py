@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from runs import a_run
-
 from otel_evals import Rule, Run
-from otel_evals.engine.job import Job, Target
+from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals.model import Sampled
+from tests.support.runs import a_run
 
 __all__ = ["a_job"]
 

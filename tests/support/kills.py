@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from otel_evals.export.jsonl import read_jsonl
+from otel_evals.destinations import read_jsonl
 
 __all__ = ["Damage", "kill_often"]
 
@@ -21,7 +21,7 @@ import asyncio, os, signal, sqlite3, sys, time
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
-from otel_evals.scoring.scorer import scorer
+from otel_evals._internal.scoring.scorer import scorer
 from traffic import agent_run
 
 @scorer(version="1")

@@ -19,7 +19,7 @@ from opentelemetry import trace
 
 from otel_evals import Rule, Run, sampling, scorer
 from otel_evals.model import Evaluation, Score
-from otel_evals.results.sums import Sums
+from otel_evals.statistics import Sums
 from tests.support.traffic import Live, SeededIds, agent_run
 
 __all__ = ["SAMPLED", "passes", "scored_sums", "send"]

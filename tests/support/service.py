@@ -18,11 +18,11 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from traffic import agent_run
 
 import otel_evals
 from otel_evals import Rule, Run
-from otel_evals.scoring.scorer import scorer
+from otel_evals.scorers import scorer
+from tests.support.traffic import agent_run
 
 FOLDER = Path(os.environ.get("SERVICE_FOLDER", "."))
 

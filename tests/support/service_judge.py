@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import service
 from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+
+from tests.support import service
 
 app = OpenTelemetryMiddleware(service.app)

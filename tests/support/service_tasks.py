@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import service
 from celery import Celery
 from celery.signals import worker_ready
+
+from tests.support import service
 
 queue = service.FOLDER / "queue"
 queue.mkdir(exist_ok=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_evals.assembly import find_runs
-from otel_evals.dialect import load_dialects
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 from otel_evals.model import Run, SpanEvent, SpanRecord
 
 DIALECTS = load_dialects()

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.trace import Span, Tracer
 
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.live.pipeline import Pipeline
+from otel_evals import Pipeline
+from otel_evals._internal.config.loader import build_config
+from otel_evals.testing import InMemoryDestination
 
 
 def said(role: str, text: str) -> str:

@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from opentelemetry.sdk.trace import TracerProvider
-from trace_builder import DIALECTS
 
-from otel_evals.accounting.ledger import Ledger
-from otel_evals.attachment.attacher import Attacher
-from otel_evals.config import build_config
-from otel_evals.export.memory import InMemoryDestination
-from otel_evals.intake.backlog import Backlog
-from otel_evals.intake.capture import CaptureLogRecords, CaptureSpans
-from otel_evals.intake.items import CapturedItem
-from otel_evals.intake.open_spans import OpenSpans
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.capture.backlog import Backlog
+from otel_evals._internal.capture.items import CapturedItem
+from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.durable_queue.queue import RunStore
+from otel_evals._internal.pipeline.steps import Stages
 from otel_evals.model import Evaluation
-from otel_evals.stages import Stages
-from otel_evals.store.store import RunStore
+from otel_evals.testing import InMemoryDestination
+from tests.support.trace_builder import DIALECTS
 
 __all__ = ["Wired", "wired"]
 

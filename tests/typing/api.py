@@ -20,8 +20,13 @@ from otel_evals import (
     scorer,
 )
 from otel_evals.context import tool_results
-from otel_evals.scorers import grounded_in_tools, hallucination, keyword_coverage, tool_call_accuracy
-from otel_evals.scoring.scorer import FunctionScorer
+from otel_evals.scorers import (
+    FunctionScorer,
+    grounded_in_tools,
+    hallucination,
+    keyword_coverage,
+    tool_call_accuracy,
+)
 
 
 @scorer

@@ -6,7 +6,6 @@ from typing import Any
 
 import anyio
 import pytest
-from runs import a_run, tool
 
 from otel_evals.context import (
     Context,
@@ -24,6 +23,7 @@ from otel_evals.context import (
 )
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Document, Operation, OperationKind, Run, SpanRecord
+from tests.support.runs import a_run, tool
 
 CALLS = (
     tool("orders", {"id": 7, "ships": "Friday"}, arguments={"id": 7}),

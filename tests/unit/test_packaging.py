@@ -21,9 +21,9 @@ LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 LIBRARIES = {
     "RAKE": (),
-    "cloudpickle": ("otel_evals/processes/by_value.py",),
+    "cloudpickle": ("otel_evals/_internal/processes/by_value.py",),
     "detect_secrets": (),
-    "httpx": ("otel_evals/judge/http_client.py",),
+    "httpx": ("otel_evals/_internal/judges/http_client.py",),
     "jinja2": ("otel_evals/results/page/",),
     "jsonschema": (),
     "litellm": (),
@@ -80,7 +80,7 @@ def test_the_demo_runs_from_the_wheel(wheel: zipfile.ZipFile, tmp_path: Path) ->
         "import sys, otel_evals\n"
         "assert otel_evals.__file__.startswith(sys.argv[1]), otel_evals.__file__\n"
         "sys.argv = ['otel-evals', 'demo', '--runs', '30', '--out', sys.argv[2]]\n"
-        "from otel_evals.cli import main; main()"
+        "from otel_evals._internal.cli import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, str(tmp_path / "site"), str(tmp_path / "out")],

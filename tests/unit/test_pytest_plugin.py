@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from traffic import agent_run
 
 from otel_evals import NotScored, Run, scorer
-from otel_evals.scorers import checks, grounded_in_tools
+from otel_evals._internal.scorers import checks
+from otel_evals.scorers import grounded_in_tools
+from tests.support.traffic import agent_run
 
 pytest_plugins = "pytester"
 
@@ -165,8 +166,8 @@ def test_the_plugin_costs_sessions_that_do_not_use_it_nothing(pytester: pytest.P
 import sys
 
 def test_light():
-    assert "otel_evals.pytest_plugin" in sys.modules
-    heavy = {"otel_evals.evals", "otel_evals.config", "opentelemetry.sdk", "pydantic"} & set(sys.modules)
+    assert "otel_evals._internal.pytest_plugin" in sys.modules
+    heavy = {"otel_evals._internal.offline", "otel_evals._internal.config", "opentelemetry.sdk", "pydantic"} & set(sys.modules)
     assert not heavy
 """)
     others = [f"-pno:{name}" for name in ("anyio", "hypothesispytest", "logfire", "inline_snapshot")]

@@ -10,15 +10,23 @@ import pytest
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
-from otel_evals import recursion, semconv
-from otel_evals.recursion import TRUST_KEY, is_marked, marked_state, marking, signature, state_marking
+from otel_evals import semconv
+from otel_evals._internal import recursion
+from otel_evals._internal.recursion import (
+    TRUST_KEY,
+    is_marked,
+    marked_state,
+    marking,
+    signature,
+    state_marking,
+)
 
 
 def of_another_process(**environment: str) -> str:
     """What a process with this environment writes as the mark's value."""
     inherited = {name: value for name, value in os.environ.items() if name != TRUST_KEY}
     done = subprocess.run(
-        [sys.executable, "-c", "from otel_evals.recursion import signature; print(signature())"],
+        [sys.executable, "-c", "from otel_evals._internal.recursion import signature; print(signature())"],
         env={**inherited, **environment},
         capture_output=True,
         text=True,

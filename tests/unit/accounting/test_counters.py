@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from replacing import replace
-from scored import OUTCOMES, evaluation
 
-from otel_evals.accounting.counters import Counters, RuleStats, Stats
+from otel_evals import RuleStats, Stats
+from otel_evals._internal.accounting.counters import Counters
 from otel_evals.model import Outcome
+from tests.support.replacing import replace
+from tests.support.scored import OUTCOMES, evaluation
 
 NAMES = ("a", "b@agent")
 RULES = st.sampled_from(NAMES)

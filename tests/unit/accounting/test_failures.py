@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from traffic import Live
 
 from otel_evals import Run, scorer
-from otel_evals.accounting.failures import FailureLog
+from otel_evals._internal.accounting.failures import FailureLog
 from otel_evals.model import NotScored, Score, ScorerFailure
+from tests.support.traffic import Live
 
 GOOD = Score(value=1.0)
 

@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runs import a_run
-from scored import OUTCOMES, evaluation
 
 from otel_evals import Rule, Run, sampling, scorer
-from otel_evals.accounting.ledger import Ledger
-from otel_evals.accounting.trace_log import LoggedEvaluation
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.accounting.trace_log import LoggedEvaluation
+from otel_evals._internal.sampling.decide import Decider, RunDecisions
 from otel_evals.model import Loss, ScoredRun
-from otel_evals.sampling.decide import Decider, RunDecisions
+from tests.support.runs import a_run
+from tests.support.scored import OUTCOMES, evaluation
 
 
 @scorer(id="cheap", version="1")

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals import sampling
-from otel_evals.accounting.explanation import explain_logged, explain_unknown
-from otel_evals.accounting.health import judge_health
-from otel_evals.accounting.loss_log import LossLog
-from otel_evals.accounting.trace_log import LoggedTrace, TraceLog
-from otel_evals.live.inspection import trace_id_of
+from otel_evals._internal.accounting.explanation import explain_logged, explain_unknown
+from otel_evals._internal.accounting.health import judge_health
+from otel_evals._internal.accounting.loss_log import LossLog
+from otel_evals._internal.accounting.trace_log import LoggedTrace, TraceLog
+from otel_evals._internal.pipeline.inspection import trace_id_of
 from otel_evals.model import (
     Direction,
     Evaluation,

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
+from otel_evals._internal.cli.app import app
 
 FILE = """
 rules:

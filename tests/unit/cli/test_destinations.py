@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner, Result
 
-from otel_evals.cli.app import app
-from otel_evals.cli.backends import backend, backend_of_demo, backends, send_spans_to
-from otel_evals.config.names import build_destination
+from otel_evals._internal.cli.app import app
+from otel_evals._internal.cli.backends import backend, backend_of_demo, backends, send_spans_to
+from otel_evals._internal.config.plugins import build_destination
 from otel_evals.errors import ConfigError
 from tests.support.destinations import BY_NAME, KEY
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from traffic import Live
 from typer.testing import CliRunner
 
-from otel_evals import sampling
-from otel_evals.cli.app import app
-from otel_evals.config import load_config
-from otel_evals.export import JsonlDestination
+from otel_evals import load_config, sampling
+from otel_evals._internal.cli.app import app
+from otel_evals.destinations import JsonlDestination
+from tests.support.traffic import Live
 
 CONFIG = """
 rules:

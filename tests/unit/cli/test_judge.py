@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stub_openai import StubOpenAI
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
+from otel_evals._internal.cli.app import app
+from otel_evals._internal.offline.agreement import agreement
 from otel_evals.errors import ConfigError
-from otel_evals.evals.agreement import agreement
-from otel_evals.evals.labels import read_labels
+from otel_evals.testing import read_labels
+from tests.support.stub_openai import StubOpenAI
 
 
 def gullible(body: dict[str, Any]) -> Any:

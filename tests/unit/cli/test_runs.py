@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from otel_evals.assembly import find_runs
-from otel_evals.cli import runs as command
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp.files import read_traces
+from otel_evals._internal.cli import runs as command
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 
 
 def messages(role: str, text: str) -> str:
@@ -32,7 +32,10 @@ def write(path: Path, **attributes: str) -> Path:
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "otel_evals.cli.runs", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "otel_evals._internal.cli.runs", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

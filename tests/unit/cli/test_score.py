@@ -14,14 +14,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import SpanContext
-from traffic import agent_run
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
-from otel_evals.cli.score import score_files
-from otel_evals.config import build_config
+from otel_evals._internal.cli.app import app
+from otel_evals._internal.cli.score import score_files
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.scorers import checks
 from otel_evals.errors import DestinationError
-from otel_evals.scorers import checks, grounded_in_tools
+from otel_evals.scorers import grounded_in_tools
+from tests.support.traffic import agent_run
 
 RULES = """
 rules:

@@ -13,18 +13,18 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from traffic import agent_run
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
+from otel_evals._internal.cli.app import app
+from tests.support.traffic import agent_run
 from tests.unit.cli.test_score import turn
 
 SCORERS = """
 import os
 from otel_evals import scorer
 from otel_evals.errors import JudgeUnavailableError
-from otel_evals.judge.budget import Budget
-from otel_evals.judge.limiter import Call
+from otel_evals._internal.judges.budget import Budget
+from otel_evals._internal.judges.limiter import Call
 
 @scorer(version="1")
 async def billed(run) -> float:

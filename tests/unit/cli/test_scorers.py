@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
-from otel_evals.config import load_config
-from otel_evals.config.names import scorer_names
+from otel_evals import load_config
+from otel_evals._internal.cli.app import app
+from otel_evals._internal.config.plugins import scorer_names
 
 
 def run(*arguments: str) -> str:

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from otel_evals.cli.app import app
-from otel_evals.cli.runs import _tree
-from otel_evals.cli.terminal import json_text, log_visibly
-from otel_evals.dialect import load_dialects
-from otel_evals.intake.otlp import read_traces
-from otel_evals.stages.reading import read_runs
+from otel_evals._internal.cli.app import app
+from otel_evals._internal.cli.runs import _tree
+from otel_evals._internal.cli.terminal import json_text, log_visibly
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.reader import read_runs
+from otel_evals.dialects import load_dialects
 
 STEERS = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e\x00\r\x08\U000e0041"
 TRACE = "1" * 32

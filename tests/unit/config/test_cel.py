@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trace_builder import TraceBuilder
-from traffic import Live, agent_run
 
-from otel_evals import Rule, Run
-from otel_evals.config import build_config, load_config
-from otel_evals.config.cel import CelCondition
+from otel_evals import Rule, Run, load_config
+from otel_evals._internal.config.cel import CelCondition
+from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
 from otel_evals.model import ToolCall
 from otel_evals.scorers import answered
+from tests.support.trace_builder import TraceBuilder
+from tests.support.traffic import Live, agent_run
 
 ROOT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "support", "tenant.id": "acme"}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from otel_evals import Rule, Run, Scorer, configure, install, sampling, scorer
-from otel_evals.config import build_config, load_config
+from otel_evals import Rule, Run, Scorer, configure, install, load_config, sampling, scorer
+from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
 from otel_evals.scorers import answered, grounded_in_tools, hallucination
 

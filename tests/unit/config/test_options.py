@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals.config import Config, Rule, build_config, load_config
+from otel_evals import Config, Rule, load_config
+from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
 from otel_evals.model import OperationKind, Run
 from otel_evals.sampling import ratio
@@ -209,10 +210,10 @@ def test_what_says_that_it_makes_a_scorer_may_be_named() -> None:
     """A scorer, a class of them, or a function that is annotated so; generic types included."""
     for name, options in (
         ("python:otel_evals.scorers:keyword_coverage", {}),
-        ("python:otel_evals.scorers.valid_json:valid_json", {"schema": {"type": "object"}}),
+        ("python:otel_evals._internal.scorers.valid_json:valid_json", {"schema": {"type": "object"}}),
         ("python:otel_evals.scorers:hallucination", {"model": "openai/gpt-5-mini"}),
     ):
         config = build_config([{"scorer": name, "options": options}])
         assert config.rules[0].scorer.id
-    config = build_config([], ["python:otel_evals.export.memory:InMemoryDestination"])
+    config = build_config([], ["python:otel_evals._internal.deliver.memory:InMemoryDestination"])
     assert config.destinations[0].name == "memory"

@@ -9,12 +9,12 @@ import json
 from typing import Any
 
 import pytest
-from replacing import replace
 
-from otel_evals.assembly import find_runs
-from otel_evals.assembly.split_runs import SplitRuns, join_split_runs
+from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.split_runs import SplitRuns, join_split_runs
 from otel_evals.model import Run
 from tests.support.facts import Case, case, missed, span
+from tests.support.replacing import replace
 from tests.support.trace_builder import DIALECTS
 
 ASKED, SAID = "Which pier has the ferry?", "It leaves from pier four."

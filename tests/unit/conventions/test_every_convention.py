@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from otel_evals.assembly import find_runs
-from otel_evals.dialect import load_dialects
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.dialects import load_dialects
 from otel_evals.model import Run, SpanEvent, SpanRecord
 
 DIALECTS = load_dialects()

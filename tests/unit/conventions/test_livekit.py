@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from otel_evals.assembly import find_runs
+from otel_evals._internal.read.runs import find_runs
 from otel_evals.model import SpanEvent
 from tests.support.trace_builder import DIALECTS, TraceBuilder, the_call
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals.assembly import find_runs
+from otel_evals._internal.read.runs import find_runs
 from otel_evals.model import OperationKind, Run, SpanRecord
 from tests.support.trace_builder import DIALECTS, run_of, span
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from otel_evals.dialect import Dialect
+from otel_evals.dialects import Dialect
 from tests.support.trace_builder import DIALECTS
 
 FRAMEWORKS = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from replacing import replace
-
-from otel_evals.assembly import find_runs
-from otel_evals.assembly.split_runs import join_split_runs
+from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals.model import Availability, SpanEvent
+from tests.support.replacing import replace
 from tests.support.trace_builder import DIALECTS, TraceBuilder, raised, the_call
 
 J = json.dumps

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from otel_evals import sampling
-from otel_evals.accounting.reasons import REASONS
-from otel_evals.config import load_config
+from otel_evals import load_config, sampling
+from otel_evals._internal.accounting.reasons import REASONS
 
 ROOT = Path(__file__).parents[3]
 DOC = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")

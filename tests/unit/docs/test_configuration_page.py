@@ -13,7 +13,7 @@ def test_the_page_is_up_to_date_and_names_every_option() -> None:
     generator = runpy.run_path(str(ROOT / "docs" / "generate_configuration.py"))
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == generator["page"](), "run: python docs/generate_configuration.py"
-    from otel_evals.config import Config, Rule
+    from otel_evals import Config, Rule
 
     for model in (Rule, Config):
         missing = [n for n in model.__dataclass_fields__ if n != "_" and f"| `{n}` |" not in page]

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from otel_evals import Run
-from otel_evals.config import load_config
+from otel_evals import Run, load_config
 
 DOC = (Path(__file__).parents[3] / "docs" / "conversations.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from otel_evals.config import load_config
+from otel_evals import load_config
 
 GATEWAY = Path(__file__).parents[3] / "examples" / "gateway"
 MANIFESTS = sorted(GATEWAY.glob("kubernetes/*.yaml"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from otel_evals.cli.backends import backends
+from otel_evals._internal.cli.backends import backends
 from otel_evals.model import Outcome, Score
 from tests.support.recording_server import recording_server
 from tests.support.scored import scored_run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from otel_evals.config import build_config
+from otel_evals._internal.config.loader import build_config
 
 ROOT = Path(__file__).parents[3]
 PAGES = (

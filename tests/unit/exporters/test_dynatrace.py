@@ -8,14 +8,14 @@ from typing import Any
 
 import anyio
 import pytest
-from replacing import replace
 
+from otel_evals.destinations import Unaccepted
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.export.destination import Unaccepted
 from otel_evals.model import Outcome, Score, ScoredRun
 from otel_evals_exporters.dynatrace import DynatraceDestination
 from tests.support.destinations import KEY
 from tests.support.recording_server import RecordingServer, Reply, recording_server
+from tests.support.replacing import replace
 from tests.support.scored import JUDGED, SPAN, TRACE, scored_run
 
 TONE: dict[str, Outcome] = {"tone": Score(value=0.5)}

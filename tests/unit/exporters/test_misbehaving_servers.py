@@ -12,13 +12,14 @@ from uuid import UUID
 
 import anyio
 import pytest
-from replacing import replace
 
-from otel_evals.export import DestinationStats, FanOut, Retry
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals.destinations import DestinationStats, Retry
 from otel_evals.model import Direction, Outcome, Score, ScoredRun
 from otel_evals_exporters.opik import opik_id
 from tests.support.destinations import BY_NAME, KEY, accept, destination
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server
+from tests.support.replacing import replace
 from tests.support.scored import scored_run
 from tests.support.servers import free_ports
 

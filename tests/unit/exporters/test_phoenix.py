@@ -14,12 +14,13 @@ from typing import Any
 
 import anyio
 import pytest
-from replacing import replace
 
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals.destinations import DestinationStats, Retry
 from otel_evals.errors import ConfigError, DestinationError
-from otel_evals.export import DestinationStats, FanOut, Retry
 from otel_evals.model import Outcome, Score, ScoredRun
 from otel_evals_exporters.phoenix import PhoenixDestination
+from tests.support.replacing import replace
 from tests.support.scored import SPAN, TRACE, scored_run
 
 

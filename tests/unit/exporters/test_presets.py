@@ -11,10 +11,9 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 
-from otel_evals import NotScored, Run, Score, scorer
-from otel_evals.config import build_config
+from otel_evals import NotScored, Pipeline, Run, Score, scorer
+from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
-from otel_evals.live.pipeline import Pipeline
 
 
 @scorer(version="7")

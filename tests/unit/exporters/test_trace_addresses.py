@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import pytest
 
-from otel_evals.cli.backends import backends, trace_link
-from otel_evals.config.names import build_destination
+from otel_evals._internal.cli.backends import backends, trace_link
+from otel_evals._internal.config.plugins import build_destination
+from otel_evals._internal.deliver.capabilities import link_traces
+from otel_evals.destinations import ConsoleDestination
 from otel_evals.errors import ConfigError
-from otel_evals.export.abilities import link_traces
-from otel_evals.export.console import ConsoleDestination
 from otel_evals_exporters.opik import opik_id
 from tests.support.destinations import KEY, PROJECT_ID, destination
 from tests.support.recording_server import RecordedRequest, Reply, recording_server

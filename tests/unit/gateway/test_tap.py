@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from otel_evals.config import build_config
-from otel_evals.dialect import load_dialects
-from otel_evals.gateway import tap as tap_module
-from otel_evals.gateway.journal import Journal
-from otel_evals.gateway.scoring import Scoring
-from otel_evals.gateway.tap import BUSY, Tap
-from otel_evals.gateway.traffic import Traffic
-from otel_evals.intake.receiver.decoding import ExportRequest, decode
-from otel_evals.intake.receiver.limits import Limits, Load
-from otel_evals.intake.receiver.selection import Selector
-from otel_evals.live.providers import Providers
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.live.providers import Providers
+from otel_evals.dialects import load_dialects
+from otel_evals_gateway._internal import tap as tap_module
+from otel_evals_gateway._internal.journal import Journal
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest, decode
+from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+from otel_evals_gateway._internal.receiver.selection import Selector
+from otel_evals_gateway._internal.scoring_engine import Scoring
+from otel_evals_gateway._internal.tap import BUSY, Tap
+from otel_evals_gateway._internal.traffic_counters import Traffic
 
 LIMITS = Limits(body=10**8, decompressed=10**8, seconds=10.0)
 

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from otel_evals._internal.live.providers import Providers, flush, make_missing
 from otel_evals.errors import ConfigError
-from otel_evals.live.providers import Providers, flush, make_missing
 
 OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
 
@@ -20,7 +20,7 @@ import os
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
-from otel_evals.live.providers import Providers, make_missing
+from otel_evals._internal.live.providers import Providers, make_missing
 
 {before}
 made = Providers()

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from otel_evals.live.signals import OneAtATime, chain_sigterm
+from otel_evals._internal.live.signals import OneAtATime, chain_sigterm
 
 PROGRAM = """
 import asyncio, os, signal, sys
-from otel_evals.live.signals import OneAtATime, chain_sigterm
+from otel_evals._internal.live.signals import OneAtATime, chain_sigterm
 
 def say(word):
     print(word, flush=True)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from otel_evals._internal.model.derived import derives, with_given
+from otel_evals.dialects import recovered
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
-from otel_evals.model.derived import derives, recovered, with_given
 
 
 @derives("words", "count")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from scored import scored_run
 
 from otel_evals import model
-from otel_evals.model.record import Record
+from otel_evals.dialects import Record
+from tests.support.scored import scored_run
 
 CLASSES = [each for name in model.__all__ if inspect.isclass(each := getattr(model, name))]
 RECORDS = [cls for cls in CLASSES if issubclass(cls, Record)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from runs import a_run
 
+from otel_evals._internal.model.sizes import size_of_event, size_of_run, size_of_span, size_of_value
 from otel_evals.model import SpanEvent, SpanRecord
-from otel_evals.model.sizes import size_of_event, size_of_run, size_of_span, size_of_value
+from tests.support.runs import a_run
 
 LARGE = "x" * 100_000
 NESTED: list[Any] = [LARGE]

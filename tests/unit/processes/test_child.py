@@ -8,15 +8,15 @@ import signal
 import threading
 
 import pytest
-from runs import a_run
 
 from otel_evals import Run, scorer
-from otel_evals.judge.redaction import current_redaction
-from otel_evals.processes.child import Child, ProcessDiedError, is_child
-from otel_evals.processes.parent import signals_blocked
-from otel_evals.processes.portable import pack
+from otel_evals._internal.processes.child import Child, ProcessDiedError, is_child
+from otel_evals._internal.processes.parent import signals_blocked
+from otel_evals._internal.processes.portable import pack
+from otel_evals._internal.redaction.redactor import current_redaction
+from tests.support.runs import a_run
 
-WORKER = "otel_evals.engine.isolated_worker"
+WORKER = "otel_evals._internal.evaluate.isolated_worker"
 
 
 @scorer(id="says", version="1")

@@ -11,16 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from otel_evals import ConfigError, Run, sampling
-from otel_evals.config import build_config, load_config
+from otel_evals import ConfigError, Run, load_config, sampling
+from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.processes.portable import NotPortableError, importable, pack
 from otel_evals.context import tool_results
-from otel_evals.judge import LiteLLMJudge
-from otel_evals.judge.budget import Budget
-from otel_evals.judge.cache import CachedJudge
-from otel_evals.judge.limits import JudgeLimits
+from otel_evals.judges import Budget, CachedJudge, JudgeLimits, LiteLLMJudge
 from otel_evals.model import OperationKind
-from otel_evals.processes.portable import NotPortableError, importable, pack
-from otel_evals.scoring.scorer import Scorer, scorer
+from otel_evals.scorers import Scorer, scorer
 
 SCORERS = entry_points(group="otel_evals_scorer")
 
@@ -63,7 +60,7 @@ def test_a_configuration_in_words_needs_no_cloudpickle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Samplers and conditions have names; a scorer of the application's own has one too."""
-    monkeypatch.setitem(sys.modules, "otel_evals.processes.by_value", None)
+    monkeypatch.setitem(sys.modules, "otel_evals._internal.processes.by_value", None)
     (tmp_path / "named_scorers.py").write_text(
         "from otel_evals import scorer\n@scorer\ndef polite(run) -> bool:\n    return True\n"
     )

@@ -14,12 +14,13 @@ from opentelemetry.sdk.trace._sampling_experimental import composable_traceid_ra
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import TraceState
-from traffic import Live, agent_run
 
 from otel_evals import Rule, Run, sampling
+from otel_evals._internal.sampling.consistent import probability_of
 from otel_evals.model import OperationKind
-from otel_evals.sampling.consistent import credible_state, is_sampled, probability_of, threshold
-from otel_evals.scoring.scorer import scorer
+from otel_evals.sampling import credible_state, is_sampled, threshold
+from otel_evals.scorers import scorer
+from tests.support.traffic import Live, agent_run
 
 RANGE = 1 << 56
 TRACE_IDS = st.integers(1, (1 << 128) - 1)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import Rule, sampling
+from otel_evals._internal.sampling.decide import Decider, Decision, chance_of
 from otel_evals.model import Dropped, NotScored, OperationKind, Outcome, Run, Score, ScorerFailure
 from otel_evals.sampling import Chance, Sampler
-from otel_evals.sampling.decide import Decider, Decision, chance_of
-from otel_evals.scoring.scorer import scorer
+from otel_evals.scorers import scorer
 
 
 def rule(name: str, sample: Any = 1.0, **options: Any) -> Rule:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from runs import a_run, tool
-from traffic import Live
 
 from otel_evals import Direction, NotScored, Score
-from otel_evals.config.names import build_scorer
+from otel_evals._internal.config.plugins import build_scorer
 from otel_evals.errors import ConfigError
 from otel_evals.model import Document
 from otel_evals.scorers.adapters import deepeval_metric, pydantic_evaluator
+from tests.support.runs import a_run, tool
+from tests.support.traffic import Live
 
 
 class TestPydanticEvals:
@@ -104,7 +104,9 @@ class TestPydanticEvals:
             "options": {"value": "Friday"},
             "id": "names_the_day",
         }
-        built = build_scorer("python:otel_evals.scorers.adapters:pydantic_evaluator", options, "rules[0]")
+        built = build_scorer(
+            "python:otel_evals._internal.scorers.adapters:pydantic_evaluator", options, "rules[0]"
+        )
         assert built.id == "names_the_day"
         assert self.score(built).value == 1.0
 
@@ -207,5 +209,5 @@ def test_the_adapters_themselves_import_neither_library() -> None:
     import sys
 
     libraries = "{'pydantic_evals', 'deepeval'}"
-    code = f"import sys, otel_evals.scorers.adapters; assert not {libraries} & set(sys.modules)"
+    code = f"import sys, otel_evals._internal.scorers.adapters; assert not {libraries} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,8 +9,7 @@ import pytest
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, NotScored, Score
-from otel_evals.scorers import checks
-from otel_evals.scoring.scorer import FunctionScorer
+from otel_evals.scorers import FunctionScorer, checks
 from tests.support.runs import a_run, tool
 
 

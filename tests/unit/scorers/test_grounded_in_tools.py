@@ -21,7 +21,7 @@ from otel_evals.model import (
     Score,
     ToolCall,
 )
-from otel_evals.scorers.grounded_in_tools import grounded_in_tools
+from otel_evals.scorers import grounded_in_tools
 
 ORDER = {
     "order_id": "A-1001",

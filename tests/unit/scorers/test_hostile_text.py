@@ -14,20 +14,19 @@ from typing import Any
 
 import anyio
 import pytest
-from pauses import LongestCall, Pause
 
 import otel_evals.scorers as built_in
+from otel_evals._internal.judges.fence import Fence
+from otel_evals._internal.judges.reply_parser import parse_reply
+from otel_evals._internal.redaction.secrets import redact_secrets
+from otel_evals._internal.scorers.summarization import SummaryReply
 from otel_evals.context import documents, tool_results
 from otel_evals.errors import ConfigError
-from otel_evals.evals.labels import run_of
-from otel_evals.judge.fence import Fence
-from otel_evals.judge.judge import JudgeReply, JudgeRequest
-from otel_evals.judge.redact import redact_secrets
-from otel_evals.judge.reply_parsing import parse_reply
+from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.model import Run, Usage
-from otel_evals.scorers import checks
-from otel_evals.scorers.summarization import SummaryReply
-from otel_evals.scoring.scorer import FunctionScorer, Scorer
+from otel_evals.scorers import FunctionScorer, Scorer, checks
+from otel_evals.testing import run_of
+from tests.support.pauses import LongestCall, Pause
 
 MAX_CALL = 0.02
 """Seconds of processor time for which one call into C may keep the interpreter's lock."""

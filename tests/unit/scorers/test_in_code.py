@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_evals.config.names import build_scorer
+from otel_evals._internal.config.plugins import build_scorer
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Score, ToolCall
-from otel_evals.scoring.scorer import Scorer
+from otel_evals.scorers import Scorer
 from tests.support.runs import a_run, tool
 
 OPTIONS: dict[str, dict[str, Any]] = {

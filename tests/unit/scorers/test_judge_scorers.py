@@ -6,15 +6,13 @@ from typing import Any
 
 import anyio
 import pytest
-from runs import a_run, tool
 
+from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import ConfigError
-from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.judges import ScriptedJudge
 from otel_evals.model import Direction, NotScored, Run, Score
-from otel_evals.scorers.answer_relevancy import answer_relevancy
-from otel_evals.scorers.hallucination import hallucination
-from otel_evals.scoring.scorer import StepFailure
-from otel_evals.scoring.steps import StepScorer
+from otel_evals.scorers import StepScorer, answer_relevancy, hallucination
+from tests.support.runs import a_run, tool
 
 ORDERS = tool("orders", {"id": 7, "ships": "Friday"})
 RUN = a_run(tools=[ORDERS])

@@ -7,12 +7,14 @@ from typing import Any
 
 import anyio
 import pytest
-from runs import a_run, tool
 
+from otel_evals._internal.scorers.rubric import Criterion
+from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import ConfigError
-from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.judges import ScriptedJudge
 from otel_evals.model import Document, NotScored, Operation, OperationKind, Run, Score, SpanRecord
 from otel_evals.scorers import (
+    Scorer,
     answer_similarity,
     bias,
     classifier,
@@ -28,8 +30,7 @@ from otel_evals.scorers import (
     toxicity,
     trajectory_judge,
 )
-from otel_evals.scorers.rubric import Criterion
-from otel_evals.scoring.scorer import Scorer, StepFailure
+from tests.support.runs import a_run, tool
 
 RUN = a_run(ground_truth="It ships on Friday.", system_instructions="Be brief.")
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from otel_evals._internal.scorers.keyword_coverage import keywords
 from otel_evals.errors import ConfigError
 from otel_evals.model import Message, NotScored, OperationKind, Part, Run, Score
-from otel_evals.scorers.keyword_coverage import keyword_coverage, keywords
+from otel_evals.scorers import keyword_coverage
 
 
 def judge(said: str, answer: str | None, *, ground_truth: Any = None, **options: Any) -> Score | NotScored:

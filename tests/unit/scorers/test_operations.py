@@ -20,14 +20,17 @@ from otel_evals.model import (
     ToolCall,
     Usage,
 )
-from otel_evals.scorers.answered import answered
-from otel_evals.scorers.no_secrets import no_secrets
-from otel_evals.scorers.repeated_calls import repeated_calls
-from otel_evals.scorers.same_language import same_language
-from otel_evals.scorers.tool_errors import tool_error_rate, unrecovered_tool_errors
-from otel_evals.scorers.valid_json import valid_json
-from otel_evals.scorers.within_budget import within_budget
-from otel_evals.scoring.scorer import FunctionScorer
+from otel_evals.scorers import (
+    FunctionScorer,
+    answered,
+    no_secrets,
+    repeated_calls,
+    same_language,
+    tool_error_rate,
+    unrecovered_tool_errors,
+    valid_json,
+    within_budget,
+)
 from tests.support.runs import a_run, tool
 
 

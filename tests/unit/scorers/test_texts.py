@@ -12,13 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from otel_evals._internal.scorers.completeness import coverage
+from otel_evals._internal.scorers.content_similarity import bigram_similarity
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Score
-from otel_evals.scorers.completeness import completeness, coverage
-from otel_evals.scorers.content_similarity import bigram_similarity, content_similarity
-from otel_evals.scorers.textual_difference import textual_difference
-from otel_evals.scorers.tone_consistency import tone_consistency
-from otel_evals.scoring.scorer import FunctionScorer
+from otel_evals.scorers import (
+    FunctionScorer,
+    completeness,
+    content_similarity,
+    textual_difference,
+    tone_consistency,
+)
 from tests.support.runs import a_run
 
 Make = Callable[..., FunctionScorer]

@@ -8,7 +8,7 @@ import pytest
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, OperationKind, Run, Score, ToolCall
-from otel_evals.scorers.tool_call_accuracy import tool_call_accuracy
+from otel_evals.scorers import tool_call_accuracy
 
 
 def run(*tools: str, **fields: Any) -> Run:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from otel_evals._internal.scorers.trajectory import ExpectedStep, steps_of
+from otel_evals._internal.scorers.trajectory_quality import Plan
 from otel_evals.errors import ConfigError
 from otel_evals.model import (
     NotScored,
@@ -17,10 +19,7 @@ from otel_evals.model import (
     ToolCall,
     Usage,
 )
-from otel_evals.scorers.trajectory import ExpectedStep, steps_of
-from otel_evals.scorers.trajectory_accuracy import trajectory_accuracy
-from otel_evals.scorers.trajectory_quality import Plan, trajectory_quality
-from otel_evals.scoring.scorer import FunctionScorer
+from otel_evals.scorers import FunctionScorer, trajectory_accuracy, trajectory_quality
 from tests.support.runs import a_run, tool
 
 

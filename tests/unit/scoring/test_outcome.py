@@ -19,14 +19,13 @@ from msgspec import Struct
 from msgspec.structs import astuple
 from pydantic import BaseModel
 
+from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outcome
+from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.util.plain import plain_text, plain_value
 from otel_evals.errors import JudgeUnavailableError
-from otel_evals.evals.labels import run_of
 from otel_evals.model import ContextSeen, NotScored, Run, Score, ScorerFailure, StepRecord, Usage
-from otel_evals.scoring.outcome import failure_of, root_cause, to_outcome
-from otel_evals.scoring.panel import panel
-from otel_evals.scoring.scorer import Scorer, StepFailure, scorer
-from otel_evals.scoring.steps import step_scorer
-from otel_evals.util.plain import plain_text, plain_value
+from otel_evals.scorers import Scorer, panel, scorer, step_scorer
+from otel_evals.testing import run_of
 
 RUN = run_of({"input": "why?", "output": "so"})
 RAISED = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration(), MemoryError()]

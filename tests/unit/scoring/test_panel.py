@@ -7,15 +7,14 @@ from typing import Any
 import anyio
 import pytest
 from pydantic import BaseModel
-from runs import a_run
 
+from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scoring.steps import PromptStep
 from otel_evals.errors import ConfigError, JudgeUnavailableError
-from otel_evals.judge.cache import CachedJudge
-from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.judges import CachedJudge, ScriptedJudge
 from otel_evals.model import Direction, NotScored, Run, Score
-from otel_evals.scoring.panel import panel, votes
-from otel_evals.scoring.scorer import Scorer, StepFailure, scorer
-from otel_evals.scoring.steps import PromptStep, step_scorer
+from otel_evals.scorers import Scorer, panel, scorer, step_scorer, votes
+from tests.support.runs import a_run
 
 
 def says(value: Any) -> Scorer:

@@ -7,11 +7,11 @@ import threading
 import anyio
 import anyio.lowlevel
 import pytest
-from runs import a_run
 
 from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Direction, NotScored, Run, Score
-from otel_evals.scoring.scorer import missing, scorer, to_score
+from otel_evals.scorers import missing, scorer, to_score
+from tests.support.runs import a_run
 
 
 @scorer

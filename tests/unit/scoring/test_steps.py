@@ -9,16 +9,16 @@ from typing import Any
 import anyio
 import pytest
 from pydantic import BaseModel
-from runs import a_run, tool
 
+from otel_evals._internal.scoring.scorer import StepFailure
+from otel_evals._internal.scoring.steps import PromptStep
 from otel_evals.context import Context, Params, pure, static, tool_results
 from otel_evals.errors import ConfigError, JudgeReplyError, JudgeUnavailableError
-from otel_evals.evals.labels import run_of
-from otel_evals.judge.judge import JudgeReply, JudgeRequest
-from otel_evals.judge.scripted import ScriptedJudge
+from otel_evals.judges import JudgeReply, JudgeRequest, ScriptedJudge
 from otel_evals.model import NotScored, Score, Usage
-from otel_evals.scoring.scorer import StepFailure
-from otel_evals.scoring.steps import PromptStep, ReasonParams, StepScorer, step_scorer
+from otel_evals.scorers import ReasonParams, StepScorer, step_scorer
+from otel_evals.testing import run_of
+from tests.support.runs import a_run, tool
 
 AnyParams = Params[Any, Any]
 

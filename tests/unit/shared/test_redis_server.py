@@ -10,15 +10,11 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
+from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.resolver import resolve_judge
+from otel_evals._internal.redis_server import CALL_SECONDS, RedisServer, redis_server
 from otel_evals.errors import ConfigError, JudgeUnavailableError, StoreError
-from otel_evals.judge.budget import Budget
-from otel_evals.judge.cache import CachedJudge
-from otel_evals.judge.judge import JudgeRequest
-from otel_evals.judge.limiter import Call
-from otel_evals.judge.limits import JudgeLimits
-from otel_evals.judge.resolve import resolve_judge
-from otel_evals.judge.scripted import ScriptedJudge
-from otel_evals.shared.redis_server import CALL_SECONDS, RedisServer, redis_server
+from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
 
 CALL = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.01)
 
@@ -49,7 +45,7 @@ def test_a_silent_server_costs_a_bounded_time_once(silent: str, caplog: pytest.L
         assert "hidden" not in str(told.value)
     assert time.monotonic() - began < 10 * CALL_SECONDS, "one call waited, the others did not"
     assert server.failures == 50
-    (line,) = [r.getMessage() for r in caplog.records if r.name == "otel_evals.shared.redis_server"]
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "otel_evals._internal.redis_server"]
     assert "is away" in line
     assert "hidden" not in line
 

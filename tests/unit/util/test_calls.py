@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals.util.calls import AbandonedThreads, abandoned_threads, call
+from otel_evals._internal.util.calls import AbandonedThreads, abandoned_threads, call
 
 SECONDS = 5.0
 TOLD: ContextVar[str] = ContextVar("told", default="")

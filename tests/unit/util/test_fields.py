@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from otel_evals.export.record import plain
-from otel_evals.judge.redaction import redacted
-from otel_evals.scoring.fingerprint import fingerprint
-from otel_evals.util.fields import field_names, field_values
-from otel_evals.util.plain import as_text, plain_value
-from otel_evals_instrumentation.decorators.serialization import attribute_value
+from otel_evals._internal.redaction.redactor import redacted
+from otel_evals._internal.scoring.fingerprint import fingerprint
+from otel_evals._internal.util.fields import field_names
+from otel_evals._internal.util.plain import as_text, plain_value
+from otel_evals.destinations import plain
+from otel_evals.dialects import field_values
+from otel_evals_instrumentation._internal.decorators.serialization import attribute_value
 
 
 @dataclass

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals.util import file_locks
+from otel_evals._internal.util import file_locks
 
 pytestmark = pytest.mark.skipif(not file_locks.HAS_FILE_LOCKS, reason="this system has no file locks")
 
 HOLDER = """
 import sys
-from otel_evals.util.file_locks import try_lock
+from otel_evals._internal.util.file_locks import try_lock
 file = open(sys.argv[1], "ab")
 print(try_lock(file.fileno()), flush=True)
 sys.stdin.read()

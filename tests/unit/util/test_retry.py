@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals.util.retry import LONGEST_RETRY_AFTER, backoff, retry_after
+from otel_evals._internal.util.retry import LONGEST_RETRY_AFTER, backoff, retry_after
 
 NOW = datetime(2031, 5, 2, 12, 0, tzinfo=UTC)
 

@@ -8,9 +8,13 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, Span, TracerProvider
 
-from otel_evals.intake.items import CapturedLog, CapturedSpan
-from otel_evals.intake.open_spans import OpenSpans
-from otel_evals.live.engine_process.complete_roots import CompleteRoots, ToldOpenSpans, complete_roots
+from otel_evals._internal.capture.items import CapturedLog, CapturedSpan
+from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.live.engine_process.complete_roots import (
+    CompleteRoots,
+    ToldOpenSpans,
+    complete_roots,
+)
 from otel_evals.model import SpanEvent
 
 TRACER = TracerProvider(shutdown_on_exit=False).get_tracer("app")

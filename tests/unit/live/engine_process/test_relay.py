@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import pickle
 
-from replacing import replace
-from scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
-
-from otel_evals.accounting.counters import Stats
-from otel_evals.attachment.attacher import Attacher
-from otel_evals.live.engine_process.relay import Attached, Counts, Relay, Released, Report
+from otel_evals import Stats
+from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.live.engine_process.relay import Attached, Counts, Relay, Released, Report
 from otel_evals.model import Operation, OperationKind, SpanRecord
+from tests.support.replacing import replace
+from tests.support.scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
 
 SECRET = "order 1042"
 SCORED = evaluation("keyword_coverage", OUTCOMES["keyword_coverage"])

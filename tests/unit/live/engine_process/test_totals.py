@@ -7,10 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals.accounting.counters import ConversationStats, RuleStats, Stats
-from otel_evals.export import DestinationStats
-from otel_evals.live.engine_process.relay import Counts
-from otel_evals.live.engine_process.totals import after_death, total, totals, undelivered
+from otel_evals import RuleStats, Stats
+from otel_evals._internal.accounting.counters import ConversationStats
+from otel_evals._internal.live.engine_process.relay import Counts
+from otel_evals._internal.live.engine_process.totals import after_death, total, totals, undelivered
+from otel_evals.destinations import DestinationStats
 
 FEW = st.integers(0, 5)
 BY_REASON = st.dictionaries(st.sampled_from(["a", "b"]), st.integers(1, 5))

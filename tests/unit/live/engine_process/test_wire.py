@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from otel_evals import Score
-from otel_evals.intake.items import CapturedLog, CapturedSpan, RecordedSpan, to_record
-from otel_evals.live.engine_process.wire import decode, encode
+from otel_evals._internal.capture.items import CapturedLog, CapturedSpan, RecordedSpan, to_record
+from otel_evals._internal.live.engine_process.wire import decode, encode
 from otel_evals.model import Message, Operation, OperationKind, Part, Run, SpanEvent, SpanRecord, StepRecord
 
 

@@ -1,0 +1,1 @@
+"""Sources of traces and feedback, one module per backend."""

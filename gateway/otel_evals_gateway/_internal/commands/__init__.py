@@ -1,0 +1,1 @@
+"""The commands `otel-evals gateway`, `replay` and `top`."""

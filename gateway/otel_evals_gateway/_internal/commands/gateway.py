@@ -1,0 +1,79 @@
+"""`otel-evals gateway`: receives OTLP and scores it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from otel_evals.errors import OtelEvalsError
+from otel_evals.sdk.commands import echo
+
+if TYPE_CHECKING:
+    from otel_evals_gateway._internal.service import Gateway
+
+__all__ = ["gateway"]
+
+_EXTRA = "pip install 'otel-evals[gateway]'"
+
+
+def gateway(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML file with rules, destinations and `gateway`; OTEL_EVALS_CONFIG by default."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,
+) -> None:
+    """Receive OTLP from agents in any language, and score it as in process."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        named = config or os.environ.get("OTEL_EVALS_CONFIG")
+        if not named:
+            raise typer.BadParameter("is needed, or OTEL_EVALS_CONFIG", param_hint="--config")
+        _run(Path(named), check=check)
+    except OtelEvalsError as error:
+        echo(f"otel-evals gateway: {error}", err=True)
+        raise typer.Exit(2) from None
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in {"", "otel_evals"}:
+            raise
+        echo(f"otel-evals gateway: {missing} is missing: {_EXTRA}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _run(path: Path, *, check: bool) -> None:
+    from otel_evals import load_config
+    from otel_evals.sdk.pipeline import Providers, make_missing
+    from otel_evals_gateway._internal.service import Gateway
+
+    os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-gateway")
+    loaded = load_config(path)
+    if check:
+        echo(f"{path}: {len(loaded.rules)} rules, {len(loaded.destinations)} destinations")
+        return
+    made = Providers()
+    make_missing(Providers(), made)
+    try:
+        asyncio.run(_serve(Gateway(loaded, path=path)))
+    finally:
+        made.force_flush(int(loaded.shutdown_timeout * 1000))
+        made.shutdown()
+
+
+async def _serve(service: Gateway) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, service.reload)
+    except NotImplementedError:  # Windows: Ctrl-C and Ctrl-Break are all there is, and a changed file reloads
+        for number in (signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGINT)):
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    await service.serve(stop)

@@ -1,0 +1,142 @@
+"""Reads the configuration again, on SIGHUP and when its file has changed, and has its rules used.
+
+Only the rules change while the gateway runs. Whatever else is different takes effect at the next start, and
+is named until then. A file with mistakes changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.metrics import Meter
+
+from otel_evals import Config, Rule, load_config
+from otel_evals.errors import ConfigError
+from otel_evals.sdk.config import YamlFile
+from otel_evals_gateway._internal.receiver.access import FileWatch
+
+__all__ = ["Reloading"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Reloading:
+    """The configuration file of a running gateway.
+
+    Args:
+        path: the file.
+        config: what was read from it.
+        use: has the rules of a configuration used; raises ConfigError if that is not possible.
+        meter: counts reloads.
+    """
+
+    def __init__(
+        self, path: Path, config: Config, use: Callable[[Config], Awaitable[None]], meter: Meter
+    ) -> None:
+        self._path = path
+        self._config = config
+        self._use = use
+        self._watch = FileWatch([path])
+        self._values: Mapping[str, Any] = YamlFile(path).values or {}
+        self._wanted = self._changing = False
+        self._since = _now()
+        self._counts = {"applied": 0, "refused": 0}
+        self._last = "applied"
+        self._needs_restart: list[str] = []
+        self._metric = meter.create_counter(
+            "otel_evals.gateway.reloads", "{reload}", "Reloads of the configuration, by outcome"
+        )
+
+    def request(self) -> None:
+        """Have the file read at the next look."""
+        self._wanted = True
+
+    async def look(self) -> None:
+        """Read the file if that was requested, or if it changed and does not change any more."""
+        changed = self._watch.changed()
+        settled, self._changing = self._changing and not changed, changed
+        if self._wanted or settled:
+            self._wanted = False
+            await self._reload()
+
+    def status(self) -> dict[str, Any]:
+        """Since when the rules hold, and what became of reloads; nothing that the file says."""
+        return {
+            "since": self._since,
+            "reloads": dict(self._counts),
+            "last_reload": self._last,
+            "needs_restart": self._needs_restart,
+        }
+
+    async def _reload(self) -> None:
+        try:
+            config, values = await asyncio.to_thread(self._read)
+            await self._use(config)
+        except ConfigError as error:
+            mistakes = "".join(f"\n  {each}" for each in error.errors)
+            _logger.error("%s was refused; the rules stay as they are:%s", self._path, mistakes)
+            return self._count("refused")
+        except Exception:
+            _logger.exception("%s was refused; the rules stay as they are", self._path)
+            return self._count("refused")
+        self._needs_restart = _differences(self._values, values)
+        self._config, self._values = config, {**self._values, "rules": values["rules"]}
+        self._since = _now()
+        _logger.info("%s was read again: %d rules hold now", self._path, len(config.rules))
+        if self._needs_restart:
+            _logger.warning("these changes take effect at the next start: %s", ", ".join(self._needs_restart))
+        return self._count("applied")
+
+    def _read(self) -> tuple[Config, Mapping[str, Any]]:
+        """The configuration with the rules of the file, and the file's values.
+
+        A rule that stands there as before stays the same object, with its judge's budget and cache.
+        """
+        loaded = load_config(self._path)
+        values: Mapping[str, Any] = YamlFile(self._path).values or {}
+        known = list(zip(self._values.get("rules", ()), self._config.rules, strict=True))
+        rules = [_same(each, rule, known) for each, rule in zip(values["rules"], loaded.rules, strict=True)]
+        config = replace(self._config, rules=tuple(rules))
+        if _conversation_rules(config) != _conversation_rules(self._config):
+            problem = "those of scope conversation have to keep their number, ids and `idle` until a restart"
+            raise ConfigError("rules", problem)
+        return config, values
+
+    def _count(self, outcome: str) -> None:
+        self._last = outcome
+        self._counts[outcome] += 1
+        self._metric.add(1, {"outcome": outcome})
+
+
+def _same(value: Any, rule: Rule, known: list[tuple[Any, Rule]]) -> Rule:
+    for index, (before, earlier) in enumerate(known):
+        if before == value:
+            del known[index]
+            return earlier
+    return rule
+
+
+def _conversation_rules(config: Config) -> set[tuple[str, str]]:
+    return {(rule.name, rule.asked_with) for rule in config.rules if rule.scope == "conversation"}
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The options besides rules that are not the same; those in `gateway` one by one."""
+    found: list[str] = []
+    for name in sorted({*map(str, before), *map(str, after)} - {"rules"}):
+        old, new = before.get(name), after.get(name)
+        if name == "gateway" and isinstance(old, dict) and isinstance(new, dict):
+            found += _differences(old, new, "gateway.")
+        elif old != new:
+            found.append(prefix + name)
+    return found
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,98 @@
+"""Sends export requests on to the next OTLP/HTTP endpoint, and reads its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+
+from otel_evals.sdk.util import retry_after
+from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, read_partial_success
+
+__all__ = ["Forwarder"]
+
+_CONNECTIONS = 32
+_AGAIN = 1.0
+"""Seconds after which to send again where the next endpoint names no time."""
+_IN_ONE_GO = 2**20
+"""Bytes of a body above which aiohttp wants to send it bit by bit."""
+_MOST_ANSWER = 64 * 1024
+
+
+class Forwarder:
+    """A client of the next endpoint; to be used on one event loop.
+
+    Args:
+        url: its base URL.
+        headers: sent with every request.
+        seconds: that it may take to answer.
+        name: what it is called in answers.
+    """
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], seconds: float, name: str = "the next endpoint"
+    ) -> None:
+        self._name = name
+        self._url = url
+        self._headers = dict(headers)
+        self._seconds = seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(
+        self, signal: str, body: bytes, content_type: str = PROTOBUF, encoding: str = ""
+    ) -> ExportAnswer:
+        """Send a body as it is; returns the endpoint's answer. Never raises."""
+        headers = {**self._headers, "Content-Type": content_type}
+        if encoding:
+            headers["Content-Encoding"] = encoding
+        try:
+            data = BytesIO(body) if len(body) > _IN_ONE_GO else body
+            async with self._opened().post(
+                f"{self._url}/v1/{signal}", data=data, headers=headers
+            ) as response:
+                answer = await response.content.read(_MOST_ANSWER)
+                return self._read(signal, response, answer)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = f"{self._name} cannot be reached: {type(error).__name__}"
+            return ExportAnswer(503, problem, retry_after=_AGAIN)
+
+    def _read(self, signal: str, response: aiohttp.ClientResponse, body: bytes) -> ExportAnswer:
+        status = response.status
+        if 200 <= status < 300:
+            json_form = response.content_type == JSON
+            return _json_success(body) if json_form else read_partial_success(body, signal)
+        again = status in (429, 502, 503, 504)
+        wait = retry_after(response.headers) if again else None
+        return ExportAnswer(
+            status if status >= 400 else 502,
+            f"{self._name} answered {status}",
+            retry_after=(wait if wait is not None else _AGAIN) if again else None,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
+                timeout=aiohttp.ClientTimeout(total=self._seconds),
+                auto_decompress=True,
+                loop=asyncio.get_running_loop(),
+            )
+        return self._session
+
+
+def _json_success(body: bytes) -> ExportAnswer:
+    try:
+        partial: Any = json.loads(body).get("partialSuccess") or {}
+        rejected = sum(int(value) for key, value in partial.items() if key.startswith("rejected"))
+        return ExportAnswer(rejected=rejected, message=str(partial.get("errorMessage") or ""))
+    except (ValueError, TypeError, AttributeError):
+        return ExportAnswer()

@@ -1,0 +1,245 @@
+"""Consumes export requests from Kafka in a consumer group, on a thread of its own.
+
+Messages are the Collector's `otlp_proto` (or `otlp_json`), traces keyed by trace id, so that all spans of a
+trace come to one member of the group. An offset is committed only when the runs of everything before it are
+done with: judged and delivered, or in the store. What is not committed comes again, to this member or
+another, and is judged under the same evaluation ids; the rest of a trace that was done with is passed over.
+Traces of partitions that go to another member before they are complete are let go of, so that nobody judges a
+part of one. Messages that are no OTLP go to the dead-letter topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from otel_evals_gateway._internal.kafka.offsets import Commit, Offsets, Partition, Taken, tail
+from otel_evals_gateway._internal.receiver.answers import RefusedError
+from otel_evals_gateway._internal.receiver.decoder import Signal
+
+__all__ = ["KafkaSource"]
+
+_logger = logging.getLogger(__name__)
+_BATCH = 500
+_POLL_SECONDS = 0.2
+_COMMIT_SECONDS = 1.0
+_FLUSH_SECONDS = 5.0
+_COMMITTED_SECONDS = 10.0
+_LOG_SECONDS = 10.0
+_REASON = "otel_evals.reason"
+
+
+class _Rarely(logging.Filter):
+    """One line of a kind in ten seconds: where a broker is away, librdkafka has twenty a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = record.args[0] if isinstance(record.args, tuple) and record.args else record.msg
+        now = time.monotonic()
+        passes = now >= self._next.get(kind, 0.0)
+        if passes:
+            self._next[kind] = now + _LOG_SECONDS
+        return passes
+
+
+_library = _logger.getChild("librdkafka")
+_library.addFilter(_Rarely())
+
+
+class KafkaSource:
+    """A member of a consumer group.
+
+    Args:
+        properties: of librdkafka, with `bootstrap.servers` and `group.id`.
+        topics: the signal of each topic.
+        dead_letters: topic for what is no OTLP.
+        handle: takes the value of a message, and the tails of the ids of traces that are done with, which it
+            passes over; returns the ids of all its traces that may be judged; raises RefusedError if it is no
+            OTLP.
+        open_traces: ids of the traces that are not done with; None if that cannot be told now.
+        let_go: is given the ids of traces of which another member gets everything again.
+        room: whether more may be taken; until then partitions are paused, and the group is kept.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topics: Mapping[str, Signal],
+        dead_letters: str,
+        handle: Callable[[Signal, bytes, Collection[str]], Collection[str]],
+        open_traces: Callable[[], Collection[str] | None],
+        let_go: Callable[[Collection[str]], object],
+        room: Callable[[], bool],
+    ) -> None:
+        shared = {key: value for key, value in properties.items() if key != "group.id"}
+        self._shared = shared
+        self._producer: Any = None
+        self._consumer = Consumer(
+            {
+                "auto.offset.reset": "earliest",
+                **properties,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+            },
+            logger=_library,
+        )
+        self._topics = dict(topics)
+        self._dead_letters = dead_letters
+        self._handle = handle
+        self._open_traces = open_traces
+        self._let_go = let_go
+        self._room = room
+        self._paused = False
+        self._offsets = Offsets()
+        self._assigned: set[Partition] = set()
+        self._commit_at = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="otel-evals-kafka", daemon=True)
+        self._dead = 0
+        self._repeated = 0
+        self._lag = 0
+
+    def start(self) -> None:
+        """Join the group and consume."""
+        self._thread.start()
+
+    def stop_taking(self, seconds: float) -> None:
+        """Take no further message; what was taken can still be committed."""
+        self._stop.set()
+        self._thread.join(max(0.0, seconds))
+
+    def close(self) -> None:
+        """Commit what is done with by now, and leave the group."""
+        if not self._thread.is_alive():
+            if self._producer is not None:
+                self._producer.flush(_FLUSH_SECONDS)
+            self._commit()
+            self._consumer.close()
+
+    def stats(self) -> dict[str, Any]:
+        """Assignment, lag and age of what is not committed. May be called from any thread."""
+        return {
+            "assigned": len(self._assigned),
+            "lag": self._lag,
+            "uncommitted": len(self._offsets),
+            "oldest_uncommitted_seconds": round(self._offsets.oldest_age, 3),
+            "dead_letters": self._dead,
+            "repeated": self._repeated,
+        }
+
+    def _run(self) -> None:
+        self._consumer.subscribe(
+            list(self._topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
+        )
+        while not self._stop.is_set():
+            try:
+                self._step()
+            except Exception:
+                _logger.exception("consuming from Kafka failed; it goes on")
+                self._stop.wait(1.0)
+
+    def _step(self) -> None:
+        self._pause(not self._room())
+        for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
+            self._take(message)
+        if self._producer is not None:
+            self._producer.poll(0)
+        if time.monotonic() >= self._commit_at:
+            self._commit()
+            self._commit_at = time.monotonic() + _COMMIT_SECONDS
+
+    def _pause(self, paused: bool) -> None:
+        """Have no message come, or have them come again; a paused member still answers its group."""
+        if paused or self._paused:  # again and again while paused: partitions that are new are not
+            change = self._consumer.pause if paused else self._consumer.resume
+            change([TopicPartition(topic, number) for topic, number in self._assigned])
+        self._paused = paused
+
+    def _take(self, message: Any) -> None:
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                _logger.warning("Kafka: %s", error.str())
+            return
+        place = message.topic(), message.partition()
+        try:
+            known = self._offsets.known
+            traces = self._handle(self._topics[message.topic()], message.value() or b"", known)
+            self._offsets.take(place, message.offset(), traces)
+            self._repeated += bool(known) and any(tail(each) in known for each in traces)
+        except RefusedError as refused:
+            self._bury(message, str(refused), self._offsets.take(place, message.offset(), (), pending=True))
+
+    def _bury(self, message: Any, reason: str, taken: Taken) -> None:
+        """Write a message to the dead-letter topic; until that is done its offset is not committed."""
+
+        def written(error: Any, _: Any) -> None:
+            if error is None:
+                taken.pending = False
+                self._dead += 1
+            elif not self._stop.is_set():
+                self._bury(message, reason, taken)
+
+        if self._producer is None:
+            self._producer = Producer(self._shared, logger=_library)
+        headers = [*(message.headers() or ()), (_REASON, reason.encode())]
+        try:
+            self._producer.produce(
+                self._dead_letters, message.value(), message.key(), headers=headers, on_delivery=written
+            )
+        except BufferError:
+            self._producer.poll(_POLL_SECONDS)
+            self._bury(message, reason, taken)
+
+    # --- offsets ---
+
+    def _commit(self) -> None:
+        newest = self._offsets.newest()
+        open_traces = self._open_traces() if newest else ()
+        if open_traces is None:
+            return
+        commits = self._offsets.done(newest, open_traces)
+        if commits:
+            places = [
+                TopicPartition(topic, number, at.offset, at.metadata)
+                for (topic, number), at in commits.items()
+            ]
+            try:
+                self._consumer.commit(offsets=places, asynchronous=False)
+            except KafkaException as error:  # a rebalance: the new owner reads them again
+                _logger.warning("offsets could not be committed: %s", error)
+        self._lag = self._measured_lag()
+
+    def _measured_lag(self) -> int:
+        lag = 0
+        for place in self._consumer.position([TopicPartition(t, n) for t, n in self._assigned]):
+            _, high = self._consumer.get_watermark_offsets(place, cached=True)
+            lag += max(0, high - max(place.offset, 0))
+        return lag
+
+    def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
+        self._assigned = {(p.topic, p.partition) for p in partitions}
+        try:
+            for place in self._consumer.committed(list(partitions), timeout=_COMMITTED_SECONDS):
+                commit = Commit.read(place.offset, place.metadata or "")
+                self._offsets.read_on((place.topic, place.partition), commit)
+        except KafkaException as error:
+            _logger.warning("what was done with before cannot be told, and may be judged in part: %s", error)
+        _logger.info("%d Kafka partitions are assigned", len(self._assigned))
+
+    def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:
+        self._commit()
+        self._lose(_, partitions)
+
+    def _lose(self, _: Any, partitions: Sequence[Any]) -> None:
+        gone = {(p.topic, p.partition) for p in partitions}
+        self._let_go(self._offsets.forget(gone))
+        self._assigned -= gone

@@ -1,0 +1,159 @@
+"""From the body of a request to OTLP messages, within limits; whatever else it holds is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer, RefusedError
+
+__all__ = ["ExportRequest", "Signal", "decode", "decompress", "json_message"]
+
+Signal = Literal["traces", "logs", "metrics"]
+
+_MESSAGES: dict[str, Any] = {
+    "traces": ExportTraceServiceRequest,
+    "logs": ExportLogsServiceRequest,
+    "metrics": ExportMetricsServiceRequest,
+}
+_IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
+_GZIP = 31
+"""zlib's window bits for a gzip header."""
+
+
+@dataclass(slots=True, eq=False)
+class ExportRequest:
+    """One OTLP export request."""
+
+    signal: Signal
+    body: bytes
+    """As it came."""
+    content_type: str = PROTOBUF
+    encoding: str = ""
+    """Its compression, as in `Content-Encoding`; empty for none."""
+    message: Any = None
+    """The decoded message."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    plain: bytes = b""
+    """The body as protobuf, without compression."""
+
+
+def decode(request: ExportRequest, most: int) -> ExportRequest:
+    """Fill in the message of a request.
+
+    Args:
+        request: with its body.
+        most: bytes that the body may have without its compression.
+
+    Raises:
+        RefusedError: the body is not OTLP, or too large.
+    """
+    data = decompress(request.body, request.encoding, most)
+    kind = _MESSAGES[request.signal]
+    if request.content_type == PROTOBUF:
+        try:
+            request.message, request.plain = kind.FromString(data), data
+        except DecodeError:
+            raise RefusedError(
+                ExportAnswer(400, f"the body is no OTLP protobuf request of {request.signal}")
+            ) from None
+    else:
+        request.message = _from_json(data, kind(), request.signal)
+        request.plain = request.message.SerializeToString()
+    return request
+
+
+def decompress(body: bytes, encoding: str, most: int) -> bytes:
+    """A body without its compression.
+
+    Raises:
+        RefusedError: the compression is unknown or broken, or the body is too large without it.
+    """
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in ("gzip", "deflate"):
+        raise RefusedError(ExportAnswer(415, "Content-Encoding must be gzip, deflate or identity"))
+    try:
+        return _inflated(body, _GZIP if encoding == "gzip" else zlib.MAX_WBITS, most)
+    except zlib.error:
+        raise RefusedError(ExportAnswer(400, f"the body is no valid {encoding}")) from None
+
+
+def _inflated(body: bytes, window: int, most: int) -> bytes:
+    parts: list[bytes] = []
+    left = most
+    while body:  # a gzip body may have several members
+        inflater = zlib.decompressobj(window)
+        part = inflater.decompress(body, left + 1)
+        left -= len(part)
+        if left < 0:
+            raise RefusedError(
+                ExportAnswer(413, f"the body has more than {most} bytes without its compression")
+            )
+        if not inflater.eof:
+            raise zlib.error("ends early")
+        parts.append(part)
+        body = inflater.unused_data
+    return b"".join(parts)
+
+
+def _from_json(data: bytes, message: Any, signal: str) -> Any:
+    try:
+        parsed = json.loads(data)
+        if not isinstance(parsed, dict):
+            raise ValueError("no object")
+        return json_message(parsed, message)
+    except (ValueError, RecursionError, ParseError, TypeError, AttributeError):
+        raise RefusedError(ExportAnswer(400, f"the body is no OTLP/JSON request of {signal}")) from None
+
+
+def json_message(request: dict[str, Any], message: Any) -> Any:
+    """Fill a message from parsed OTLP/JSON, whose ids are changed in place.
+
+    Raises:
+        ValueError, TypeError, AttributeError, ParseError: it is none.
+    """
+    _ids_to_base64(request)
+    try:
+        return ParseDict(request, message, ignore_unknown_fields=True)
+    except OverflowError as error:  # 1e999 in place of a whole number
+        raise ValueError(str(error)) from None
+
+
+def _ids_to_base64(request: dict[str, Any]) -> None:
+    """Ids are hex in OTLP/JSON, and base64 in protobuf's own mapping to JSON."""
+    for block in _items(request, "resourceSpans", "resource_spans"):
+        for scoped in _items(block, "scopeSpans", "scope_spans"):
+            for span in _items(scoped, "spans"):
+                _convert(span)
+                for link in _items(span, "links"):
+                    _convert(link)
+    for block in _items(request, "resourceLogs", "resource_logs"):
+        for scoped in _items(block, "scopeLogs", "scope_logs"):
+            for log in _items(scoped, "logRecords", "log_records"):
+                _convert(log)
+
+
+def _items(node: Any, *names: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name in names:
+        value = node.get(name) if isinstance(node, dict) else None
+        found += [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return found
+
+
+def _convert(node: dict[str, Any]) -> None:
+    for name in _IDS:
+        value = node.get(name)
+        if isinstance(value, str) and value and not (len(value) in (12, 24) and value.endswith("=")):
+            node[name] = base64.b64encode(bytes.fromhex(value)).decode("ascii")

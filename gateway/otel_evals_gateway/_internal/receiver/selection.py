@@ -1,0 +1,180 @@
+"""Selects what is judged from decoded messages: trace id and scope decide, before attributes are looked at.
+
+No object of the SDK is made. A span of a trace that no rule can sample costs a look at its trace id; one of
+a scope that no dialect claims becomes a link, since claimed spans may stand above and below it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from otel_evals import semconv
+from otel_evals.dialects import Dialects
+from otel_evals.sampling import credible_state, is_sampled
+from otel_evals.sdk.otlp import attributes_of, log_event, span_record
+from otel_evals.sdk.pipeline import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan, state_marking
+
+__all__ = ["Selection", "Selector"]
+
+_NO_TRACE = bytes(16)
+_NO_SPAN = bytes(8)
+
+
+@dataclass(slots=True, eq=False)
+class Selection:
+    """What was found in one message."""
+
+    items: list[IntakeItem] = field(default_factory=list)
+    places: list[tuple[int, int, int]] = field(default_factory=list)
+    """Where each item stands: resource, scope, and span or log record."""
+    seen: int = 0
+    """Spans or log records in the message."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """How many of them are malformed, by reason."""
+    claimed: dict[tuple[int, int, int], RecordedSpan] = field(default_factory=dict)
+    """Claimed spans, by their place: resource, scope and span."""
+
+    @property
+    def traces(self) -> set[str]:
+        """Ids of the traces of the items."""
+        return {_trace_of(item) for item in self.items}
+
+    def judged(self, *, nested: bool) -> dict[tuple[int, int, int], RecordedSpan]:
+        """The claimed spans that may be judged: those below no other claimed span here, or all."""
+        if nested:
+            return self.claimed
+        here = {item.span.span_id for item in self.claimed.values()}
+        return {place: item for place, item in self.claimed.items() if item.span.parent_span_id not in here}
+
+
+class Selector:
+    """Selects spans and log records of traces that may be sampled.
+
+    Args:
+        dialects: claim spans.
+        ceiling: the highest sampling probability of any rule.
+        max_attributes: a span with more is malformed.
+        trust_remote: whether marks count that are not signed.
+    """
+
+    def __init__(
+        self, dialects: Dialects, ceiling: float, max_attributes: int, *, trust_remote: bool = False
+    ) -> None:
+        self._believed = ("signed", "unsigned") if trust_remote else ("signed",)
+        self._dialects = dialects
+        self._ceiling = ceiling
+        self._max_attributes = max_attributes
+
+    def spans(self, message: Any) -> Selection:
+        """Select from an ExportTraceServiceRequest."""
+        selection = Selection()
+        sampled: dict[bytes, bool] = {}
+        for r, block in enumerate(message.resource_spans):
+            resource: dict[str, Any] | None = None
+            for s, scoped in enumerate(block.scope_spans):
+                selection.seen += len(scoped.spans)
+                scope = scoped.scope
+                name = scope.name
+                if name == semconv.SCOPE_NAME:
+                    continue
+                for i, span in enumerate(scoped.spans):
+                    trace_id = span.trace_id
+                    if not self._may_be_sampled(trace_id, span.trace_state, sampled):
+                        if len(trace_id) != 16 or trace_id == _NO_TRACE:
+                            selection.rejected["no valid trace id"] += 1
+                        continue
+                    if problem := self._problem(span):
+                        selection.rejected[problem] += 1
+                    elif self._claims(name, span):
+                        if resource is None:
+                            resource = attributes_of(block.resource)
+                        item = RecordedSpan(span_record(span, resource, scope), 0)
+                        if not item.span.attributes.get(semconv.MARK):
+                            selection.items.append(item)
+                            selection.places.append((r, s, i))
+                            selection.claimed[r, s, i] = item
+                    elif not self._is_ours(span):
+                        parent = span.parent_span_id
+                        link = UnclaimedSpan(trace_id.hex(), span.span_id.hex(), parent.hex() or None)
+                        selection.items.append(link)
+                        selection.places.append((r, s, i))
+        return selection
+
+    def logs(self, message: Any) -> Selection:
+        """Select from an ExportLogsServiceRequest: records of spans, with a name."""
+        selection = Selection()
+        sampled: dict[bytes, bool] = {}
+        for r, block in enumerate(message.resource_logs):
+            for s, scoped in enumerate(block.scope_logs):
+                selection.seen += len(scoped.log_records)
+                if scoped.scope.name == semconv.SCOPE_NAME:
+                    continue
+                for i, log in enumerate(scoped.log_records):
+                    trace_id, span_id = log.trace_id, log.span_id
+                    if len(span_id) != 8 or not self._may_be_sampled(trace_id, "", sampled):
+                        continue
+                    if len(log.attributes) > self._max_attributes:
+                        selection.rejected[self._too_many] += 1
+                        continue
+                    event = log_event(log)
+                    if event.name:
+                        ids = int.from_bytes(trace_id), int.from_bytes(span_id)
+                        selection.items.append(CapturedLog(*ids, event))
+                        selection.places.append((r, s, i))
+        return selection
+
+    def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
+        """Whether any rule can sample this trace. Spans of one request share few traces."""
+        state = credible_state(int.from_bytes(trace_id), state)
+        if "ot=" in state:
+            return _valid(trace_id) and is_sampled(self._ceiling, int.from_bytes(trace_id), state)
+        found = known.get(trace_id)
+        if found is None:
+            found = _valid(trace_id) and is_sampled(self._ceiling, int.from_bytes(trace_id))
+            known[trace_id] = found
+        return found
+
+    @property
+    def _too_many(self) -> str:
+        return f"more than {self._max_attributes} attributes"
+
+    def _problem(self, span: Any) -> str | None:
+        if len(span.span_id) != 8 or span.span_id == _NO_SPAN:
+            return "no valid span id"
+        if len(span.parent_span_id) not in (0, 8):
+            return "no valid parent span id"
+        return self._too_many if len(span.attributes) > self._max_attributes else None
+
+    def _claims(self, scope: str, span: Any) -> bool:
+        return not self._is_ours(span) and self._dialects.claims(scope, _Keys(span))
+
+    def _is_ours(self, span: Any) -> bool:
+        state = span.trace_state
+        return semconv.MARK_IN_TRACE_STATE in state and state_marking(state) in self._believed
+
+
+class _Keys:
+    """The keys of a span's attributes, for dialects that claim spans by one of them."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
+    @property
+    def attributes(self) -> Any:
+        return [attribute.key for attribute in self._span.attributes]
+
+
+def _valid(trace_id: bytes) -> bool:
+    return len(trace_id) == 16 and trace_id != _NO_TRACE
+
+
+def _trace_of(item: IntakeItem) -> str:
+    if isinstance(item, RecordedSpan):
+        return item.span.trace_id
+    if isinstance(item, CapturedLog):
+        return f"{item.trace_id:032x}"
+    return item.trace_id if isinstance(item, UnclaimedSpan) else item.record().trace_id

@@ -1,0 +1,175 @@
+"""Sends a recording to an OTLP/HTTP endpoint, in time, and counts what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from otel_evals_gateway._internal.forwarder import Forwarder
+from otel_evals_gateway._internal.receiver.answers import ExportAnswer
+from otel_evals_gateway._internal.replay.recording import Recorded
+from otel_evals_gateway._internal.replay.renewal import Renewal
+from otel_evals_gateway._internal.replay.schedule import sending_times, shifts
+
+__all__ = ["Replay", "Sent"]
+
+_TOGETHER = 0.1
+"""Seconds in which what is due is gathered into one request."""
+_MOST_ITEMS = 512
+_MOST_BYTES = 4 * 1024 * 1024
+_REQUESTS = 4
+"""Requests in progress at once."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    signal: str
+    first: float
+    """When the first item is to be sent, in seconds."""
+    due: float = 0.0
+    """When the last one is."""
+    size: int = 0
+    items: list[tuple[Recorded, int]] = field(default_factory=list)
+
+    def takes(self, item: Recorded) -> bool:
+        return len(self.items) < _MOST_ITEMS and self.size + len(item.data) <= _MOST_BYTES
+
+    def add(self, item: Recorded, at: float, shift: int) -> None:
+        self.due = at
+        self.size += len(item.data)
+        self.items.append((item, shift))
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of a recording's spans and log records."""
+
+    accepted: Counter[str] = field(default_factory=Counter)
+    """By signal."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """In requests that were taken without them (partial success), by signal."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """In requests that were refused for good, by signal."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """What the endpoint said of what it rejected or refused, in its words."""
+    requests: int = 0
+    again: int = 0
+    """Requests that were sent again, because the endpoint asked for it or was away."""
+    seconds: float = 0.0
+    """From the first request to the last answer."""
+    behind: float = 0.0
+    """Seconds that a request was late at most."""
+    unsent: int = 0
+    """Items that were not sent, or that nobody answered for."""
+    stopped: str = ""
+    """Why not everything was sent."""
+
+
+class Replay:
+    """Sends a recording once.
+
+    Args:
+        items: in the order in which they were known.
+        forwarder: to the endpoint.
+        speed: how many times faster than they were recorded; infinity for as fast as it goes.
+        max_gap: seconds to which a longer pause is cut.
+        patience: seconds that an endpoint may be away, or have no room, before the rest is not sent.
+        waits: called with what the endpoint answered when it is first waited for.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Recorded],
+        forwarder: Forwarder,
+        speed: float,
+        max_gap: float,
+        patience: float,
+        waits: Callable[[ExportAnswer], object] = lambda _: None,
+    ) -> None:
+        self._items = items
+        self._times = sending_times(items, speed, max_gap)
+        self._shifts = shifts(items, self._times)
+        self._forwarder = forwarder
+        self._patience = patience
+        self._waits = waits
+        self._renewal = Renewal()
+        self._not_before = 0.0
+        self._slots = asyncio.Semaphore(_REQUESTS)
+        self.sent = Sent(unsent=len(items))
+
+    async def run(self) -> None:
+        """Send everything, or what can be; `sent` counts at every moment."""
+        began, wall = time.monotonic(), time.time_ns()
+        sending: set[asyncio.Task[None]] = set()
+        try:
+            for batch in self._batches():
+                await asyncio.sleep(max(0.0, began + batch.due - time.monotonic()))
+                await self._slots.acquire()
+                if self.sent.stopped:
+                    break
+                self.sent.behind = max(self.sent.behind, time.monotonic() - began - batch.due)
+                sending.add(asyncio.create_task(self._send(batch, wall)))
+                for task in [each for each in sending if each.done()]:
+                    sending.discard(task)
+                    task.result()
+            await asyncio.gather(*sending)
+        finally:
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+            await self._forwarder.close()
+            self.sent.seconds = time.monotonic() - began
+
+    def _batches(self) -> Iterator[_Batch]:
+        """What goes into one request each."""
+        gathered: dict[str, _Batch] = {}
+        for item, at, shift in zip(self._items, self._times, self._shifts, strict=True):
+            for signal, batch in list(gathered.items()):
+                if at > batch.first + _TOGETHER or (signal == item.signal and not batch.takes(item)):
+                    yield gathered.pop(signal)
+            gathered.setdefault(item.signal, _Batch(item.signal, at)).add(item, at, shift)
+        yield from gathered.values()
+
+    async def _send(self, batch: _Batch, began: int) -> None:
+        try:
+            body = self._renewal.request((item, shift + began) for item, shift in batch.items)
+            answer = await self._until_answered(batch.signal, body)
+            if answer is not None:
+                self._count(batch.signal, len(batch.items), answer)
+        finally:
+            self._slots.release()
+
+    async def _until_answered(self, signal: str, body: bytes) -> ExportAnswer | None:
+        """Send a request until it is taken or refused for good; None if that took too long."""
+        deadline = time.monotonic() + self._patience
+        while not self.sent.stopped:
+            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
+            self.sent.requests += 1
+            answer = await self._forwarder.send(signal, body)
+            if answer.retry_after is None:
+                return answer
+            now = time.monotonic()
+            if now + answer.retry_after > deadline:
+                self.sent.stopped = self.sent.stopped or answer.message
+                return None
+            if not self.sent.again:
+                self._waits(answer)
+            self.sent.again += 1
+            self._not_before = max(self._not_before, now + answer.retry_after)
+        return None
+
+    def _count(self, signal: str, count: int, answer: ExportAnswer) -> None:
+        sent = self.sent
+        sent.unsent -= count
+        if not answer.ok:
+            sent.refused[signal] += count
+            sent.reasons[answer.message] += count
+            return
+        rejected = min(max(answer.rejected, 0), count)
+        sent.accepted[signal] += count - rejected
+        sent.rejected[signal] += rejected
+        if rejected:
+            sent.reasons[answer.message or "no reason given"] += rejected

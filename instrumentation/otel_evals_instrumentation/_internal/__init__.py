@@ -1,0 +1,1 @@
+"""The implementation: conventions, the readers they share, and decorators."""

@@ -1,0 +1,98 @@
+"""Gemini CLI: OpenTelemetry's names with operations of its own; requests and responses as Gemini's JSON."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from otel_evals.dialects import Dialect
+from otel_evals.model import Availability, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.values import parse
+
+__all__ = ["gemini_cli"]
+
+_KINDS = {
+    "user_prompt": OperationKind.AGENT,
+    "agent_call": OperationKind.AGENT,
+    "llm_call": OperationKind.INFERENCE,
+    "tool_call": OperationKind.TOOL,
+}
+
+
+def gemini_cli() -> Dialect:
+    """The dialect of the Gemini command line."""
+    return Convention(
+        name="gemini_cli",
+        scopes=("gemini-cli",),
+        names=AttributeNames(
+            tool_id=("gen_ai.tool.call_id", "gen_ai.tool.call.id"),
+            arguments=("gen_ai.input.messages",),
+            result=("gen_ai.output.messages",),
+        ),
+        kind_of=_kind,
+        refine=_refine,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    operation = span.attributes.get("gen_ai.operation.name")
+    return _KINDS.get(operation, OperationKind.OTHER) if isinstance(operation, str) else OperationKind.OTHER
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    if kind is OperationKind.TOOL:
+        _read_tool(reader)
+    elif kind is OperationKind.INFERENCE:
+        _join_chunks(reader)
+    return kind
+
+
+def _join_chunks(reader: SpanReader) -> None:
+    """A streamed response is recorded as one content for each chunk: together they are one message."""
+    messages = reader.fields.get("output_messages", ())
+    if len(messages) > 1 and all(message.role == "assistant" for message in messages):
+        parts = [part for message in messages for part in message.parts]
+        texts = [part.text or "" for part in parts if part.kind == "text"]
+        others = [part for part in parts if part.kind != "text"]
+        joined = [replace(parts[0], kind="text", text="".join(texts), data=None)] if any(texts) else []
+        reader.fields["output_messages"] = (replace(messages[0], parts=(*joined, *others)),)
+
+
+def _read_tool(reader: SpanReader) -> None:
+    """Input is the request with its arguments, output the finished call with the response in it."""
+    call = reader.fields["tool_call"]
+    request, done = call.arguments, call.result
+    if isinstance(request, dict) and "args" in request:
+        identity = request.get("callId")
+        call = replace(
+            call,
+            name=request.get("name") or call.name,
+            arguments=request["args"],
+            id=identity if isinstance(identity, str) else call.id,
+        )
+    if isinstance(done, dict) and isinstance(done.get("response"), dict):
+        response = done["response"]
+        results = [
+            part.data
+            for message in read_messages(response.get("responseParts"), "tool")
+            for part in message.parts
+            if part.kind == "tool_result"
+        ]
+        failed = done.get("status") == "error" or call.status == "error"
+        value = results[0] if results else response.get("resultDisplay")
+        call = replace(call, result=_output(value), status="error" if failed else "ok")
+        error = response.get("error")
+        if failed and call.error in (None, "error"):
+            told = error.get("message") if isinstance(error, dict) else error
+            call = replace(call, error=told if isinstance(told, str) else call.error)
+    elif "tool_results" in reader.availability and isinstance(done, str):
+        reader.note("tool_results", "gen_ai.output.messages", Availability.TRUNCATED)
+    reader.fields["name"] = call.name
+    reader.fields["tool_call"] = call
+
+
+def _output(value: object) -> object:
+    """What a tool gave: the CLI puts texts into `{"output": ...}`."""
+    value = parse(value)
+    return value["output"] if isinstance(value, dict) and value.keys() == {"output"} else value

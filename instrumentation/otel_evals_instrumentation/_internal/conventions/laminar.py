@@ -1,0 +1,49 @@
+"""Laminar: `lmnr.span.*` for functions and tools, OpenTelemetry's names, old and new, for models."""
+
+from __future__ import annotations
+
+from otel_evals.dialects import Dialect
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import PLATFORM, AttributeNames, Convention
+
+__all__ = ["laminar"]
+
+_KINDS = {
+    "LLM": OperationKind.INFERENCE,
+    "CACHED": OperationKind.INFERENCE,
+    "TOOL": OperationKind.TOOL,
+    "PIPELINE": OperationKind.WORKFLOW,
+    "EXECUTOR": OperationKind.WORKFLOW,
+}
+_PROPERTIES = "lmnr.association.properties."
+
+
+def laminar() -> Dialect:
+    """The dialect of Laminar's SDKs."""
+    return Convention(
+        name="laminar",
+        scopes=("lmnr",),
+        order=PLATFORM,
+        markers=("lmnr.span.type", "lmnr.span.input", "lmnr.span.output"),
+        names=AttributeNames(
+            input=("gen_ai.input.messages", "gen_ai.prompt.*", "lmnr.span.input"),
+            output=("gen_ai.output.messages", "gen_ai.completion.*", "lmnr.span.output"),
+            arguments=("gen_ai.tool.call.arguments", "lmnr.span.input"),
+            result=("gen_ai.tool.call.result", "lmnr.span.output"),
+            conversation_id=(_PROPERTIES + "session_id",),
+            user_id=(_PROPERTIES + "user_id",),
+        ),
+        kind_of=_kind,
+        records_turns=True,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    """A function is of no kind; the outermost, which holds all the others, is the workflow."""
+    kind = span.attributes.get("lmnr.span.type")
+    known = _KINDS.get(kind) if isinstance(kind, str) else None
+    if known is None and "gen_ai.operation.name" not in span.attributes and kind in (None, "DEFAULT", "SPAN"):
+        if "gen_ai.request.model" in span.attributes or "gen_ai.system" in span.attributes:
+            return OperationKind.INFERENCE
+        return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
+    return known

@@ -1,0 +1,98 @@
+"""LiveKit Agents: `lk.*`, content under `lk.pii.*` since it is marked as personal."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from otel_evals.dialects import Dialect
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
+from otel_evals_instrumentation._internal.readers.values import parse
+
+__all__ = ["livekit"]
+
+_KINDS = {
+    "agent_turn": OperationKind.AGENT,
+    "function_tool": OperationKind.TOOL,
+    "llm_node": OperationKind.INFERENCE,
+    "llm_request": OperationKind.INFERENCE,
+}
+
+
+_REDACTED = "exception details redacted"
+"""What stands in place of every error's text, where personal data is left out."""
+_OF_TOOLS = frozenset(("lk.function_tool.name", "lk.function_tool.id"))
+
+
+def _both(*names: str) -> tuple[str, ...]:
+    return tuple(prefix + name for name in names for prefix in ("lk.pii.", "lk."))
+
+
+def livekit() -> Dialect:
+    """The dialect of LiveKit's voice agents."""
+    return Convention(
+        name="livekit",
+        scopes=("livekit-agents",),
+        markers=(
+            "lk.speech_id",
+            "lk.generation_id",
+            "lk.function_tool.name",
+            "lk.function_tool.id",
+            "lk.agent_name",
+            "lk.agent_label",
+            "lk.job_id",
+            "lk.retry_count",
+            *_both("chat_ctx", "room_name", "participant_identity", "user_input", "response.text"),
+            *_both("input_text", "user_transcript", "instructions", "function_tool.output"),
+        ),
+        names=AttributeNames(
+            input=_both("user_input", "input_text", "user_transcript", "chat_ctx"),
+            answer=_both("response.text"),
+            system=_both("instructions"),
+            tool_name=("lk.function_tool.name",),
+            tool_id=("lk.function_tool.id",),
+            arguments=_both("function_tool.arguments", "function_tool.args"),
+            result=_both("function_tool.output"),
+            conversation_id=_both("room_name"),
+            user_id=_both("participant_identity"),
+            agent_name=("lk.agent_label", "lk.agent_name"),
+        ),
+        kind_of=_kind,
+        refine=_refine,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    """Sessions and activities hold many turns; speech and its synthesis are no words of an agent."""
+    if span.attributes.get("gen_ai.operation.name") == "judge":
+        return OperationKind.OTHER  # a test's judgement of a run, in the attributes of a tool
+    if span.name == "agent_session":
+        return OperationKind.OTHER  # some call themselves a workflow, yet each turn is a run
+    kind = _KINDS.get(span.name)
+    if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
+        return OperationKind.TOOL
+    if kind is None and "gen_ai.operation.name" in span.attributes:
+        return None
+    return kind or OperationKind.OTHER
+
+
+def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
+    """Calls stand beside the text of a response; failed tools say so in a flag."""
+    call = reader.fields.get("tool_call")
+    if reader.fields.get("error") == _REDACTED:
+        reader.fields["error"] = reader.fields.get("error_type") or "error"
+        if call is not None:
+            call = reader.fields["tool_call"] = replace(call, error=reader.fields["error"])
+    if call is not None and reader.attributes.get("lk.function_tool.is_error") is True:
+        error = call.result if isinstance(call.result, str) else call.error
+        reader.fields["tool_call"] = replace(call, status="error", error=call.error or error)
+    key = next((k for k in _both("response.function_calls") if k in reader.attributes), None)
+    asked = parse(reader.attributes[key]) if key is not None else None
+    if kind is OperationKind.INFERENCE and key is not None and isinstance(asked, list) and asked:
+        calls = tuple(tool_call(item) for item in asked if isinstance(item, dict))
+        said = [part for m in reader.fields.get("output_messages", ()) for part in m.parts]
+        texts = tuple(part for part in said if part.kind != "tool_call" and (part.text or part.data))
+        reader.fields["output_messages"] = (Message(role="assistant", parts=(*texts, *calls)),)
+        reader.note("output", key)
+    return kind

@@ -1,0 +1,76 @@
+"""LlamaIndex as Traceloop instruments it: every step is a task, and what came of it says of which kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.values import parse
+
+__all__ = ["SCOPE", "kind_of_step", "read_step"]
+
+SCOPE = "opentelemetry.instrumentation.llamaindex"
+"""The scope of Traceloop's instrumentation of LlamaIndex."""
+
+_INPUT, _OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
+
+
+def _decoded(value: Any) -> Any:
+    """A value that was turned into JSON once by the library and once more by its instrumentation."""
+    return parse(parse(value))
+
+
+def kind_of_step(span: SpanRecord) -> OperationKind | None:
+    """What a step did; None leaves it to OpenTelemetry's names."""
+    attributes = span.attributes
+    if "gen_ai.operation.name" in attributes:
+        return None
+    gave = _decoded(attributes.get(_OUTPUT))
+    if isinstance(gave, dict):
+        if "tool_name" in gave and ("tool_output" in gave or "raw_output" in gave):
+            return OperationKind.TOOL
+        if "raw" in gave and ("message" in gave or "text" in gave):
+            return OperationKind.INFERENCE
+        if _ending(gave) is not None:
+            return OperationKind.WORKFLOW
+    elif isinstance(gave, list) and gave:
+        first = parse(gave[0])
+        if isinstance(first, dict) and "node" in first:
+            return OperationKind.RETRIEVAL
+    elif gave is None and _asks_model(_decoded(attributes.get(_INPUT))):
+        return OperationKind.INFERENCE
+    kind = attributes.get("traceloop.span.kind")
+    return OperationKind.WORKFLOW if kind == "workflow" else OperationKind.OTHER
+
+
+def _ending(gave: Any) -> Any:
+    """The response in the event that ends a workflow."""
+    result = gave.get("result") if isinstance(gave, dict) else None
+    return result.get("response") if isinstance(result, dict) else None
+
+
+def _asks_model(given: Any) -> bool:
+    return isinstance(given, dict) and isinstance(given.get("messages"), list)
+
+
+def read_step(reader: SpanReader) -> None:
+    """Read what is JSON twice; a tool's name, id and arguments stand with its result."""
+    gave = _decoded(reader.attributes.get(_OUTPUT))
+    call = reader.fields.get("tool_call")
+    if call is not None and isinstance(gave, dict):
+        given, call_id = gave.get("tool_kwargs"), gave.get("tool_id")
+        name = str(gave.get("tool_name"))
+        reader.fields["name"] = name
+        reader.fields["tool_call"] = replace(
+            call,
+            name=name,
+            id=call_id if isinstance(call_id, str) else call.id,
+            arguments=call.arguments if given is None else given,
+        )
+    source = reader.sources.get("output")
+    if source is not None and source.key == _OUTPUT and isinstance(gave, (dict, list)):
+        reader.fields["output_messages"] = read_messages(_ending(gave) or gave, "assistant")

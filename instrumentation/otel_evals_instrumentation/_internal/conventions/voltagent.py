@@ -1,0 +1,64 @@
+"""VoltAgent: `entity.*`, `agent.messages`, `llm.messages`, plain `input` and `output`."""
+
+from __future__ import annotations
+
+from otel_evals.dialects import Dialect
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
+
+__all__ = ["voltagent"]
+
+_KINDS = {
+    "agent": OperationKind.AGENT,
+    "llm": OperationKind.INFERENCE,
+    "tool": OperationKind.TOOL,
+    "retriever": OperationKind.RETRIEVAL,
+    "workflow": OperationKind.WORKFLOW,
+    "embedding": OperationKind.EMBEDDING,
+}
+
+
+def voltagent() -> Dialect:
+    """The dialect of VoltAgent's own tracing."""
+    return Convention(
+        name="voltagent",
+        scopes=("@voltagent/",),
+        markers=(
+            "voltagent.operation_id",
+            "voltagent.conversation_id",
+            "agent.messages",
+            "llm.messages",
+            "entity.type",
+        ),
+        names=AttributeNames(
+            input=("agent.messages", "llm.messages", "input"),
+            output=("output",),
+            system=("agent.instructions",),
+            tool_name=("tool.name",),
+            tool_id=("tool.call.id",),
+            arguments=("input", "tool.arguments"),
+            result=("output", "tool.result"),
+            documents=("output",),
+            query=("input",),
+            provider=("llm.provider", "ai.model.provider"),
+            request_model=("llm.model", "ai.model.name"),
+            finish=("llm.finish_reason", "ai.response.finish_reason"),
+            input_tokens=("usage.prompt_tokens", "llm.usage.prompt_tokens"),
+            output_tokens=("usage.completion_tokens", "llm.usage.completion_tokens"),
+            cache_tokens=("usage.cached_tokens", "llm.usage.cached_tokens"),
+            reasoning_tokens=("usage.reasoning_tokens", "llm.usage.reasoning_tokens"),
+            conversation_id=("conversation.id", "voltagent.conversation_id"),
+            user_id=("user.id",),
+            agent_name=("subagent.name", "entity.name"),
+            name=("entity.name",),
+        ),
+        kind_of=_kind,
+    )
+
+
+def _kind(span: SpanRecord) -> OperationKind | None:
+    """Spans inside an agent repeat the agent's entity; their own type is told apart."""
+    attributes = span.attributes
+    own = attributes.get("span.type")
+    kind = own if isinstance(own, str) else attributes.get("entity.type")
+    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None

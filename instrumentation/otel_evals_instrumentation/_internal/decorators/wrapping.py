@@ -1,0 +1,156 @@
+"""Functions of every kind, wrapped so that a span is open while they run.
+
+What yields runs in a context of its own: the span is current in its body, never in the code that iterates
+over it, whichever thread or task that is. Its span starts with the first step and ends with the last.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextvars import Context
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any
+
+from otel_evals_instrumentation._internal.decorators.open_span import OpenSpan
+
+__all__ = ["wrapped"]
+
+Opener = Callable[[tuple[Any, ...], dict[str, Any]], OpenSpan]
+"""Opens the span of one call, given its arguments."""
+
+_Started = tuple[OpenSpan, Context, Any]
+
+
+def wrapped(function: Callable[..., Any], opened: Opener) -> Callable[..., Any]:
+    """The function, of the same kind, with a span around each call."""
+    body = _body(function)
+    if inspect.iscoroutinefunction(body):
+        return functools.wraps(function)(_coroutine(function, opened))
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        steps = _async_steps if inspect.isasyncgenfunction(body) else _steps
+
+        def start(*args: Any, **kwargs: Any) -> _Started:
+            generator = function(*args, **kwargs)
+            span = opened(args, kwargs)
+            return span, span.leave(), generator
+
+        return functools.wraps(function)(steps(start))
+    return functools.wraps(function)(_plain(function, opened))
+
+
+def _body(function: Any) -> Any:
+    """What runs when this is called: of an object that can be called, the method."""
+    callable_object = not inspect.isroutine(function) and not isinstance(function, functools.partial)
+    return type(function).__call__ if callable_object else function
+
+
+def _plain(function: Callable[..., Any], opened: Opener) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with opened(args, kwargs) as span:
+            result = function(*args, **kwargs)
+            if type(result) in _LATER:
+                return _hand_over(span, result)
+            span.take_output(result)
+            return result
+
+    return call
+
+
+def _coroutine(function: Callable[..., Any], opened: Opener) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        with opened(args, kwargs) as span:
+            result = await function(*args, **kwargs)
+            span.take_output(result)
+            return result
+
+    return call
+
+
+# --- what goes on after the call ---
+
+_LATER = frozenset((CoroutineType, GeneratorType, AsyncGeneratorType))
+
+
+def _hand_over(span: OpenSpan, later: Any) -> Any:
+    """What a function returned to be run later, with the span open until that has ended."""
+    span.keep_open()
+    started = span, span.leave(), later
+    if isinstance(later, CoroutineType):
+        return _finish(started)
+    return (_steps if isinstance(later, GeneratorType) else _async_steps)(lambda: started)()
+
+
+async def _finish(started: _Started) -> Any:
+    span, inside, coroutine = started
+    with span:
+        result = await _Inside(inside, coroutine)
+        span.take_output(result)
+        return result
+
+
+def _steps(start: Callable[..., _Started]) -> Callable[..., Generator[Any, Any, Any]]:
+    def generate(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        span, inside, generator = start(*args, **kwargs)
+        with span:
+            step, value = generator.send, None
+            while True:
+                try:
+                    item = inside.run(step, value)
+                except StopIteration as done:
+                    return done.value
+                span.add_chunk(item)
+                try:
+                    step, value = generator.send, (yield item)
+                except GeneratorExit:
+                    inside.run(generator.close)
+                    raise
+                except BaseException as error:
+                    step, value = generator.throw, error
+
+    return generate
+
+
+def _async_steps(start: Callable[..., _Started]) -> Callable[..., AsyncGenerator[Any, Any]]:
+    async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        span, inside, generator = start(*args, **kwargs)
+        with span:
+            step, value = generator.asend, None
+            while True:
+                try:
+                    item = await _Inside(inside, step(value))
+                except StopAsyncIteration:
+                    return
+                span.add_chunk(item)
+                try:
+                    step, value = generator.asend, (yield item)
+                except GeneratorExit:
+                    await _Inside(inside, generator.aclose())
+                    raise
+                except BaseException as error:
+                    step, value = generator.athrow, error
+
+    return generate
+
+
+class _Inside:
+    """Awaits something with every step of it run in a context of its own."""
+
+    def __init__(self, context: Context, awaitable: Awaitable[Any]) -> None:
+        self._context = context
+        self._awaitable = awaitable
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, steps = self._context.run, self._awaitable.__await__()
+        step: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            try:
+                waiting = run(step, value)
+            except StopIteration as done:
+                return done.value
+            try:
+                step, value = steps.send, (yield waiting)
+            except BaseException as error:
+                step, value = steps.throw, error

@@ -1,0 +1,142 @@
+"""Requests, responses and arguments that hold messages: told by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from otel_evals_instrumentation._internal.readers.values import parse
+
+__all__ = ["first_choice", "possible_messages"]
+
+_REPLIES = ("choices", "generations", "candidates", "replies")
+_LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
+_ANSWERS = (
+    "combined_chunk_content",
+    "model_response",
+    "output",
+    "raw",
+    "answer",
+    "response",
+    "result",
+    "final_output",
+    "finalOutput",
+    "final_answer",
+    "finalAnswer",
+    "completion",
+    "outputText",
+    "output_text",
+    "generated_text",
+    "text",
+    "reply",
+    "content",
+    "outputs",
+)
+_QUESTIONS = (
+    "new_message",
+    "input",
+    "inputs",
+    "prompt",
+    "question",
+    "query",
+    "task",
+    "user_prompt",
+    "user_input",
+    "user_msg",
+    "user_message",
+    "userMessage",
+    "userInput",
+    "user_query",
+    "userQuery",
+    "chat_input",
+    "chatInput",
+    "request",
+    "instruction",
+    "contents",
+    "topic",
+    "query_str",
+    "query_bundle",
+    "str_or_query_bundle",
+    "embedding",
+    "text",
+    "content",
+    "body",
+)
+
+
+def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
+    """What a mapping holds that may be messages, with who is likely to have said it."""
+    message = item.get("message")
+    if isinstance(message, (dict, str)):
+        yield _beside(message, item.get("function")), role
+        return
+    for key in _LISTS:
+        if isinstance(item.get(key), (list, tuple)):
+            yield first_choice(item[key]), "assistant" if key in _REPLIES else role
+    if _are_messages(item.get("items")):  # LiveKit's chat context
+        yield item["items"], role
+    if isinstance(item.get("update"), dict):  # LangGraph's command
+        yield item["update"], role
+        return
+    for key in _QUESTIONS if role == "user" else _ANSWERS:
+        if isinstance(item.get(key), (str, list, tuple, dict)):
+            yield item[key], role
+    if role == "user":
+        yield from ((given, role) for given in _passed(item))
+    if item.keys() == {"user"} and isinstance(item["user"], (str, list, tuple)):
+        # The role names the text; of several texts, only the last is known to be the user's.
+        yield item["user"] if isinstance(item["user"], str) else item["user"][-1:], "user"
+    if len(item) == 1 or role == "user":  # a pipeline's components, a function's only argument
+        yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
+
+
+def first_choice(items: Any) -> Any:
+    """The first of several answers that a model gave to choose from; other lists as they are.
+
+    Each of them says why it ended, and none asks for a tool.
+    """
+    if not isinstance(items, (list, tuple)) or len(items) < 2:
+        return items
+    return items[:1] if all(map(_is_choice, items)) else items
+
+
+def _is_choice(item: Any) -> bool:
+    if not isinstance(item, dict) or not (item.get("finish_reason") or item.get("finishReason")):
+        return False
+    message = item.get("message", item)
+    if not isinstance(message, dict) or message.get("tool_calls") or message.get("function_call"):
+        return False
+    parts = message.get("parts")
+    texts = parts if isinstance(parts, (list, tuple)) else ()
+    return all(isinstance(part, dict) and "tool" not in str(part.get("type")) for part in texts)
+
+
+def _beside(message: Any, functions: Any) -> Any:
+    """A message, or the results of parallel calls that AutoGen writes beside one."""
+    if not isinstance(message, dict) or not isinstance(functions, (list, tuple)):
+        return message
+    results = [{**f, "type": "tool_result"} for f in map(parse, functions) if isinstance(f, dict)]
+    return {"role": "tool", "content": results}
+
+
+def _are_messages(items: Any) -> bool:
+    """Whether a list's first item is a message, so that the others are too."""
+    first = items[0] if isinstance(items, (list, tuple)) and items else None
+    return isinstance(first, dict) and "role" in first and "content" in first
+
+
+def _passed(item: dict[str, Any]) -> Iterator[Any]:
+    """What was passed to a function: by name, as its only argument, or as a conversation that waits."""
+    if isinstance(item.get("kwargs"), dict):
+        yield item["kwargs"]
+    arguments = item.get("args")
+    if isinstance(arguments, (list, tuple)):
+        if len(arguments) == 1:
+            yield arguments
+        yield from (given for given in arguments if _asks(given))
+
+
+def _asks(given: Any) -> bool:
+    """Whether one of a function's arguments is a conversation that waits for an answer, and not a history."""
+    conversation = isinstance(given, list) and all(isinstance(m, dict) and "role" in m for m in given)
+    return conversation and bool(given) and given[-1]["role"] == "user"

@@ -1,0 +1,73 @@
+"""Messages that came one by one, as span events or log records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from otel_evals.model import Message
+from otel_evals_instrumentation._internal.readers.envelopes import first_choice
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.single_message import read_message
+from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+
+__all__ = ["event_messages", "event_name"]
+
+_EVENTS = {
+    "gen_ai.prompt": "user",  # Semantic Kernel: all of what a model is to complete
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+
+
+def event_name(event: dict[str, Any]) -> str:
+    """The name of an event that is kept in a list, where some are told by their form only."""
+    name = event.get("event.name")
+    if isinstance(name, str):
+        return name
+    role = event.get("role")
+    return "gen_ai.choice" if "message" in event else f"gen_ai.{role}.message"
+
+
+def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:
+    """Input and output messages of events such as `gen_ai.user.message` and `gen_ai.choice`: (name, body)."""
+    inputs: list[Message] = []
+    outputs: list[Message] = []
+    choices: list[Any] = []
+    for name, body in events:
+        role = _EVENTS.get(name)
+        if role is not None:
+            told = parse(body)
+            if role == "tool" and not inputs and isinstance(told, dict) and told.get("role") == "user":
+                role = "user"  # there was nothing yet that a tool could have been called for
+            inputs.extend(_event(told, role))
+        elif name == "gen_ai.choice":
+            choices.append(parse(body))
+    for choice in first_choice(choices):
+        outputs.extend(_event(choice, "assistant"))
+    return inputs, outputs
+
+
+def _event(body: Any, role: str) -> tuple[Message, ...]:
+    """The messages of one event's body."""
+    if not isinstance(body, dict):
+        return read_messages(body, role)
+    message = parse(body.get("message"))
+    if isinstance(message, dict):
+        calls = message.get("tool_calls") or body.get("tool_calls")
+        body = {**message, "tool_calls": calls} if calls else message
+    elif message is not None:
+        body = {**body, "content": message}
+    content = parse(body.get("content"))
+    if is_masked(content):
+        content = None
+    if (
+        role == "tool"
+        and isinstance(content, (list, tuple))
+        and all(isinstance(c, dict) and "toolResult" in c for c in content)
+    ):
+        return read_messages(content, role)
+    # The event's name says who spoke: Vertex AI's bodies call a tool's result the user's.
+    return (read_message({**body, "role": role, "content": content}, role),)

@@ -1,0 +1,177 @@
+"""Messages, in whatever form a provider or framework gave them.
+
+One reader for all forms, because instrumentations pass the framework's own objects through: OpenTelemetry
+parts, OpenAI chat and Responses, Anthropic blocks, Bedrock, Gemini, LangChain dumps, Vercel, AG-UI and plain
+texts. A form is told by its keys, never by who sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from otel_evals.model import Message, Part
+from otel_evals_instrumentation._internal.readers.envelopes import possible_messages
+from otel_evals_instrumentation._internal.readers.parts import is_definition, is_part, read_part, read_parts
+from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_repr
+from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, read_message, role_of
+from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
+from otel_evals_instrumentation._internal.readers.typed_messages import MAX_MESSAGES, typed_messages
+from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_repr, literal, parse, unmasked
+
+__all__ = ["read_messages"]
+
+_CALLS = {"function_call", "custom_tool_call", "mcp_call", "local_shell_call", "computer_call"}
+_OUTPUTS = {
+    "function_call_output",
+    "custom_tool_call_output",
+    "local_shell_call_output",
+    "computer_call_output",
+}
+
+
+def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
+    """All messages a value holds, oldest first; texts without a role get the one given."""
+    typed = typed_messages(value)
+    if typed is not None:
+        return typed
+    value = parse(value)
+    found: list[Message] = []
+    _collect(value, role, found, 0)
+    return tuple(found)
+
+
+def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
+    if value is None or depth > MAX_DEPTH or len(found) >= MAX_MESSAGES:
+        return
+    if isinstance(value, str):
+        told = literal(value) if value[:8] == "{'role':" else None
+        if isinstance(told, dict):
+            _collect_one(told, role, found, depth + 1)
+        elif is_repr(value):
+            _collect_repr(value, role, found, depth)
+        elif value:
+            found.append(Message(role=role, parts=(Part(kind="text", text=unmasked(value)),)))
+    elif isinstance(value, dict):
+        _collect_one(value, role, found, depth)
+    elif isinstance(value, (list, tuple)):
+        _collect_list(value, role, found, depth)
+
+
+def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: int) -> None:
+    loose: list[Any] = []
+    for item in items:
+        item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
+        if is_definition(item):
+            continue
+        if isinstance(item, dict) and (not is_part(item) or _stands_alone(item)):
+            _flush(loose, role, found)
+            _collect_one(item, role, found, depth + 1)
+        elif isinstance(item, (list, tuple)) and not _is_role_pair(item):
+            _flush(loose, role, found)
+            _collect(item, role, found, depth + 1)
+        elif isinstance(item, (list, tuple)):
+            found.append(Message(role=role_of(item[0]), parts=read_parts(item[1])))
+        elif isinstance(item, str) and is_repr(item):
+            _flush(loose, role, found)
+            _collect_repr(item, role, found, depth + 1)
+        elif item is not None:
+            loose.append(item)
+    _flush(loose, role, found)
+
+
+def _collect_repr(text: str, role: str, found: list[Message], depth: int) -> None:
+    """An object's repr: the messages in it, if it can be read; nobody said the repr itself."""
+    value = read_message_str(text) or read_repr(text)
+    if isinstance(value, (dict, list)):
+        _collect(value, role, found, depth + 1)
+    elif text.startswith("content="):
+        found.append(Message(role=role, parts=(Part(kind="text", text=text),)))
+
+
+def _stands_alone(item: dict[str, Any]) -> bool:
+    """OpenAI's Responses put calls and their outputs between the messages."""
+    kind = item.get("type")
+    return isinstance(kind, str) and (kind in _CALLS or kind in _OUTPUTS)
+
+
+def _flush(loose: list[Any], role: str, found: list[Message]) -> None:
+    """Parts that stand in a list without a message around them are one message."""
+    if loose:
+        parts = read_parts(loose)
+        if parts:
+            kinds = {part.kind for part in parts}
+            speaker = "tool" if kinds == {"tool_result"} else "assistant" if "tool_call" in kinds else role
+            found.append(Message(role=speaker, parts=parts))
+        loose.clear()
+
+
+def _is_role_pair(item: Any) -> bool:
+    """LangChain's `("user", "text")`."""
+    return (
+        len(item) == 2
+        and isinstance(item[0], str)
+        and item[0].lower() in {"user", "human", "system", "ai", "assistant"}
+    )
+
+
+def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
+    if depth > MAX_DEPTH:
+        return
+    kind = item.get("type")
+    kind = kind if isinstance(kind, str) else None
+    if (kind == "function" and is_definition(item)) or is_definition(item.get("content")):
+        return  # a tool on offer: nobody said anything
+    if kind in _CALLS:
+        found.append(Message(role="assistant", parts=(tool_call(item),)))
+        return
+    if kind in _OUTPUTS:
+        found.append(Message(role="tool", parts=(read_part({**item, "type": "tool_result"}),)))
+        return
+    if kind == "constructor" and isinstance(item.get("kwargs"), dict):
+        _collect_one(_unwrap_constructor(item), role, found, depth + 1)
+        return
+    if kind in LANGCHAIN and isinstance(item.get("data"), dict):
+        _collect_one({"type": kind, **item["data"]}, role, found, depth + 1)
+        return
+    if "message.role" in item or "message.content" in item:  # OpenInference's names inside a list
+        item = {key.removeprefix("message."): value for key, value in item.items()}
+    if "_role" in item:  # Haystack, before it dropped the underscores
+        item = {"role": item["_role"], "content": item.get("_content"), "name": item.get("_name")}
+    if is_part(item):
+        _flush([item], role, found)
+        return
+    if "role" in item or "parts" in item or kind in LANGCHAIN or "tool_calls" in item:
+        found.append(read_message(item, role))
+        return
+    _open(item, role, found, depth)
+
+
+def _unwrap_constructor(item: dict[str, Any]) -> dict[str, Any]:
+    """LangChain's serialised objects: the class name says the role."""
+    path = item.get("id")
+    name = str(path[-1]) if isinstance(path, (list, tuple)) and path else ""
+    kind = name.removesuffix("Chunk").removesuffix("Message").lower()
+    return {"type": kind, **item["kwargs"]} if kind in LANGCHAIN else item["kwargs"]
+
+
+def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
+    """A mapping that is no message itself, but may hold some: a request, a response, arguments."""
+    before = len(found)
+    _open_first(item, role, found, depth)
+    config = item.get("config") if isinstance(item.get("config"), dict) else {}
+    keys = ("system", "system_instruction", "systemInstruction", "systemPrompt")
+    system = next((item[k] for k in keys if item.get(k)), None) or (config or {}).get("system_instruction")
+    if system and len(found) > before and found[before].role != "system":
+        parts = read_parts(system)
+        if parts:
+            found.insert(before, Message(role="system", parts=parts))
+
+
+def _open_first(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
+    """Try what may hold messages, most telling first, until something is found."""
+    before = len(found)
+    for inner, speaker in possible_messages(item, role):
+        _collect(inner, speaker, found, depth + 1)
+        if len(found) > before:
+            return

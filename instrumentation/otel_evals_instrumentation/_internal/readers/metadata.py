@@ -1,0 +1,27 @@
+"""User and conversation, where they stand in metadata that is one JSON object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+
+__all__ = ["read_metadata"]
+
+_THREADS = ("thread_id", "threadId", "conversation_id", "conversationId")
+_KEYS = (
+    ("user_id", ("langfuse_user_id", "user_id", "userId")),
+    ("conversation_id", ("langfuse_session_id", "session_id", "sessionId", *_THREADS)),
+)
+
+
+def read_metadata(reader: SpanReader, value: Any) -> None:
+    """Read who asked and in which conversation, where no attribute of their own told it."""
+    metadata = parse(value)
+    if not isinstance(metadata, dict):
+        return
+    for field, names in _KEYS:
+        told = next((metadata[n] for n in names if isinstance(metadata.get(n), str)), None)
+        if told and not is_masked(told):
+            reader.fields.setdefault(field, told)

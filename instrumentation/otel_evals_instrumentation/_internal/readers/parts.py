@@ -1,0 +1,264 @@
+"""The parts of messages: texts, thoughts, tool calls and their results, media."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from otel_evals.model import Part
+from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result, unwrapped_result
+from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+
+__all__ = [
+    "blocks_in",
+    "is_definition",
+    "is_part",
+    "read_part",
+    "read_parts",
+    "text_of",
+]
+
+_TEXTS = {"text", "input_text", "output_text", "text_delta", "refusal", "summary_text"}
+_THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content", "thought"}
+_CALLS = {
+    "tool_call",
+    "tool_use",
+    "tool-call",
+    "function_call",
+    "server_tool_call",
+    "server_tool_use",
+    "mcp_tool_use",
+    "tooluse",
+    "function",
+}
+_RESULTS = {
+    "tool_call_response",
+    "tool_result",
+    "tool-result",
+    "tool_response",
+    "function_call_output",
+    "function_result",
+    "server_tool_call_response",
+    "server_tool_result",
+    "mcp_tool_result",
+    "web_search_tool_result",
+    "web_fetch_tool_result",
+    "code_execution_tool_result",
+    "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+    "tool-error",
+}
+_MEDIA = {
+    "image",
+    "image_url",
+    "input_image",
+    "audio",
+    "input_audio",
+    "video",
+    "file",
+    "input_file",
+    "blob",
+    "uri",
+    "media",
+    "document",
+    "binary",
+}
+
+
+_UNTYPED = frozenset(
+    (
+        "text",
+        "toolUse",
+        "toolResult",
+        "function_call",
+        "function_response",
+        "functionCall",
+        "functionResponse",
+        "reasoningContent",
+        "inline_data",
+        "inlineData",
+        "file_data",
+        "tool_kwargs",
+        "tool_call",
+        "tool_call_result",
+        "toolRequest",
+        "toolResponse",
+        "message_content",
+    )
+)
+
+
+def is_part(item: dict[str, Any]) -> bool:
+    """Whether a mapping is a part of a message, and not a message."""
+    if "role" in item or "parts" in item or "message" in item:
+        return False
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return kind in _BY_TYPE
+    return len(item) <= 4 and not _UNTYPED.isdisjoint(item)
+
+
+def is_definition(item: Any) -> bool:
+    """Whether a value describes a tool on offer, in OpenAI's form, instead of a call of it."""
+    if not isinstance(item, dict) or item.get("type") != "function":
+        return False
+    function = item.get("function")
+    return isinstance(function, dict) and "parameters" in function and "arguments" not in function
+
+
+def read_parts(content: Any) -> tuple[Part, ...]:
+    """The parts of a message's content."""
+    if content is None or content == "":
+        return ()
+    if isinstance(content, str):
+        return (Part(kind="text", text=unmasked(content)),)
+    if isinstance(content, dict):
+        inner = content.get("parts")
+        if inner is None and content and all(key.isdigit() for key in content):
+            inner = list(content.values())  # a list that was spelled out in keys
+        return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
+    if isinstance(content, (list, tuple)):
+        return tuple(read_part(item) for item in content if item is not None)
+    return (Part(kind="text", text=text_of(content)),)
+
+
+def blocks_in(text: str) -> Any:
+    """The parts that a text spells out as JSON, where all of it are parts with a type; else the text."""
+    parsed = parse(text)
+    if isinstance(parsed, list) and all(isinstance(p, dict) and _is_block(p) for p in parsed):
+        return parsed
+    return text
+
+
+def _is_block(item: dict[str, Any]) -> bool:
+    """Whether a mapping is a part with a type, one of Bedrock's, or a call as AutoGen serialises it."""
+    if len(item) == 1:
+        return not _BEDROCK.isdisjoint(item)
+    return item.get("type") in _KNOWN or item.keys() == _BARE_CALL
+
+
+def read_part(item: Any) -> Part:
+    """One part, whichever provider's form it has."""
+    if isinstance(item, str):
+        return Part(kind="text", text=unmasked(item))
+    if not isinstance(item, dict):
+        return Part(kind="other", data=item)
+    kind = item.get("type")
+    if kind is None:
+        return _text(item) if len(item) == 1 and "text" in item else _untyped(item)
+    read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
+    if read is not None:
+        return read(item)
+    if isinstance(kind, str) and kind.startswith("image"):
+        return Part(kind="media", data=item)
+    return Part(kind="other", data=item)
+
+
+def _text(item: dict[str, Any]) -> Part:
+    for key in ("content", "text", "value", "refusal"):
+        value = item.get(key)
+        if isinstance(value, dict):
+            told = value.get("value", value.get("text"))
+            value = value if told is None else told  # Genkit: an object that was asked for
+        if value is not None:
+            return Part(kind="text", text=unmasked(value) if isinstance(value, str) else text_of(value))
+    return Part(kind="text")
+
+
+def _thought(item: dict[str, Any]) -> str | None:
+    for key in ("content", "text", "thinking", "reasoning"):
+        value = item.get(key)
+        if isinstance(value, str):
+            return value
+    summary = item.get("summary")
+    if isinstance(summary, (list, tuple)):
+        return "\n\n".join(str(s.get("text", "")) for s in summary if isinstance(s, dict)) or None
+    return summary if isinstance(summary, str) else None
+
+
+_CALL_KEYS = ("toolUse", "function_call", "functionCall", "tool_call", "tool_use", "toolRequest")
+_BEDROCK = frozenset(("text", "toolUse", "toolResult"))
+_BARE_CALL = {"id", "name", "arguments"}
+_RESULT_KEYS = ("toolResult", "tool_result", "tool_call_result", "toolResponse")
+_GEMINI_RESULT_KEYS = ("function_response", "functionResponse")
+
+
+def _untyped(item: dict[str, Any]) -> Part:
+    """Bedrock's and Gemini's parts say what they are by their only key."""
+    tool = _untyped_tool(item)
+    if tool is not None:
+        return tool
+    if isinstance(item.get("message_content"), dict):
+        return read_part(item["message_content"])
+    if isinstance(item.get("text"), str):
+        return Part(kind="reasoning" if item.get("thought") is True else "text", text=unmasked(item["text"]))
+    text = item.get("content")
+    if isinstance(item.get("text"), dict):
+        return _text(item)
+    if isinstance(text, str):
+        return Part(kind="text", text=unmasked(text))
+    thought = item.get("reasoningContent")
+    if isinstance(thought, dict):
+        inner = thought.get("reasoningText")
+        return Part(kind="reasoning", text=inner.get("text") if isinstance(inner, dict) else None)
+    if any(
+        key in item
+        for key in (
+            "inline_data",
+            "inlineData",
+            "file_data",
+            "image",
+            "document",
+            "video",
+            "image_url",
+            "media",
+        )
+    ):
+        return Part(kind="media", data=item)
+    return Part(kind="other", data=item)
+
+
+def _untyped_tool(item: dict[str, Any]) -> Part | None:
+    for keys, read in (
+        (_CALL_KEYS, tool_call),
+        (_GEMINI_RESULT_KEYS, lambda inner: unwrapped_result(tool_result(inner))),
+        (_RESULT_KEYS, tool_result),
+    ):
+        inner = next((item[key] for key in keys if isinstance(item.get(key), dict)), None)
+        if inner is not None:
+            return read(inner)
+    if "tool_kwargs" in item or ("tool_name" in item and "arguments" in item) or item.keys() == _BARE_CALL:
+        return tool_call(item)
+    if "result" in item and isinstance(item.get("origin"), dict):
+        return tool_result(item)
+    return None
+
+
+def text_of(value: Any) -> str:
+    """A value as text: texts as they are, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def _reasoning(item: dict[str, Any]) -> Part:
+    thought = _thought(item)
+    return Part(kind="reasoning", text=None if thought is None else unmasked(thought))
+
+
+def _media(item: dict[str, Any]) -> Part:
+    return Part(kind="media", data=item)
+
+
+_BY_TYPE: dict[str, Callable[[dict[str, Any]], Part]] = {
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_THOUGHTS, _reasoning),
+    **dict.fromkeys(_CALLS, tool_call),
+    **dict.fromkeys(_RESULTS, tool_result),
+    **dict.fromkeys(_MEDIA, _media),
+}
+_KNOWN = tuple(_BY_TYPE)

@@ -1,0 +1,72 @@
+"""Arguments and results of tool calls, without the envelopes that instrumentations put around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str
+from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
+from otel_evals_instrumentation._internal.readers.values import literal, parse
+
+__all__ = ["arguments_of", "result_of"]
+
+_CALL_ENVELOPE = {"args", "kwargs", "sanitize_inputs_outputs", "cancellation_token"}
+_GEMINI = {"id", "name", "response", "will_continue", "scheduling", "parts"}
+_CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}
+
+
+def arguments_of(value: Any, depth: int = 0) -> Any:
+    """A tool call's arguments as the JSON value they were."""
+    parsed = parse(value)
+    if parsed is value and isinstance(value, str):
+        parsed = literal(value)
+    if not isinstance(parsed, dict) or depth > 4:
+        return parsed
+    keys = parsed.keys()
+    if "input_str" in keys or ("inputs" in keys and keys <= _CALLBACKS):
+        inner = parsed.get("inputs")
+        return arguments_of(parsed.get("input_str") if inner is None else inner, depth + 1)
+    if "calling" in keys and "tool_string" in keys:  # CrewAI: `tool_name='lookup' arguments={...}`
+        return literal(str(parsed["calling"]).partition(" arguments=")[2])
+    if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: the arguments, written as text
+        inner = arguments_of(parsed["input"], depth + 1)
+        return inner if isinstance(inner, dict) else parsed
+    if keys == {"tool_name", "arguments"}:  # a request to an MCP server
+        return arguments_of(parsed["arguments"], depth + 1)
+    if keys <= _CALL_ENVELOPE and ("kwargs" in keys or "args" in keys):
+        kwargs, args = parsed.get("kwargs"), parsed.get("args")
+        if kwargs or not args:
+            return kwargs if kwargs is not None else {}
+        return args[0] if isinstance(args, (list, tuple)) and len(args) == 1 else args
+    return parsed
+
+
+def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any, bool]:
+    """A tool's result as the value it was, and whether it says that the tool failed.
+
+    Where the convention wraps no results, an object with an `output` is the tool's own.
+    """
+    parsed = parse(value)
+    if isinstance(parsed, str):
+        message = read_message_str(parsed)
+        parsed = parsed if message is None else message
+    if not isinstance(parsed, dict) or depth > 4:
+        return result_value(parsed), False
+    keys = parsed.keys()
+    if wrapped and "output" in keys and keys <= {"output", "kwargs", "tags", "metadata"}:
+        return result_of(parsed["output"], depth + 1)
+    if wrapped and "outputs" in keys and keys <= {"outputs", "kwargs", "tags", "metadata"}:
+        return result_of(parsed["outputs"], depth + 1)
+    if "tool_output" in keys and "tool_name" in keys:  # LlamaIndex' event
+        return result_of(parsed["tool_output"], depth + 1)
+    if parsed.get("lc") == 1 and isinstance(parsed.get("kwargs"), dict):
+        return result_of({"type": "tool", **parsed["kwargs"]}, depth + 1)
+    if parsed.get("type") == "tool" and isinstance(parsed.get("data"), dict):
+        return result_of({"type": "tool", **parsed["data"]}, depth + 1)
+    if "content" in keys and ("tool_call_id" in keys or "toolCallId" in keys):
+        return result_value(parsed["content"]), parsed.get("status") == "error"
+    if wrapped and "response" in keys and keys <= _GEMINI:
+        return unwrapped_value(result_value(parsed["response"])), False
+    if parsed.get("isError") is True or parsed.get("is_error") is True:
+        return result_value(parsed), True
+    return result_value(parsed), False

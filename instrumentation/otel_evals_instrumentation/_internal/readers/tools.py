@@ -1,0 +1,161 @@
+"""Tool spans: the call's name, id, arguments, result and status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_evals.model import Availability, ToolCall
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.tool_parts import result_value
+from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
+from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_mend
+
+__all__ = ["read_tool", "tool_name_in"]
+
+_METHODS = (".__call__", ".__acall__", ".run", ".arun", ".call", ".acall", ".invoke", ".ainvoke", ".tool")
+"""What stands after a tool's name where the span is named after the method that ran it."""
+
+
+def read_tool(reader: SpanReader) -> None:
+    """Read a tool's span: id, arguments, result, status; its name is known."""
+    span, fields = reader.span, reader.fields
+    arguments = _value(reader, "arguments", "tool_arguments")
+    result = _value(reader, "result", "tool_results")
+    if arguments is None:
+        arguments = _event(reader, "tool_arguments", "gen_ai.tool.message", "content")
+    if result is None:
+        result = _event(reader, "tool_results", "gen_ai.choice", "message")
+    if arguments is None:
+        arguments = _part(reader, "tool_arguments", "gen_ai.input.messages", "tool_call")
+    if result is None:
+        result = _part(reader, "tool_results", "gen_ai.output.messages", "tool_result")
+    if arguments is None:
+        arguments = _parameters(reader)
+    value, failed = (None, False) if result in (None, "None") else _result(reader, result)
+    error = fields.get("error")
+    if value is None and error is None and span.status != "OK":
+        error = _exception(reader)  # some record it without a status
+    failed = (
+        failed
+        or error is not None
+        or reader.attributes.get("gen_ai.tool.status") == "error"
+        or reader.attributes.get("gen_ai.tool.success") is False
+    )
+    if failed and error in (None, fields.get("error_type")):
+        told = value.get("error") if isinstance(value, dict) else value
+        error = told if isinstance(told, str) else error
+    fields["tool_call"] = ToolCall(
+        name=fields["name"],
+        id=reader.text("tool_id"),
+        arguments=None if arguments is None else _arguments(reader, arguments),
+        result=value,
+        error=error,
+        error_type=fields.get("error_type"),
+        status="error" if failed else "ok" if span.status == "OK" or value is not None else "unknown",
+        span_id=span.span_id,
+        duration=None if span.end_time is None else (span.end_time - span.start_time) / 1e9,
+    )
+
+
+def _exception(reader: SpanReader) -> str | None:
+    """The exception that a tool without a result ended in."""
+    for event in reader.span.events:
+        if event.name == "exception":
+            kind = first_text(event.attributes, ("exception.type",))
+            if kind is not None:
+                reader.fields.setdefault("error_type", kind)
+            return first_text(event.attributes, ("exception.message",)) or kind or "error"
+    return None
+
+
+_UNWRAPPED = frozenset(
+    (
+        "langfuse",
+        "langwatch",
+        "laminar",
+        "mlflow",
+        "braintrust",
+        "genkit",
+        "vercel_ai",
+        "livekit",
+        "voltagent",
+    )
+)
+"""Conventions that hand on what a tool gave, as it is."""
+
+
+def _is_plain(reader: SpanReader, noted_as: str, key: str) -> bool:
+    """Whether a value has OpenTelemetry's own name, under which instrumentations of tools wrap nothing."""
+    source = reader.sources.get(noted_as)
+    return reader.dialect == "otel_genai" and source is not None and source.key == key
+
+
+def _result(reader: SpanReader, result: Any) -> tuple[Any, bool]:
+    if not _is_plain(reader, "tool_results", "gen_ai.tool.call.result"):
+        return result_of(result, wrapped=reader.dialect not in _UNWRAPPED)
+    failed = isinstance(result, dict) and (result.get("isError") is True or result.get("is_error") is True)
+    return result_value(result), failed
+
+
+def _arguments(reader: SpanReader, arguments: Any) -> Any:
+    if _is_plain(reader, "tool_arguments", "gen_ai.tool.call.arguments") and isinstance(arguments, dict):
+        return arguments
+    return arguments_of(arguments)
+
+
+def _parameters(reader: SpanReader) -> dict[str, Any] | None:
+    """Arguments that stand one by one, as `code.function.parameters.<name>.value`."""
+    start, end = "code.function.parameters.", ".value"
+    found = {
+        key[len(start) : -len(end)]: parse(value)
+        for key, value in reader.attributes.items()
+        if key.startswith(start) and key.endswith(end)
+    }
+    if found:
+        reader.note("tool_arguments", start + "*")
+    return found or None
+
+
+def tool_name_in(span_name: str) -> str:
+    """The tool's name in span names such as `execute_tool lookup`, `tool_call [lookup]` and `lookup.run`."""
+    name = span_name.rpartition(" ")[2].strip("[]")
+    while name.endswith(_METHODS):
+        name = name.rpartition(".")[0]
+    return name or span_name or "tool"
+
+
+def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
+    for _, key in reader.found_at.get(field, ()):
+        value = reader.attributes[key]
+        if value == "":
+            continue
+        if is_masked(value):
+            reader.note(noted_as, key, Availability.CAPTURED_OFF)
+            continue
+        parsed, cut = parse_or_mend(value)
+        reader.note(noted_as, key, Availability.TRUNCATED if cut else Availability.PRESENT)
+        return parsed
+    return None
+
+
+def _event(reader: SpanReader, noted_as: str, event_name: str, key: str) -> Any:
+    """Arguments or result, where they stand in an event."""
+    for name, body in reader.events:
+        if name == event_name and isinstance(body, dict) and body.get(key) is not None:
+            reader.note(noted_as, name)
+            return parse(body[key])
+    return None
+
+
+def _part(reader: SpanReader, noted_as: str, key: str, kind: str) -> Any:
+    """Arguments or result, where they stand in messages."""
+    value = reader.attributes.get(key)
+    if value is None:
+        return None
+    data = next(
+        (p.data for m in read_messages(value) for p in m.parts if p.kind == kind and p.data is not None), None
+    )
+    if data is not None:
+        reader.note(noted_as, key)
+    return data

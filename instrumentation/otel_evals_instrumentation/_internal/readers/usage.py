@@ -1,0 +1,77 @@
+"""Token counts that an instrumentation keeps in one object, whatever the provider calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from otel_evals.model import Usage
+from otel_evals_instrumentation._internal.readers.values import parse
+
+__all__ = ["first_count", "usage_in"]
+
+_INPUT = (
+    "input_tokens",
+    "inputTokens",
+    "prompt_tokens",
+    "promptTokens",
+    "prompt_token_count",
+    "promptTokenCount",
+    "input",
+    "prompt",
+)
+_OUTPUT = (
+    "output_tokens",
+    "outputTokens",
+    "completion_tokens",
+    "completionTokens",
+    "candidates_token_count",
+    "candidatesTokenCount",
+    "output",
+    "completion",
+)
+_CACHE = (
+    "cache_read_input_tokens",
+    "cached_input",
+    "input_cache_read",
+    "input_cached_tokens",
+    "cached_input_tokens",
+    "cachedInputTokens",
+    "cached_content_token_count",
+    "cachedContentTokenCount",
+    "cachedContentTokens",
+    "prompt_cached_tokens",
+)
+_REASONING = (
+    "reasoning_tokens",
+    "reasoningTokens",
+    "thoughts_token_count",
+    "thoughtsTokenCount",
+    "thoughtsTokens",
+    "completion_reasoning_tokens",
+)
+
+
+def usage_in(value: Any) -> Usage | None:
+    """The token counts of a mapping, or of one written as JSON; None where it tells none."""
+    counts = parse(value)
+    if not isinstance(counts, Mapping):
+        return None
+    given, said = first_count(counts, _INPUT), first_count(counts, _OUTPUT)
+    if given is None and said is None:
+        return None
+    return Usage(
+        input_tokens=given or 0,
+        output_tokens=said or 0,
+        cache_read_tokens=first_count(counts, _CACHE) or 0,
+        reasoning_tokens=first_count(counts, _REASONING) or 0,
+    )
+
+
+def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
+    """The first of these keys that is a natural number; None if there is none."""
+    for key in keys:
+        value = counts.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
+            return int(value)
+    return None

@@ -1,0 +1,1 @@
+"""The commands `otel-evals monitor`, `report`, `results`, `labels` and `export`."""

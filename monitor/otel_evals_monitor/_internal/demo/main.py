@@ -1,0 +1,146 @@
+"""The demo, written as a tutorial: score a support agent's traffic while customers talk to it.
+
+From the top: a custom scorer, the rules, one call of `otel_evals.configure`, and the running agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import otel_evals
+from otel_evals import NotScored, Rule, Run, Score, sampling, scorer
+from otel_evals.context import tool_results
+from otel_evals.destinations import InMemoryDestination
+from otel_evals.scorers import grounded_in_tools, keyword_coverage, tool_call_accuracy
+
+__all__ = ["DemoOptions", "demo"]
+
+
+@scorer
+def owns_up(run: Run) -> Score | NotScored:
+    """Whether the answer says so when a tool failed."""
+    failed = [call.name for call in run.tool_calls if call.status == "error"]
+    if not failed:
+        return NotScored(reason="no_tool_failed")
+    if re.search(r"sorry|unfortunately|unable|did not work|(can|could)(no|n'| no)t", run.output or "", re.I):
+        return Score(value=1, label="admitted")
+    return Score(
+        value=0, label="passed over", explanation=f"{failed[-1]} failed and the answer is silent about it"
+    )
+
+
+HANDBOOK = {
+    r"cancel|call off|stop order": "cancel_order",
+    r"refund|money back": "refund_status",
+    r"return|send .*back|restock": "check_return",
+    r"points|tier": "loyalty_balance",
+    r"store|shop|opening hours": "find_store",
+    r"parcel|package|track|arrive|carrier|deliver|right now": "track_shipment",
+    r"SO-\d|pay|items|place": "get_order",
+    r"price|stock|warranty|how much|cheaper": "search_products",
+}
+
+
+def handbook(run: Run) -> str | None:
+    """The tool that the shop's handbook prescribes for a question."""
+    return next((tool for words, tool in HANDBOOK.items() if re.search(words, run.input or "", re.I)), None)
+
+
+def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rule]:
+    """Code judges every run; keyword coverage every other one; a model, which costs money, one in ten."""
+    yield Rule(grounded_in_tools())
+    yield Rule(tool_call_accuracy(expected_tool=handbook))
+    yield Rule(owns_up)
+    yield Rule(keyword_coverage(), sample=sampling.ratio(0.5))
+    if judge:
+        from otel_evals.judges import LiteLLMJudge
+        from otel_evals.scorers import answer_relevancy, hallucination
+
+        model = LiteLLMJudge(judge, api_base=api_base)
+        some = sampling.ratio(0.1) | sampling.errors()
+        # The timeout covers the import of LiteLLM by the first call, which takes long.
+        yield Rule(hallucination(model, get_context=tool_results()), sample=some, timeout=180)
+        yield Rule(answer_relevancy(model), sample=some, timeout=180)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """The options of the command."""
+
+    runs: int = 400
+    seed: int = 7
+    out: Path = Path("otel-evals-demo")
+    judge: str | None = None
+    api_base: str | None = None
+    to: tuple[str, ...] = ()
+    """Backends that get spans and scores too: names of destinations, or NAME=URL. Spans go to the first."""
+    monitor: bool = False
+    """Serve the page on two days of made-up history afterwards."""
+    port: int = 8765
+    browser: bool = True
+
+
+def demo(options: DemoOptions) -> None:
+    """Score live traffic, and print the scores beside the faults that were planted."""
+    from pydantic_ai import Agent
+
+    from otel_evals.sdk.commands import backend_of_demo, send_spans_to
+    from otel_evals_monitor._internal.demo.report import Watch, print_links, print_report
+    from otel_evals_monitor._internal.demo.shop import Shop
+    from otel_evals_monitor._internal.demo.traffic import Truth, converse, plan
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    scores, truth = options.out / "scores.jsonl", options.out / "truth.jsonl"
+    scores.unlink(missing_ok=True)
+    seen = InMemoryDestination()
+    destinations: list[object] = [seen, {"jsonl": {"path": scores}}]
+    os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
+    destinations += [backend_of_demo(place) for place in options.to]
+    if options.to:
+        os.environ.setdefault("OTEL_RESOURCE_ATTRIBUTES", "openinference.project.name=otel-evals-demo")
+        os.environ |= send_spans_to(destinations[2])
+
+    # This call and the agent framework's own instrumentation are all it takes to score an agent.
+    pipeline = otel_evals.configure(
+        rules=list(rules(options.judge, options.api_base)), destinations=destinations
+    )
+    Agent.instrument_all()
+
+    shop = Shop(options.seed, orders=options.runs + 200)
+    truths: list[Truth] = []
+    with Watch(options.runs, seen, truths):
+        asyncio.run(converse(plan(shop, options.runs, options.seed), shop, truths.append))
+        pipeline.force_flush(timeout_millis=600_000)
+    truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
+    otel_evals.force_flush()
+    print_report(seen.runs, truths, pipeline, [scores, truth])
+    print_links(seen.runs, destinations[2:])
+    otel_evals.shutdown()
+    show_history(options, scores)
+
+
+def show_history(options: DemoOptions, scores: Path) -> None:
+    """Write two days of history, and open the page on it or say how."""
+    from otel_evals_monitor._internal.demo.history import write_history
+
+    store = options.out / "results.db"
+    write_history(store, scores, seed=options.seed, now=time.time())
+    floor = "grounded_in_tools=0.9"
+    if not options.monitor:
+        print("\nTwo days of made-up history, with an alarm to find:")
+        print(f"    otel-evals monitor {store} --floor {floor}")
+        return
+    from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+    from otel_evals_monitor._internal.commands.monitor import serve
+    from otel_evals_monitor._internal.store.database import Database
+
+    name, value = floor.split("=")
+    settings = AlarmSettings(floors={name: float(value)})
+    serve(Database(store), settings, port=options.port, browser=options.browser)

@@ -1,0 +1,217 @@
+"""The demo's output: scores as they arrive, then the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from otel_evals import Direction, Evaluation, Pipeline, Run, Score, ScoredRun, Stats
+from otel_evals.destinations import InMemoryDestination
+from otel_evals.sdk.commands import bounds_cell, interval_cell, is_uneven, mean_cell
+from otel_evals.sdk.pipeline import RuleStats
+from otel_evals.testing import ScorerTally, kin_of, tally
+from otel_evals_monitor._internal.demo.script import Fault
+from otel_evals_monitor._internal.demo.traffic import Truth
+
+__all__ = ["Watch", "print_links", "print_report"]
+
+_FACTS = (
+    Fault.WRONG_NUMBER,
+    Fault.WRONG_DATE,
+    Fault.WRONG_IDENTIFIER,
+    Fault.WRONG_NAME,
+    Fault.MIXED_UP,
+    Fault.GLOSSED_ERROR,
+)
+MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
+    "grounded_in_tools": _FACTS,
+    "tool_call_accuracy": (Fault.WRONG_TOOL,),
+    "owns_up": (Fault.GLOSSED_ERROR,),
+    "keyword_coverage": (Fault.OFF_TOPIC,),
+    "hallucination": _FACTS,
+    "answer_relevancy": (Fault.OFF_TOPIC,),
+}
+"""The faults that each scorer should find. Answers that gloss over an error always state invented facts."""
+
+_ALARM_BELOW = {"keyword_coverage": 0.1, "answer_relevancy": 0.5}
+_SHOWN, _WORST = 8, 3
+
+
+def alarms(evaluation: Evaluation) -> bool:
+    """Whether a score counts as an alarm."""
+    if not isinstance(evaluation.outcome, Score):
+        return False
+    value = evaluation.outcome.value
+    if evaluation.direction is Direction.LOWER:
+        return value > 0
+    return value < _ALARM_BELOW.get(evaluation.scorer_id, 1)
+
+
+class Watch:
+    """A context manager that shows the progress of conversations and the latest scores."""
+
+    def __init__(self, runs: int, seen: InMemoryDestination, truths: Sequence[Truth]) -> None:
+        self._seen, self._truths = seen, truths
+        columns = (
+            TextColumn("{task.description:14}"),
+            BarColumn(40),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._progress = Progress(*columns)
+        self._answered = self._progress.add_task("runs answered", total=runs)
+        self._scored = self._progress.add_task("runs scored", total=runs)
+        self._live = Live(get_renderable=self._render, refresh_per_second=8)
+
+    def __enter__(self) -> Watch:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def _render(self) -> Group:
+        runs = self._seen.runs
+        self._progress.update(self._answered, completed=len(self._truths))
+        self._progress.update(self._scored, completed=len(runs))
+        latest = Table.grid(padding=(0, 2))
+        for scored in runs[-_SHOWN:]:
+            latest.add_row(Text(_one_line(scored.run.input, 50), style="dim"), _scores_of(scored))
+        return Group(self._progress, latest)
+
+
+def print_report(
+    runs: Sequence[ScoredRun], truths: Sequence[Truth], pipeline: Pipeline, files: Sequence[Path]
+) -> None:
+    """Print the table of scorers, the comparison with the planted faults, and the paths of the records."""
+    console = Console()
+    stats = pipeline.stats()
+    judged = {name: _of_scorer(name, runs) for name in stats.rules}
+    evaluations = [e for scored in runs for e in scored.evaluations]
+    kin = {scored.run.trace_id: kin_of(scored.run) for scored in runs}
+    console.print(_scorers(tally(pipeline.config.rules, evaluations, kin), stats))
+    for name, its in judged.items():
+        console.print(f"\n[bold]Worst by {name}")
+        console.print(_worst(its))
+    console.print(_comparison(judged, {truth.trace_id: truth for truth in truths}))
+    console.print(f"\nEvery run with its scores: {files[0]}\nWhat was really wrong:      {files[1]}")
+    for name, sent in pipeline.destination_stats().items():
+        if sent.exported < len(runs):
+            console.print(f"[red]{name} accepted {sent.exported} of {len(runs)} scored runs: {sent}")
+    for problem in stats.check():
+        console.print(f"[red]The counters do not balance: {problem}")
+
+
+def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any]) -> None:
+    """Print where each backend shows the trace of the worst run by the first scorer."""
+    scored = [
+        (e.outcome.value, s.run) for s in runs for e in s.evaluations[:1] if isinstance(e.outcome, Score)
+    ]
+    if not scored:
+        return
+    run = min(scored, key=lambda each: each[0])[1]
+    for each in backends:
+        if url := getattr(each, "trace_url", lambda *_: None)(run.trace_id, run.root_span_id):
+            print(f"One of the worst runs in {each.name}: {url}")
+
+
+_Judged = Sequence[tuple[Run, Evaluation]]
+
+
+def _of_scorer(name: str, runs: Sequence[ScoredRun]) -> _Judged:
+    return [(scored.run, e) for scored in runs for e in scored.evaluations if e.scorer_id == name]
+
+
+def _scores_of(scored: ScoredRun) -> Text:
+    text = Text()
+    for evaluation in scored.evaluations:
+        if isinstance(evaluation.outcome, Score):
+            style = "bold red" if alarms(evaluation) else "green"
+            text.append(f"{evaluation.scorer_id} {evaluation.outcome.value:.2f}  ", style)
+    return text
+
+
+def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:
+    table = Table(title="\nScores of live traffic", title_justify="left", title_style="bold")
+    table.add_column("scorer")
+    columns: dict[str, Callable[[ScorerTally], str]] = {
+        "runs": lambda t: str(stats.rules[t.scorer_id].eligible),
+        "sampled": lambda t: _share(stats.rules[t.scorer_id]),
+        "n": lambda t: str(t.scored),
+        "n eff": lambda t: f"{t.n_effective:.0f}",
+        "mean": mean_cell,
+        "95% interval": interval_cell,
+        "with missing": bounds_cell,
+    }
+    if not any(map(is_uneven, tallies)):
+        del columns["n eff"]
+    if not any(map(bounds_cell, tallies)):
+        del columns["with missing"]
+    for head in columns:
+        table.add_column(head, justify="right")
+    for each in tallies:
+        table.add_row(each.scorer_id, *(cell(each) for cell in columns.values()))
+        counts = stats.rules[each.scorer_id]
+        for ends in (counts.not_scored, counts.failed, counts.dropped):
+            for reason, count in ends.items():
+                at_n = [str(count) if head == "n" else "" for head in columns]
+                table.add_row(f"  {reason}", *at_n, style="dim")
+    return table
+
+
+def _share(counts: RuleStats) -> str:
+    return f"{counts.sampled / max(counts.eligible, 1):.0%}"
+
+
+def _worst(judged: _Judged) -> Table:
+    lower = any(e.direction is Direction.LOWER for _, e in judged)
+    scored = [(e.outcome, run) for run, e in judged if isinstance(e.outcome, Score)]
+    scored.sort(key=lambda pair: -pair[0].value if lower else pair[0].value)
+    table = Table.grid(padding=(0, 1))
+    for score, run in scored[:_WORST]:
+        table.add_row(f"{score.value:.2f}", Text(_one_line(run.input, 100), style="dim"))
+        table.add_row("", Text(_one_line(f"→ {run.output}", 200)))
+        table.add_row("", Text(_one_line(score.explanation, 200), style="yellow"))
+    return table
+
+
+def _comparison(judged: Mapping[str, _Judged], truth_of: Mapping[str, Truth]) -> Table:
+    """Alarms by planted fault, of sampled runs."""
+    table = Table(title="\nAlarms, compared with the truth", title_justify="left", title_style="bold")
+    table.add_column("scorer")
+    table.add_column("planted fault")
+    for name in ("runs", "alarms", "share"):
+        table.add_column(name, justify="right")
+    for name, its in judged.items():
+        meant = MEANT_FOR.get(name, ())
+        for fault in meant:
+            table.add_row(name if fault is meant[0] else "", fault.value, *_alarms_on(its, truth_of, [fault]))
+        if len(meant) > 1:
+            table.add_row("", "all of these", *_alarms_on(its, truth_of, meant), style="bold")
+        clean = _alarms_on(its, truth_of, [None])
+        table.add_row("", "none: false alarms", *clean, style="bold", end_section=True)
+    return table
+
+
+def _alarms_on(
+    judged: _Judged, truth_of: Mapping[str, Truth], faults: Sequence[Fault | None]
+) -> tuple[str, str, str]:
+    known = [(truth_of[run.trace_id], e) for run, e in judged if run.trace_id in truth_of]
+    here = [e for truth, e in known if truth.fault in faults]
+    found = sum(map(alarms, here))
+    return str(len(here)), str(found), f"{found / len(here):.1%}" if here else "-"
+
+
+def _one_line(text: str | None, width: int) -> str:
+    line = " ".join((text or "").split())
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,182 @@
+"""A destination that keeps scored runs in a results store: a SQLite file or PostgreSQL."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+
+from otel_evals.destinations import run_record
+from otel_evals.errors import ConfigError, DestinationError, StoreError
+from otel_evals.model import ScoredRun
+from otel_evals.sdk.util import redact
+
+if TYPE_CHECKING:
+    from otel_evals_monitor._internal.store.writer import ResultsStore
+
+__all__ = ["ResultsDestination"]
+
+_log = logging.getLogger(__name__)
+_MOST_WAITING = 1_000
+
+
+class ResultsDestination:
+    """Writes scored runs into a results store, which `otel-evals report` and `otel-evals monitor` read.
+
+    Each evaluation is there once, in its newest revision, however often a batch is sent. Several processes
+    may share a store. Secrets are taken out of what was said before it is written.
+    """
+
+    name = "results"
+    batch_size = 256
+    """Scored runs in a batch, which is one transaction."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        url: str | None = None,
+        content: bool = True,
+        max_age: float | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Set the store, which is opened with the first batch.
+
+        Args:
+            path: a SQLite file, made with its folder if it is missing.
+            url: a PostgreSQL database, instead of a file: `postgresql://user:password@host/name`.
+            content: whether to keep what was said, explanations and prompts.
+            max_age: seconds after which runs are deleted; their rollups stay. No limit by default.
+            max_bytes: size of a SQLite file from which on the oldest runs are deleted. No limit by default.
+
+        Raises:
+            ConfigError: not exactly one of `path` and `url` is given, a limit is not positive, or SQLAlchemy
+                is not installed.
+        """
+        if (path is None) == (url is None):
+            raise ConfigError("path", "give either path, for a SQLite file, or url, for PostgreSQL")
+        for field, limit in (("max_age", max_age), ("max_bytes", max_bytes)):
+            if limit is not None and not limit > 0:
+                raise ConfigError(field, "must be greater than zero")
+        try:
+            import sqlalchemy  # noqa: F401  # said now rather than with the first batch
+        except ModuleNotFoundError:
+            raise ConfigError("results", "needs sqlalchemy: pip install 'otel-evals[results]'") from None
+        self.place = Path(path).absolute() if path is not None else str(url)
+        """The store: a path, or a URL."""
+        self._content = content
+        self._limits = (max_age, max_bytes)
+        self._given: dict[str, Any] = {
+            "path": path,
+            "url": url,
+            "content": content,
+            "max_age": max_age,
+            "max_bytes": max_bytes,
+        }
+        self._store: ResultsStore | None = None
+        self._opening = threading.Lock()
+        self._late: ThreadPoolExecutor | None = None
+        self._waiting = threading.Semaphore(_MOST_WAITING)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For an engine in a process of its own: made again there, with the same options."""
+        return partial(ResultsDestination, **self._given), ()
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        """Write a batch.
+
+        Raises:
+            DestinationError: the store did not accept it; retryable, since servers and disks come back.
+        """
+        try:
+            await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
+        except StoreError as error:
+            raise DestinationError(str(error), retryable=True) from error
+
+    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
+        """Whether the store has all of these evaluations, of this revision or a later one."""
+        return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
+
+    def feedback(
+        self, trace_id: str, value: float | bool, *, name: str, comment: str | None, source: str
+    ) -> bool:
+        """Keep a user's verdict, on a thread of its own; False if too much is waiting. Never waits or raises.
+
+        Args:
+            trace_id: 32 hex digits.
+            value: a number; True is 1.
+            name: what was asked.
+            comment: what the user wrote.
+            source: who said so.
+        """
+        if not self._waiting.acquire(blocking=False):
+            return False
+        try:
+            with self._opening:
+                if self._late is None:
+                    self._late = ThreadPoolExecutor(1, "otel-evals-feedback")
+                late = self._late
+            late.submit(self._keep, trace_id, value, name, comment, source)
+        except RuntimeError:  # the interpreter is shutting down
+            self._waiting.release()
+            return False
+        return True
+
+    async def keep_picks(self, rows: Sequence[Any]) -> None:
+        """Keep what rules picked, for the sampler check."""
+        await anyio.to_thread.run_sync(self._keep_picks, rows, abandon_on_cancel=True)
+
+    async def shutdown(self) -> None:
+        """Close the store."""
+        if self._late is not None:
+            await anyio.to_thread.run_sync(self._late.shutdown)
+        if self._store is not None:
+            await anyio.to_thread.run_sync(self._store.close)
+
+    def _keep(self, trace_id: str, value: float, name: str, comment: str | None, source: str) -> None:
+        from otel_evals_monitor._internal.store.labels import add_feedback
+
+        try:
+            said = comment if comment is None or not self._content else redact(comment)
+            kept = said if self._content else None
+            database = self._opened().database
+            add_feedback(database, trace_id, value, name=name, comment=kept, source=source)
+        except Exception as error:
+            _log.warning("Feedback on trace %s was lost: %s", trace_id, error)
+        finally:
+            self._waiting.release()
+
+    def _write(self, batch: Sequence[ScoredRun]) -> None:
+        from otel_evals_monitor._internal.store.retention import keep_within
+
+        records = [run_record(scored, content=self._content) for scored in batch]
+        store = self._opened()
+        refused = store.write(records).unreadable
+        if refused:
+            raise DestinationError(f"cannot store: {next(iter(refused))}", retryable=False)
+        keep_within(store.database, *self._limits)
+
+    def _keep_picks(self, rows: Sequence[Any]) -> None:
+        from otel_evals_monitor._internal.store.picks import keep_picks
+
+        keep_picks(self._opened().database, rows)
+
+    def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
+        from otel_evals_monitor._internal.store.retention import holds
+
+        return holds(self._opened().database, evaluation_ids, revision)
+
+    def _opened(self) -> ResultsStore:
+        from otel_evals_monitor._internal.store.writer import ResultsStore
+
+        with self._opening:
+            if self._store is None:
+                self._store = ResultsStore(self.place, content=self._content)
+            return self._store

@@ -1,0 +1,77 @@
+"""A report as JSON values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from otel_evals.statistics import Picks
+from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
+from otel_evals_monitor._internal.report.sampler_notes import SURPRISING
+
+__all__ = ["as_plain", "when"]
+
+
+def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
+    """The report as JSON values: times in ISO 8601, scores in units of their scorer."""
+    since, until = report.window.since, report.window.until
+    return {
+        "source": report.source,
+        "since": when(since),
+        "until": when(until),
+        "recorded": [when(each) for each in report.recorded] if report.recorded else None,
+        "estimates": [_slice(each, link) for each in report.slices],
+        "sampler_checks": [_check(rule, picks) for rule, picks in report.picks.items()],
+    }
+
+
+def _check(rule: str, picks: Picks) -> dict[str, Any]:
+    return {
+        "rule": rule,
+        "runs": picks.runs,
+        "picked": picks.picked,
+        "expected": picks.expected,
+        "z": picks.z,
+        "surprising": picks.z is not None and abs(picks.z) > SURPRISING,
+    }
+
+
+def when(seconds: int | None) -> str | None:
+    """A time as ISO 8601 in UTC."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _slice(row: SliceReport, link: TraceLink) -> dict[str, Any]:
+    known, bounds = row.estimate, row.bounds
+    counts = {name: row.counts.get(name, 0) for name in ("scored", "not_scored", "failed", "dropped")}
+    return {
+        **{name: value or None for name, value in row.slice.items()},
+        "n": known.n,
+        "n_effective": known.n_effective,
+        "mean": known.mean,
+        "low": known.interval.low if known.interval else None,
+        "high": known.interval.high if known.interval else None,
+        "confidence": known.confidence,
+        "scale": row.scale,
+        "direction": "lower_is_better" if row.lower_is_better else "higher_is_better",
+        "too_few": known.too_few,
+        "warnings": list(row.warnings),
+        **counts,
+        "unknown_probability": known.unknown,
+        "reasons": [
+            {"status": status, "reason": reason, "runs": count}
+            for (status, reason), count in sorted(row.reasons.items())
+        ],
+        "sampled": row.sampled,
+        "stands_for": row.stands_for,
+        "missing_share": row.missing_share,
+        "missing_low": bounds.low if bounds else None,
+        "missing_high": bounds.high if bounds else None,
+        "cost": row.cost,
+        "input_tokens": row.input_tokens,
+        "output_tokens": row.output_tokens,
+        "change": asdict(row.change) if row.change else None,
+        "worst": [{**asdict(run), "time": when(run.time), "link": link.to(run)} for run in row.worst],
+    }

@@ -1,0 +1,81 @@
+"""The label queue: which runs are worth a person's look, and the judge's mean corrected by labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from otel_evals.statistics import Labelled, corrected
+from otel_evals_monitor._internal.report.report import SliceReport
+from otel_evals_monitor._internal.report.runs import RunOfSlice, run_rows, runs_of_slices
+from otel_evals_monitor._internal.report.terminal import number
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.label_draws import chances_of, drawn_unlabelled
+from otel_evals_monitor._internal.store.queries import Measured, Window
+
+__all__ = ["agreement_of", "label_queue"]
+
+
+def label_queue(
+    connection: Connection, slices: Mapping[int, Any], most: int = 8
+) -> list[tuple[str, list[RunOfSlice]]]:
+    """Runs without a label: those drawn by chance, with which users disagree, and with low scores."""
+    evaluations, labels, feedback, runs = schema.evaluations, schema.labels, schema.feedback, schema.runs
+    unlabelled = (
+        ~select(labels.c.evaluation_id).where(labels.c.evaluation_id == evaluations.c.evaluation_id).exists()
+    )
+    scored = evaluations.c.status == "scored"
+    chosen = drawn_unlabelled(connection, most)
+    complaints = select(feedback.c.trace_id).where(feedback.c.value <= 0).order_by(feedback.c.time.desc())
+    theirs = select(runs.c.key).where(runs.c.trace_id.in_(complaints.limit(500)))
+    praised = evaluations.c.run_key.in_(theirs) & (evaluations.c.x >= 0.5)
+    against = select(evaluations).where(scored, unlabelled, praised).limit(most)
+    worst: list[RunOfSlice] = []
+    for direction, order in (("higher_is_better", "lowest"), ("lower_is_better", "highest")):
+        some = {i: each for i, each in slices.items() if each["direction"] == direction}
+        worst += runs_of_slices(connection, some, Window(), most, order=order)
+    return [
+        ("Drawn by chance", run_rows(connection, slices, chosen)),
+        ("Users disagree", run_rows(connection, slices, connection.execute(against).mappings().all())),
+        ("Low scores", worst[:most]),
+    ]
+
+
+def agreement_of(
+    connection: Connection, slices: Mapping[int, Any], window: Window, measured: Measured, row: SliceReport
+) -> str | None:
+    """How often labels agree with the scores, and the mean that they correct to; None without labels."""
+    evaluations, labels = schema.evaluations.c, schema.labels
+    joined = labels.join(schema.evaluations, evaluations.evaluation_id == labels.c.evaluation_id)
+    columns = (
+        labels.c.evaluation_id,
+        labels.c.label,
+        evaluations.x,
+        evaluations.weight,
+        evaluations.slice_id,
+    )
+    query = select(*columns).select_from(joined).where(evaluations.x.is_not(None))
+    if window.since is not None:
+        query = query.where(evaluations.time >= window.since * 1_000_000_000)
+    if window.until is not None:
+        query = query.where(evaluations.time < window.until * 1_000_000_000)
+    found = [each for each in connection.execute(query) if each.slice_id in slices]
+    if not found:
+        return None
+    unit = row.scale or 1.0
+    same = sum((each.label / unit >= 0.5) == (each.x >= 0.5) for each in found)
+    text = f"People labelled {len(found)} runs; {same} labels agree with the score."
+    chances = chances_of(connection)
+    chosen = [
+        Labelled(each.label / unit, each.x, max(each.weight, 1.0), chances[each.evaluation_id])
+        for each in found
+        if each.evaluation_id in chances and each.weight and row.scale
+    ]
+    if better := corrected(measured.scored, chosen) if len(chosen) >= 10 else None:
+        mean = number(better.mean * unit)
+        low, high = number(better.interval.low * unit), number(better.interval.high * unit)
+        text += f" Corrected by the {len(chosen)} of them that were drawn by chance, "
+        text += f"the mean is {mean}, {low} to {high}."
+    return text

@@ -1,0 +1,120 @@
+"""Opens what a report is made of: a results store, or files that the JSONL destination wrote.
+
+Files are read into a store of their own that lives as long as the report, so that both are read by one code.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from otel_evals.errors import ConfigError
+from otel_evals_monitor._internal.store.database import Database, is_url
+from otel_evals_monitor._internal.store.writer import ResultsStore, Written
+
+__all__ = ["Loaded", "files_of", "load_files", "opened"]
+
+_SQLITE = b"SQLite format 3\x00"
+
+
+@dataclass
+class Loaded:
+    """A store to report on, and what of the files could not be read."""
+
+    database: Database
+    sources: str
+    written: Written = field(default_factory=Written)
+    """What was read from files; empty for a store."""
+    broken: Counter[str] = field(default_factory=Counter)
+    """Lines that are not JSON, by file."""
+
+
+@contextmanager
+def opened(places: Sequence[str]) -> Iterator[Loaded]:
+    """Open a results store, or read files into one that is deleted afterwards.
+
+    Args:
+        places: one store (path or URL), or any number of files and patterns such as `scores-*.jsonl.gz`.
+
+    Raises:
+        ConfigError: a file is missing, or stores and files are mixed.
+        StoreError: the store cannot be used.
+    """
+    if len(places) == 1 and (is_url(places[0]) or _is_sqlite(places[0])):
+        database = Database(places[0], create=False)
+        try:
+            yield Loaded(database, database.name)
+        finally:
+            database.close()
+        return
+    files = list(files_of(places))
+    with tempfile.TemporaryDirectory(prefix="otel-evals-") as folder:
+        store = ResultsStore(Path(folder, "report.db"))
+        try:
+            loaded = Loaded(store.database, ", ".join(places))
+            load_files(store, files, loaded)
+            yield loaded
+        finally:
+            store.close()
+
+
+def load_files(store: ResultsStore, files: Iterable[str], loaded: Loaded) -> None:
+    """Write the records of files into a store, counting in `loaded` what cannot be read."""
+    loaded.written = store.write(record for file in files for record in _records(file, loaded.broken))
+
+
+def _records(file: str, broken: Counter[str]) -> Iterator[Any]:
+    try:
+        for line in _lines(file):
+            if not line.strip():
+                continue
+            try:
+                yield json.loads(line)
+            except (ValueError, RecursionError):
+                broken[file] += 1
+    except (OSError, EOFError) as error:
+        # What was read before a torn end of a gzip file is worth keeping.
+        if not isinstance(error, gzip.BadGzipFile | EOFError):
+            raise ConfigError(file, f"cannot be read: {error}") from error
+        broken[file] += 1
+
+
+def _lines(file: str) -> Iterator[bytes]:
+    with open(file, "rb") as plain:
+        packed = plain.read(2) == b"\x1f\x8b"
+        plain.seek(0)
+        yield from gzip.GzipFile(fileobj=plain) if packed else plain
+
+
+def files_of(places: Sequence[str]) -> Iterator[str]:
+    """The files that names and patterns stand for.
+
+    Raises:
+        ConfigError: one of them is missing, a folder, or a results store.
+    """
+    for place in places:
+        if is_url(place) or _is_sqlite(place):
+            raise ConfigError(place, "is a results store; give it alone, without other files")
+        if os.path.isdir(place):
+            raise ConfigError(place, "is a folder; name files in it, such as 'folder/*.jsonl'")
+        found = [place] if os.path.exists(place) else sorted(glob.glob(place))
+        if not found:
+            raise ConfigError(place, "there is no such file")
+        yield from found
+
+
+def _is_sqlite(place: str) -> bool:
+    try:
+        with open(place, "rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False

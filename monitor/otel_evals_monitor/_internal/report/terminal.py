@@ -1,0 +1,117 @@
+"""A report on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+from otel_evals_monitor._internal.report.json_values import when
+from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
+
+__all__ = ["columns_of", "number", "print_report"]
+
+
+def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = None) -> None:
+    """Print a report: one line for each slice, what is missing, and the worst runs."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = 200
+    console.print(Text(_heading(report)))
+    if not report.slices:
+        console.print("Nothing on record in this window.")
+        return
+    names = columns_of(report)
+    shown: tuple[str, ...] = ("mean", "95% interval", "n", "n eff", "sampled", "missing", "cost")
+    if any(row.change for row in report.slices):
+        shown = (*shown[:2], "change", *shown[2:])
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in (*(n.removesuffix("_id").replace("_", " ") for n in names), *shown):
+        table.add_column(name, justify="right" if name in shown else "left")
+    for row in report.slices:
+        cells = _cells(row)
+        table.add_row(*(Text(_line(str(row.slice[n]), 28)) for n in names), *(cells[n] for n in shown))
+    console.print(table)
+    for row in report.slices:
+        for line in _notes(row, names, link):
+            console.print(Text(line))
+
+
+def columns_of(report: ScoreReport) -> list[str]:
+    """The columns that tell the slices of a report apart."""
+    every = list(report.slices[0].slice) if report.slices else []
+    return [
+        name
+        for name in every
+        if name == "scorer_id"
+        or (name != "scorer_version" and any(row.slice[name] for row in report.slices))
+        or (name == "scorer_version" and _several_versions(report))
+    ]
+
+
+def _several_versions(report: ScoreReport) -> bool:
+    rest = [tuple(v for n, v in row.slice.items() if n != "scorer_version") for row in report.slices]
+    return len(set(rest)) < len(rest)
+
+
+def number(value: float | None) -> str:
+    """A score in few digits."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
+
+
+def _cells(row: SliceReport) -> dict[str, str]:
+    known = row.estimate
+    interval = f"{number(known.interval.low)} to {number(known.interval.high)}" if known.interval else "-"
+    change = row.change
+    return {
+        "mean": "too few" if known.too_few else number(known.mean),
+        "95% interval": "" if known.too_few else interval,
+        "n": str(known.n),
+        "n eff": f"{known.n_effective:.0f}",
+        "sampled": f"{row.sampled / row.stands_for:.0%}" if row.stands_for else "-",
+        "missing": f"{row.missing_share:.1%}" if row.missing_share is not None else "-",
+        "cost": f"${row.cost:.2f}" if row.cost else "-",
+        "change": f"{change.mean:+.3f} ({change.low:+.3f} to {change.high:+.3f})" if change else "-",
+    }
+
+
+def _notes(row: SliceReport, names: list[str], link: TraceLink) -> Iterator[str]:
+    lines = [f"  ! {warning}" for warning in row.warnings]
+    if row.bounds and row.missing_share:
+        low, high = number(row.bounds.low), number(row.bounds.high)
+        lines.append(f"  whatever the missing scores are, the mean lies in {low} to {high}")
+    others = sorted(row.reasons.items(), key=lambda each: -each[1])
+    if others:
+        told = ", ".join(
+            f"{count} {status} ({_line(reason or 'no reason', 60)})" for (status, reason), count in others[:6]
+        )
+        lines.append(f"  without a score: {told}")
+    for run in row.worst:
+        at = link.to(run) or f"trace {run.trace_id}"
+        why = _line(run.explanation or run.label or "", 120)
+        lines.append(f"  {number(run.value):>6}  {at}" + (f"  {why}" if why else ""))
+    if lines:
+        yield ""
+        yield " · ".join(_line(str(row.slice[name]), 60) for name in names if row.slice[name])
+        yield from lines
+
+
+def _heading(report: ScoreReport) -> str:
+    if report.recorded is None:
+        return "No scored runs on record."
+    first, last = report.recorded
+    since = report.window.since if report.window.since is not None else first
+    until = report.window.until if report.window.until is not None else last
+    return f"Outcomes from {when(since)} to {when(until)}"
+
+
+def _line(text: str, width: int) -> str:
+    """One printable line: an agent's answer must not steer the terminal."""
+    line = "".join(c for c in " ".join(text[: width * 8].split()) if c.isprintable())
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,43 @@
+"""Windows of time as people write them."""
+
+from __future__ import annotations
+
+import time
+
+from otel_evals.errors import ConfigError
+from otel_evals.sdk.commands import moment_of, seconds_of
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.queries import Window, time_range
+from otel_evals_monitor._internal.store.schema import HOUR
+
+__all__ = ["window_of"]
+
+
+def window_of(database: Database, since: str | None, until: str | None, window: str | None) -> Window:
+    """A window from options.
+
+    A window ends with the newest record, and starts with a full hour if it is an hour long or more, since
+    clusters are kept by the hour.
+
+    Raises:
+        ConfigError: an option is wrong, or `window` stands beside `since`.
+    """
+    if window is None:
+        found = Window(_moment(since, "--since"), _moment(until, "--until"))
+        if found.since is not None and found.until is not None and found.since >= found.until:
+            raise ConfigError("--until", "must be later than --since")
+        return found
+    if since is not None:
+        raise ConfigError("--window", "stands for --since; give one of them")
+    length, end = seconds_of(window, "--window"), _moment(until, "--until")
+    if end is None:
+        with database.reading() as connection:
+            recorded = time_range(connection)
+        last = recorded[1] if recorded else int(time.time())
+        start = last - length
+        return Window(start // HOUR * HOUR if length >= HOUR else start)
+    return Window(end - length, end)
+
+
+def _moment(text: str | None, field: str) -> int | None:
+    return None if text is None else moment_of(text, field)

@@ -1,0 +1,158 @@
+"""Feedback from backends, joined to what is on record: labels of scores, or feedback on traces."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, select, update
+
+from otel_evals.model import Feedback
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.rows import hash_of
+
+__all__ = ["PullRules", "judged_spans", "keep_feedback"]
+
+_LONGEST = 20_000
+_IDS = re.compile("[0-9a-f]{32}-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRules:
+    """Which feedback is kept, and as what."""
+
+    backend: str
+    """Where it comes from."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Names to take, with the scorer whose score each is a label of; all that people gave, if empty."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Numbers for categories."""
+
+
+def judged_spans(connection: Connection, since: int | None) -> list[tuple[str, str]]:
+    """Trace and span ids of the runs recorded since a moment in nanoseconds."""
+    runs = schema.runs.c
+    query = select(runs.trace_id, runs.span_id).distinct().order_by(runs.trace_id, runs.span_id)
+    if since is not None:
+        query = query.where(runs.recorded >= since)
+    found = [(row.trace_id, row.span_id) for row in connection.execute(query)]
+    return [(trace, span) for trace, span in found if _IDS.fullmatch(f"{trace}-{span}")]
+
+
+def keep_feedback(database: Database, found: Iterable[Feedback], rules: PullRules) -> Counter[str]:
+    """Keep feedback: as labels where a score of its name is on record, else as feedback on the trace.
+
+    The latest stands: what is on record stays if it is as new. A score judged by several versions of its
+    scorer is labelled in each.
+
+    Returns:
+        What became of it: `labels` and `feedback` written, `known`, and why others were left out.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    done: Counter[str] = Counter()
+    with database.writing() as connection:
+        for each in sorted(found, key=lambda one: one.time):
+            done[_keep(connection, each, rules)] += 1
+    return done
+
+
+def _keep(connection: Connection, said: Feedback, rules: PullRules) -> str:
+    if said.by == "judge":
+        return "not by a person"
+    if said.name not in rules.names if rules.names else said.by != "person":
+        return "of another name" if rules.names else "not by a person"
+    runs = _runs(connection, said)
+    if not runs:
+        return "of a trace that is not on record"
+    labelled = _evaluations(connection, runs, rules.names.get(said.name) or said.name)
+    if not labelled:
+        number = _number(said.value, rules, None)
+        if number is None:
+            return "without a number"
+        return _keep_feedback(connection, runs[0]["trace_id"], said, number, rules.backend)
+    if len({row["run_key"] for row in labelled}) > 1:
+        return "of a trace with several runs"
+    scale = labelled[0]["scale"]
+    number = _number(said.value, rules, scale)
+    if number is None:
+        return "without a number"
+    if scale is not None and not 0.0 <= number <= scale:
+        return "out of the score's range"
+    return _keep_labels(connection, [row["evaluation_id"] for row in labelled], said, number)
+
+
+def _runs(connection: Connection, said: Feedback) -> Sequence[Mapping[str, Any]]:
+    """The runs that are meant: that of the span, else all of its trace; conversations if there are none."""
+    runs = schema.runs.c
+
+    def found(*conditions: ColumnElement[bool]) -> list[Mapping[str, Any]]:
+        columns = (runs.key, runs.trace_id, runs.span_id)
+        rows: list[Mapping[str, Any]] = [
+            dict(row) for row in connection.execute(select(*columns).where(*conditions)).mappings()
+        ]
+        own = [row for row in rows if row["key"] == hash_of(row["trace_id"], row["span_id"], "")]
+        return own or rows
+
+    in_trace = () if said.trace_id is None else (runs.trace_id == said.trace_id,)
+    of_span = found(*in_trace, runs.span_id == said.span_id) if said.span_id else []
+    return of_span or (found(*in_trace) if in_trace else [])
+
+
+def _evaluations(
+    connection: Connection, runs: Sequence[Mapping[str, Any]], scorer: str
+) -> Sequence[Mapping[str, Any]]:
+    evaluations, slices = schema.evaluations, schema.slices
+    joined = evaluations.join(slices, slices.c.id == evaluations.c.slice_id)
+    query = select(evaluations.c.evaluation_id, evaluations.c.run_key, slices.c.scale).select_from(joined)
+    query = query.where(evaluations.c.run_key.in_([run["key"] for run in runs]), slices.c.scorer_id == scorer)
+    return [dict(row) for row in connection.execute(query.where(evaluations.c.status == "scored")).mappings()]
+
+
+def _number(value: Any, rules: PullRules, scale: float | None) -> float | None:
+    """A value as a number: yes is the top of the scale; categories have theirs from the rules."""
+    if isinstance(value, bool):
+        return (scale or 1.0) if value else 0.0
+    if isinstance(value, str):
+        return rules.values.get(value)
+    number = float(value) if isinstance(value, int | float) else math.nan
+    return number if math.isfinite(number) else None
+
+
+def _keep_labels(connection: Connection, ids: Sequence[str], said: Feedback, number: float) -> str:
+    values = {"label": number, "comment": _cut(said.comment)}
+    table, time = schema.labels, said.time
+    written = [_newest(connection, table, {"evaluation_id": each}, values, time) for each in ids]
+    return "labels" if any(written) else "known"
+
+
+def _keep_feedback(connection: Connection, trace_id: str, said: Feedback, number: float, backend: str) -> str:
+    source = f"{backend}:{said.author}" if said.author else backend
+    key = {"trace_id": trace_id, "name": said.name[:200], "source": source[:200]}
+    values = {"value": number, "comment": _cut(said.comment)}
+    return "feedback" if _newest(connection, schema.feedback, key, values, said.time) else "known"
+
+
+def _newest(
+    connection: Connection, table: Table, key: Mapping[str, str], values: Mapping[str, Any], time: int
+) -> bool:
+    """Write a row unless there is one as new; whether it was written."""
+    same = [table.c[column] == text for column, text in key.items()]
+    known = connection.execute(select(table.c.time).where(*same)).scalar()
+    if known is not None and known >= time:
+        return False
+    if known is None:
+        connection.execute(table.insert().values(**key, **values, time=time))
+    else:  # what else a label says stays, such as the answer that was expected
+        connection.execute(update(table).where(*same).values(**values, time=time))
+    return True
+
+
+def _cut(text: str | None) -> str | None:
+    return (text or "").replace("\x00", "")[:_LONGEST] or None

@@ -1,0 +1,119 @@
+"""Draws runs for labelling by chance, so that the inclusion probability of every label is known.
+
+A draw takes a few of all scored runs that arrived since the draw before, without replacement, each as likely
+as any other. When all of them are labelled, each label's probability is their number over that of the pool.
+Until then it is the number of those that are labelled, which holds where nobody chooses which to label.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import Database
+
+__all__ = ["chances_of", "draw", "drawn_unlabelled", "waiting_for_draw"]
+
+_AT_ONCE = 500
+_FEW = 5_000
+
+
+def waiting_for_draw(connection: Connection) -> int:
+    """How many scored runs have arrived since the last draw."""
+    after, last = _pool(connection)
+    return _size(connection, after, last)
+
+
+def draw(database: Database, most: int, choose: random.Random | None = None) -> int:
+    """Draw runs from those that arrived since the last draw.
+
+    Args:
+        database: the store.
+        most: how many; all, if there are fewer.
+        choose: makes the choice; by default random numbers of the operating system.
+
+    Returns:
+        How many were drawn.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    table = schema.draws
+    with database.writing() as connection:
+        after, last = _pool(connection)
+        pool = _size(connection, after, last)
+        ids = _choice(connection, after, last, pool, min(most, pool), choose or random.SystemRandom())
+        if not ids:
+            return 0
+        row = {"after": after, "last": last, "pool": pool, "drawn": len(ids), "time": time.time_ns()}
+        key = connection.execute(table.insert().values(**row)).inserted_primary_key
+        rows = [
+            {"evaluation_id": each, "draw_id": key[0] if key else 0, "position": position}
+            for position, each in enumerate(ids)
+        ]
+        connection.execute(schema.drawn.insert(), rows)
+    return len(ids)
+
+
+def drawn_unlabelled(connection: Connection, most: int) -> Sequence[Mapping[str, Any]]:
+    """Evaluations that were drawn and have no label yet, in the order in which they were drawn."""
+    drawn, labels, evaluations = schema.drawn.c, schema.labels.c, schema.evaluations
+    joined = schema.drawn.join(evaluations, evaluations.c.evaluation_id == drawn.evaluation_id)
+    joined = joined.outerjoin(schema.labels, labels.evaluation_id == drawn.evaluation_id)
+    query = select(evaluations).select_from(joined).where(labels.evaluation_id.is_(None))
+    order = (drawn.draw_id, drawn.position)
+    return [dict(row) for row in connection.execute(query.order_by(*order).limit(most)).mappings()]
+
+
+def chances_of(connection: Connection) -> Mapping[str, float]:
+    """With which probability each evaluation was labelled, by its id; the others were not left to chance."""
+    labels, drawn, draws = schema.labels.c, schema.drawn.c, schema.draws.c
+    given = select(labels.evaluation_id, labels.probability).where(labels.probability.is_not(None))
+    found: dict[str, float] = {row.evaluation_id: row.probability for row in connection.execute(given)}
+    joined = schema.labels.join(schema.drawn, drawn.evaluation_id == labels.evaluation_id)
+    joined = joined.join(schema.draws, draws.id == drawn.draw_id)
+    query = select(labels.evaluation_id, drawn.draw_id, draws.pool).select_from(joined)
+    by_draw: dict[tuple[int, int], list[str]] = {}
+    for row in connection.execute(query):
+        by_draw.setdefault((row.draw_id, row.pool), []).append(row.evaluation_id)
+    for (_, pool), ids in by_draw.items():
+        found |= dict.fromkeys(ids, min(1.0, len(ids) / pool))
+    return found
+
+
+def _pool(connection: Connection) -> tuple[int, int]:
+    """The numbers after which, and up to which, scored runs have not been in a draw."""
+    after = connection.execute(select(func.max(schema.draws.c.last))).scalar() or 0
+    last = connection.execute(select(func.max(schema.evaluations.c.id))).scalar() or 0
+    return after, max(after, last)
+
+
+def _size(connection: Connection, after: int, last: int) -> int:
+    table = schema.evaluations.c
+    inside = (table.id > after, table.id <= last, table.status == "scored")
+    return connection.execute(select(func.count()).where(*inside)).scalar_one()
+
+
+def _choice(
+    connection: Connection, after: int, last: int, size: int, number: int, choose: random.Random
+) -> list[str]:
+    """So many evaluations of a pool; of a large one by their numbers: one that is none is drawn again."""
+    table = schema.evaluations.c
+    if size <= _FEW:
+        inside = (table.id > after, table.id <= last, table.status == "scored")
+        every = connection.execute(select(table.evaluation_id).where(*inside).order_by(table.id)).scalars()
+        return choose.sample(list(every), number)
+    found: dict[int, str] = {}
+    while len(found) < number:
+        numbers = [choose.randrange(after, last) + 1 for _ in range(_AT_ONCE)]
+        query = select(table.id, table.evaluation_id).where(table.id.in_(numbers), table.status == "scored")
+        there = {row.id: row.evaluation_id for row in connection.execute(query)}
+        for each in dict.fromkeys(numbers):
+            if each in there and len(found) < number:
+                found.setdefault(each, there[each])
+    return list(found.values())

@@ -1,0 +1,94 @@
+"""What rules picked, in the results store: written by processes, summed up for the sampler check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Float, cast, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from otel_evals.statistics import Picks
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.queries import Window
+
+__all__ = ["PicksOfMinute", "keep_picks", "picks_of"]
+
+_KEPT = 30 * 86_400
+
+
+class PicksOfMinute(Protocol):
+    """What a rule of one process picked in one minute."""
+
+    @property
+    def process(self) -> str:
+        """Names the process, and no other."""
+
+    @property
+    def rule(self) -> str:
+        """Its name."""
+
+    @property
+    def minute(self) -> int:
+        """Its start, seconds since the Unix epoch."""
+
+    @property
+    def picks(self) -> Picks:
+        """All of that minute so far."""
+
+
+def keep_picks(database: Database, rows: Iterable[PicksOfMinute]) -> None:
+    """Write minutes as a whole: the same again changes nothing, a later count of one replaces it.
+
+    What is older than thirty days is deleted.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    table = schema.picks
+    statement = (sqlite if database.sqlite else postgresql).insert(table)
+    counted = ("runs", "picked", "expected", "variance")
+    upsert = statement.on_conflict_do_update(
+        index_elements=["bucket", "rule", "process"],
+        set_={name: statement.excluded[name] for name in counted},
+    )
+    values: list[dict[str, Any]] = [
+        {"bucket": row.minute, "rule": row.rule, "process": row.process}
+        | {name: getattr(row.picks, name) for name in counted}
+        for row in rows
+    ]
+    if values:
+        with database.writing() as connection:
+            connection.execute(upsert, values)
+            connection.execute(delete(table).where(table.c.bucket < values[-1]["bucket"] - _KEPT))
+
+
+def picks_of(
+    connection: Connection, window: Window, step: int | None = None, rules: Sequence[str] | None = None
+) -> Mapping[str, Mapping[int, Picks]]:
+    """What rules picked in a window, by rule and start of each step.
+
+    Args:
+        connection: from `Database.reading`.
+        window: when the rules were asked.
+        step: seconds, a multiple of a minute; None takes the window as one, under 0.
+        rules: which ones, by name; None for all.
+    """
+    table = schema.picks.c
+    start = table.bucket - table.bucket % step if step else func.min(0)
+    sums = [func.sum(table[name]).label(name) for name in ("runs", "picked")]
+    sums += [cast(func.sum(table[name]), Float).label(name) for name in ("expected", "variance")]
+    query = select(table.rule, start.label("start"), *sums)
+    query = query.group_by(table.rule, start) if step else query.group_by(table.rule)
+    if window.since is not None:
+        query = query.where(table.bucket >= window.since)
+    if window.until is not None:
+        query = query.where(table.bucket < window.until)
+    if rules is not None:
+        query = query.where(table.rule.in_(list(rules)))
+    found: dict[str, dict[int, Picks]] = {}
+    for row in connection.execute(query.order_by("start")):
+        picks = Picks(int(row.runs), int(row.picked), row.expected, row.variance)
+        found.setdefault(row.rule, {})[int(row.start)] = picks
+    return found

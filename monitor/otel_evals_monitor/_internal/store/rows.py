@@ -1,0 +1,259 @@
+"""Rows of the results store from the records that destinations write, whoever wrote them.
+
+A record is what `otel_evals._internal.deliver.record.run_record` makes of a scored run, and what a line of a JSONL file
+holds. Fields of others are left out; a record that cannot be used raises, naming the field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from otel_evals.statistics import CLUSTER_GROUPS
+
+__all__ = ["RecordRows", "hash_of", "rows_of"]
+
+STATUSES = ("scored", "not_scored", "failed", "dropped")
+_MISSING_SUFFIXES = ("_not_recorded", "_captured_off", "_truncated")
+_LONGEST_TEXT = 8_000
+LARGEST_CONTENT = 256 * 1024
+_LARGEST = 2**63 - 1
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+_CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "error", "turns", "models")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRows:
+    """What one record puts into the tables."""
+
+    run: dict[str, Any]
+    slices: dict[int, dict[str, Any]]
+    """By id."""
+    evaluations: list[dict[str, Any]]
+
+
+def rows_of(record: Any, *, content: bool = True) -> RecordRows:
+    """The rows of one record.
+
+    Args:
+        record: a JSON object.
+        content: whether to keep what was said, explanations and prompts.
+
+    Raises:
+        ValueError: the record is not that of a scored run; the message names the field.
+    """
+    if not isinstance(record, Mapping):
+        raise ValueError("record: must be an object")
+    trace_id, span_id = _text(record, "trace_id"), _text(record, "span_id")
+    if not trace_id or not isinstance(record.get("evaluations"), list):
+        raise ValueError("trace_id, evaluations: are needed; this is not the record of a scored run")
+    whole = _text(record, "conversation_id") if record.get("turns") else ""
+    run = _run(record, hash_of(trace_id, span_id, whole), trace_id, span_id, content)
+    found: list[dict[str, Any]] = []
+    slices: dict[int, dict[str, Any]] = {}
+    for index, evaluation in enumerate(record["evaluations"]):
+        try:
+            slice_id, columns = _slice(record, evaluation)
+            found.append(_evaluation(evaluation, run, slice_id, columns["scale"], content))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"evaluations[{index}].{error}") from None
+        slices[slice_id] = columns
+    run["recorded"] = max((each["time"] for each in found), default=run["start_time"])
+    return RecordRows(run, slices, found)
+
+
+def hash_of(*parts: Any) -> int:
+    """A number of 63 bits that stands for these values, the same in every process."""
+    text = "\x1f".join(map(str, parts)).encode("utf-8", "replace")
+    return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
+
+
+def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, content: bool) -> dict[str, Any]:
+    usage = record.get("usage")
+    return {
+        "key": key,
+        "trace_id": trace_id,
+        "span_id": span_id,
+        "conversation_id": _text(record, "conversation_id") or None,
+        "user_id": _text(record, "user_id") or None,
+        "agent_name": _text(record, "agent"),
+        "agent_version": _text(record, "agent_version"),
+        "tenant": _text(record, "tenant"),
+        "start_time": _whole(record.get("start_time")),
+        "duration": _number(record.get("duration")),
+        "error_type": _text(record, "error_type") or None,
+        **_tokens(usage),
+        "content": _content(record) if content else None,
+    }
+
+
+def _content(record: Mapping[str, Any]) -> str | None:
+    kept = {name: record[name] for name in _CONTENT if record.get(name)}
+    text = _json(kept)
+    if len(text) > LARGEST_CONTENT:
+        text = _json({name: _cut(value) for name, value in kept.items()} | {"cut": True})
+    return text if kept else None
+
+
+def _cut(value: Any) -> Any:
+    """A value of modest size, or the beginning of its text."""
+    text = value if isinstance(value, str) else _json(value)
+    return value if len(text) <= LARGEST_CONTENT // 8 else text[: LARGEST_CONTENT // 8]
+
+
+def _slice(record: Mapping[str, Any], evaluation: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    scorer, sampling = _text(evaluation, "scorer"), evaluation.get("sampling")
+    if not scorer:
+        raise ValueError("scorer: is needed")
+    return _known_slice(
+        scorer,
+        _text(evaluation, "version"),
+        _text(evaluation, "direction") or "higher_is_better",
+        _scale(evaluation),
+        _text(evaluation, "rule") or scorer,
+        _text(sampling, "rule") if isinstance(sampling, Mapping) else "",
+        _text(record, "agent"),
+        _text(record, "agent_version"),
+        _text(record, "service"),
+        _text(record, "tenant"),
+        next(_models(evaluation), ""),
+    )
+
+
+_SLICE = (
+    "scorer_id",
+    "scorer_version",
+    "direction",
+    "scale",
+    "rule",
+    "sampler",
+    "agent_name",
+    "agent_version",
+    "service",
+    "tenant",
+    "judge_model",
+)
+
+
+@lru_cache(maxsize=2_000)
+def _known_slice(*values: Any) -> tuple[int, dict[str, Any]]:
+    """The id and the columns of a slice. Most runs are of one that was seen."""
+    return hash_of(*values), dict(zip(_SLICE, values, strict=True))
+
+
+def _models(evaluation: Mapping[str, Any]) -> Iterator[str]:
+    for step in evaluation.get("steps") or ():
+        if isinstance(step, Mapping) and step.get("model"):
+            yield _text(step, "model")
+
+
+def _scale(evaluation: Mapping[str, Any]) -> float | None:
+    """The scale on record. Without one, scores in 0..1 have that scale and others have none."""
+    if "scale" in evaluation:
+        scale = _number(evaluation["scale"])
+        if scale is not None and scale <= 0.0:
+            raise ValueError(f"scale: must be above zero, not {scale!r}")
+        return scale
+    value = _number(evaluation.get("value"))
+    return 1.0 if value is None or 0.0 <= value <= 1.0 else None
+
+
+def _evaluation(
+    evaluation: Mapping[str, Any], run: Mapping[str, Any], slice_id: int, scale: float | None, content: bool
+) -> dict[str, Any]:
+    status, reason = _text(evaluation, "status"), _text(evaluation, "reason")
+    if status not in STATUSES:
+        raise ValueError(f"status: must be one of {', '.join(STATUSES)}, not {status!r}")
+    value = _number(evaluation.get("value")) if status == "scored" else None
+    if status == "scored" and value is None:
+        raise ValueError(f"value: must be a finite number, not {evaluation.get('value')!r}")
+    if value is not None and scale is not None and not 0.0 <= value <= scale:
+        raise ValueError(f"value: must lie in 0..{scale:g}, not {value!r}")
+    evaluation_id = _text(evaluation, "evaluation_id")
+    if not evaluation_id:
+        raise ValueError("evaluation_id: is needed")
+    steps = evaluation.get("steps")
+    return {
+        "evaluation_id": evaluation_id,
+        "run_key": run["key"],
+        "slice_id": slice_id,
+        "time": _whole(evaluation.get("time")) or run["start_time"],
+        "revision": _whole(evaluation.get("revision")) or 1,
+        "status": status,
+        "reason": reason,
+        "missing": status in ("failed", "dropped") or reason.endswith(_MISSING_SUFFIXES),
+        "value": value,
+        "x": None if value is None else value / (scale or 1.0),
+        "weight": _weight(evaluation.get("sampling")),
+        "label": _text(evaluation, "label") or None,
+        "explanation": (_text(evaluation, "explanation") or _text(evaluation, "message") or None)
+        if content
+        else None,
+        "cost": _number(evaluation.get("cost")),
+        **_tokens(evaluation.get("usage")),
+        "duration": _number(evaluation.get("duration")),
+        "cluster": _cluster(run["user_id"] or run["conversation_id"] or run["trace_id"]),
+        "details": _json(steps)[:LARGEST_CONTENT] if content and steps else None,
+    }
+
+
+@lru_cache(maxsize=20_000)
+def _cluster(kin: str) -> int:
+    """The group of a user, or else of a conversation, or of a run by itself."""
+    return hash_of(kin) % CLUSTER_GROUPS
+
+
+def _weight(sampling: Any) -> float | None:
+    """One over the probability; None where it is unknown."""
+    probability = _number(sampling.get("probability")) if isinstance(sampling, Mapping) else None
+    if probability is None:
+        return None
+    if not 0.0 < probability <= 1.0:
+        raise ValueError(f"sampling.probability: must be above 0 and at most 1, not {probability!r}")
+    return 1.0 / probability
+
+
+def _tokens(usage: Any) -> dict[str, int]:
+    found = usage if isinstance(usage, Mapping) else {}
+    return {name: _whole(found.get(name)) for name in ("input_tokens", "output_tokens")}
+
+
+def _text(record: Mapping[str, Any], name: str) -> str:
+    """A field as text without what no database stores; empty where it is missing."""
+    value = record.get(name)
+    if value is None:
+        return ""
+    if type(value) is str and len(value) <= _LONGEST_TEXT and value.isascii() and "\x00" not in value:
+        return value
+    text = value if isinstance(value, str) else str(value)
+    return _storable(text[:_LONGEST_TEXT])
+
+
+def _storable(text: str) -> str:
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+def _json(value: Any) -> str:
+    return _storable(_encode(value).replace("\\u0000", ""))
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and abs(value) <= 1e50 else None
+
+
+def _whole(value: Any) -> int:
+    if type(value) is int and 0 <= value <= _LARGEST:
+        return value
+    number = int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
+    return max(0, min(number, _LARGEST))

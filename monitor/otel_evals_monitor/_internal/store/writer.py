@@ -1,0 +1,281 @@
+"""Puts records into the results store: rows and rollups in one transaction, each evaluation once."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, Dialect, Table, case, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.rows import RecordRows, rows_of
+from otel_evals_monitor._internal.store.schema import HOUR, MINUTE
+
+__all__ = ["ResultsStore", "Written"]
+
+_log = logging.getLogger(__name__)
+_NANO = 1_000_000_000
+_Rows = dict[tuple[Any, ...], dict[str, Any]]
+_AT_ONCE = 500
+
+
+@dataclass
+class Written:
+    """What became of records."""
+
+    runs: int = 0
+    evaluations: int = 0
+    """New ones, and new revisions."""
+    repeated: int = 0
+    """Evaluations that were there already."""
+    unreadable: Counter[str] = field(default_factory=Counter)
+    """Records that are not those of scored runs, by what is wrong with them."""
+
+
+class ResultsStore:
+    """Keeps scored runs, their outcomes and rollups. Several processes and threads may write and read one."""
+
+    def __init__(self, place: str | os.PathLike[str], *, create: bool = True, content: bool = True) -> None:
+        """Open a store.
+
+        Args:
+            place: path of a SQLite file, or the URL of a PostgreSQL database.
+            create: False raises an error where there is no store yet.
+            content: whether to keep what was said, explanations and prompts.
+
+        Raises:
+            StoreError: it cannot be used; says why.
+        """
+        self.database = Database(place, create=create)
+        self._content = content
+        self._known_slices: set[int] = set()
+
+    def write(self, records: Iterable[Any]) -> Written:
+        """Write records; those that cannot be read are counted, and the others are written.
+
+        Raises:
+            StoreError: the database did not accept them; none of the last transaction are in it.
+        """
+        written, batch = Written(), []
+        for record in records:
+            try:
+                batch.append(rows_of(record, content=self._content))
+            except ValueError as error:
+                written.unreadable[str(error)[:200]] += 1
+            if len(batch) == _AT_ONCE:
+                self._write(batch, written)
+                batch = []
+        if batch:
+            self._write(batch, written)
+        return written
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.database.close()
+
+    def _write(self, batch: Sequence[RecordRows], written: Written) -> None:
+        newest = _newest(row for each in batch for row in each.evaluations)
+        slices = {key: columns for each in batch for key, columns in each.slices.items()}
+        unknown = [{"id": k, **slices[k]} for k in slices if k not in self._known_slices]
+        with self.database.writing() as connection:
+            old = _existing(connection, list(newest))
+            fresh = [
+                row for key, row in newest.items() if key not in old or row["revision"] > old[key]["revision"]
+            ]
+            replaced = [old[r["evaluation_id"]] for r in fresh if r["evaluation_id"] in old]
+            runs = {each.run["key"]: each.run for each in batch}
+            _upsert(connection, schema.slices, unknown, ["id"], _nothing)
+            _upsert(connection, schema.runs, list(runs.values()), ["key"], _overwrite_run)
+            _upsert(connection, schema.evaluations, fresh, ["evaluation_id"], _overwrite_evaluation)
+            change_rollups(connection, fresh, replaced)
+        self._known_slices.update(slices)
+        written.runs += len(batch)
+        written.evaluations += len(fresh)
+        written.repeated += sum(len(each.evaluations) for each in batch) - len(fresh)
+
+
+def change_rollups(
+    connection: Connection, added: Sequence[Mapping[str, Any]], removed: Sequence[Mapping[str, Any]]
+) -> None:
+    """Add evaluations to the rollups, and take others out."""
+    sums: _Rows = {}
+    groups: _Rows = {}
+    for rows, sign in ((added, 1), (removed, -1)):
+        for row in rows:
+            _count(sums, row, sign)
+            _count_cluster(groups, row, sign)
+    sums |= _by_hour(sums.values())
+    keys = ["width", "bucket", "slice_id", "status", "reason"]
+    ordered = [sums[key] for key in sorted(sums)]
+    _upsert(connection, schema.rollups, ordered, keys, _added)
+    grouped = [groups[key] for key in sorted(groups)]
+    _upsert(connection, schema.clusters, grouped, ["bucket", "slice_id", "cluster"], _added_cluster)
+
+
+_COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
+
+
+def _new(key: tuple[Any, ...], missing: bool) -> dict[str, Any]:
+    """A row of a rollup in which nothing is counted yet."""
+    names = ("width", "bucket", "slice_id", "status", "reason")
+    row: dict[str, Any] = dict(zip(names, key, strict=True)) | dict.fromkeys(_COUNTED, 0)
+    return row | {"missing": missing, "w_max": 0.0, "x_min": None, "x_max": None}
+
+
+def _by_hour(minutes: Iterable[Mapping[str, Any]]) -> _Rows:
+    """The rows of hours from those of their minutes."""
+    hours: _Rows = {}
+    for row in minutes:
+        key = (HOUR, row["bucket"] // HOUR * HOUR, row["slice_id"], row["status"], row["reason"])
+        into = hours.get(key)
+        if into is None:
+            into = hours[key] = _new(key, row["missing"])
+        for name in _COUNTED:
+            into[name] += row[name]
+        into["w_max"] = max(into["w_max"], row["w_max"])
+        for name, pick in (("x_min", min), ("x_max", max)):
+            known = [each for each in (into[name], row[name]) if each is not None]
+            into[name] = pick(known, default=None)
+    return hours
+
+
+def _count(sums: _Rows, row: Mapping[str, Any], sign: int) -> None:
+    """Add a row to its minute, or take it out."""
+    bucket = row["time"] // _NANO // MINUTE * MINUTE
+    key = (MINUTE, bucket, row["slice_id"], row["status"], row["reason"])
+    into = sums.get(key)
+    if into is None:
+        into = sums[key] = _new(key, row["missing"])
+    into["cost"] += sign * (row["cost"] or 0.0)
+    into["input_tokens"] += sign * row["input_tokens"]
+    into["output_tokens"] += sign * row["output_tokens"]
+    if (w := row["weight"]) is None:
+        into["unknown"] += sign
+        return
+    into["n"] += sign
+    into["w"] += sign * w
+    into["ww"] += sign * w * w
+    into["w_max"] = max(into["w_max"], w)
+    if (x := row["x"]) is not None:
+        wx = w * x
+        into["wx"] += sign * wx
+        into["wxx"] += sign * wx * x
+        into["wwx"] += sign * w * wx
+        into["wwxx"] += sign * wx * wx
+        into["x_min"] = x if into["x_min"] is None else min(x, into["x_min"])
+        into["x_max"] = x if into["x_max"] is None else max(x, into["x_max"])
+
+
+def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
+    if row["x"] is None or row["weight"] is None:
+        return
+    key = (row["time"] // _NANO // HOUR * HOUR, row["slice_id"], row["cluster"])
+    into = groups.get(key)
+    if into is None:
+        into = groups[key] = {
+            "bucket": key[0],
+            "slice_id": key[1],
+            "cluster": key[2],
+            "w": 0.0,
+            "wx": 0.0,
+        }
+    into["w"] += sign * row["weight"]
+    into["wx"] += sign * row["weight"] * row["x"]
+
+
+def _added(new: Any) -> dict[str, Any]:
+    """What an upsert of a rollup changes: sums add up, ends of a range widen."""
+    old = schema.rollups.c
+    changed: dict[str, Any] = {name: old[name] + new[name] for name in _COUNTED}
+    changed["w_max"] = case((new.w_max > old.w_max, new.w_max), else_=old.w_max)
+    changed["x_min"] = case((old.x_min.is_(None) | (new.x_min < old.x_min), new.x_min), else_=old.x_min)
+    changed["x_max"] = case((old.x_max.is_(None) | (new.x_max > old.x_max), new.x_max), else_=old.x_max)
+    return changed
+
+
+def _newest(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The newest revision of each evaluation."""
+    newest: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        known = newest.get(row["evaluation_id"])
+        if known is None or row["revision"] > known["revision"]:
+            newest[row["evaluation_id"]] = row
+    return newest
+
+
+def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The evaluations of these ids that are there already."""
+    table, found = schema.evaluations, dict[str, Mapping[str, Any]]()
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        if connection.dialect.name == "sqlite":  # without SQLAlchemy's work on each of them
+            places = ",".join("?" * len(some))
+            query = f"SELECT * FROM evaluations WHERE evaluation_id IN ({places})"
+            rows = connection.exec_driver_sql(query, tuple(some))
+        else:
+            rows = connection.execute(select(table).where(table.c.evaluation_id.in_(some)))
+        found.update({row["evaluation_id"]: dict(row) for row in rows.mappings()})
+    return found
+
+
+def _changes(table: Table, *kept: str) -> Callable[[Any], dict[str, Any]]:
+    """An upsert that overwrites every column but these."""
+    names = [column.name for column in table.columns if column.name not in kept]
+    return lambda new: {name: new[name] for name in names}
+
+
+def _added_cluster(new: Any) -> dict[str, Any]:
+    return {name: schema.clusters.c[name] + new[name] for name in ("w", "wx")}
+
+
+def _nothing(_: Any) -> dict[str, Any]:
+    return {}
+
+
+_overwrite_run = _changes(schema.runs, "id", "key", "trace_id", "span_id")
+_overwrite_evaluation = _changes(schema.evaluations, "id", "evaluation_id")
+
+
+def _upsert(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    keys: list[str],
+    changed: Callable[[Any], dict[str, Any]],
+) -> None:
+    """Insert rows, or change those that are there."""
+    if not rows:
+        return
+    # Compiled here and given to the driver as it is: SQLAlchemy's work on each row costs more than SQLite's.
+    sql, names = _compiled(connection.dialect, table, tuple(rows[0]), tuple(keys), changed)
+    if names is None:
+        connection.exec_driver_sql(sql, [dict(row) for row in rows])
+    else:
+        connection.exec_driver_sql(sql, list(map(itemgetter(*names), rows)))
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    dialect: Dialect,
+    table: Table,
+    columns: tuple[str, ...],
+    keys: tuple[str, ...],
+    changed: Callable[[Any], dict[str, Any]],
+) -> tuple[str, tuple[str, ...] | None]:
+    """An upsert's SQL, and the order of its parameters where they have no names."""
+    statement = (sqlite if dialect.name == "sqlite" else postgresql).insert(table)
+    values = changed(statement.excluded)
+    conflict = statement.on_conflict_do_update if values else statement.on_conflict_do_nothing
+    options = {"set_": values} if values else {}
+    compiled = conflict(index_elements=list(keys), **options).compile(
+        dialect=dialect, column_keys=list(columns)
+    )
+    return str(compiled), tuple(compiled.positiontup) if compiled.positiontup else None

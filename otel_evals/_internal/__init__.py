@@ -1,0 +1,1 @@
+"""The implementation. Nothing here is public: import from the modules next to this package."""

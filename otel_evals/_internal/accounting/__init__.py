@@ -1,0 +1,1 @@
+"""Accounting: counters, trace log, health and explanations of single traces."""

@@ -1,0 +1,102 @@
+"""Counts, by minute, how many runs each rule was asked about and picked, for the sampler check."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from otel_evals._internal.model import Run
+from otel_evals._internal.sampling.decide import Decision
+from otel_evals._internal.sampling.randomness import randomness_source
+from otel_evals._internal.statistics.sampler_check import Picks
+
+__all__ = ["MinuteOfPicks", "PickLog"]
+
+_MINUTE = 60
+_MOST_MINUTES = 120
+_MOST_REMEMBERED = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteOfPicks:
+    """What a rule of one process picked in one minute. A later one replaces it."""
+
+    process: str
+    rule: str
+    minute: int
+    """Its start, seconds since the Unix epoch."""
+    picks: Picks
+
+
+class PickLog:
+    """Counts what rules decide. On the engine's thread.
+
+    Args:
+        ceiling: the probability below which every run is that gets here: others were dropped at their first
+            span. Those that are here are picked with a probability that is greater by this factor.
+        clock: seconds since the Unix epoch.
+    """
+
+    def __init__(self, ceiling: float = 1.0, clock: Callable[[], float] = time.time) -> None:
+        self._ceiling = ceiling
+        self._clock = clock
+        self._process = uuid.uuid4().hex
+        self._counts: dict[tuple[int, str], Picks] = {}
+        self._changed: set[tuple[int, str]] = set()
+        self._seen: dict[tuple[str, int], None] = {}
+
+    def note(self, run: Run, decision: Decision) -> None:
+        """Count a decision, if it was left to chance with a known probability.
+
+        Runs of one trace, and revisions of one conversation, share their randomness and are counted once.
+        """
+        chance, sampler = decision.chance, decision.rule.sample
+        if chance is None or not chance.known or sampler.follows or not self._ceiling:
+            return
+        if run.turns and sampler.floor != sampler.ceiling:
+            return  # of conversations that no rule could pick, the probability is not worked out
+        p = min(1.0, chance.probability if run.turns else chance.probability / self._ceiling)
+        if p == 1.0:
+            return  # nothing is left to chance
+        seen = decision.rule.name, randomness_source(run)[0]
+        if seen in self._seen:
+            return
+        self._seen[seen] = None
+        if len(self._seen) > _MOST_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        key = int(self._clock()) // _MINUTE * _MINUTE, decision.rule.name
+        one = Picks(1, int(decision.status == "sampled"), p, p * (1.0 - p))
+        self._counts[key] = self._counts.get(key, Picks()) + one
+        self._changed.add(key)
+        if len(self._counts) > _MOST_MINUTES * 8 and len(self._changed) < len(self._counts):
+            self._forget()
+
+    def changed(self) -> Sequence[MinuteOfPicks]:
+        """What was counted since `told`, each minute as a whole."""
+        return [
+            MinuteOfPicks(self._process, rule, minute, self._counts[minute, rule])
+            for minute, rule in sorted(self._changed)
+        ]
+
+    def told(self, rows: Sequence[MinuteOfPicks]) -> None:
+        """These are kept elsewhere now."""
+        self._changed -= {(row.minute, row.rule) for row in rows if self._is(row)}
+        self._forget()
+
+    def _is(self, row: MinuteOfPicks) -> bool:
+        """Whether nothing was counted in this minute since."""
+        return self._counts.get((row.minute, row.rule)) == row.picks
+
+    def _forget(self) -> None:
+        """Minutes that are over and told; and those of hours in which nobody could be told."""
+        now = int(self._clock()) // _MINUTE * _MINUTE
+        gone = [
+            key
+            for key in self._counts
+            if (key[0] < now and key not in self._changed) or key[0] < now - _MOST_MINUTES * _MINUTE
+        ]
+        for key in gone:
+            del self._counts[key]
+            self._changed.discard(key)

@@ -1,0 +1,1 @@
+"""Attach: an evaluation goes onto the trace."""

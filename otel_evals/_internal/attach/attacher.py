@@ -1,0 +1,184 @@
+"""Attaches evaluations in the ways that are switched on."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from opentelemetry import context as context_api
+from opentelemetry import trace
+from opentelemetry._logs import Logger
+from opentelemetry.context import Context
+
+from otel_evals._internal.attach import records
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, own_context
+from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
+from otel_evals._internal.recursion import ScorerSpan, marked_context
+from otel_evals._internal.util.error_log import tell
+
+__all__ = ["Attacher", "Opened", "SpanScores"]
+
+_logger = logging.getLogger(__name__)
+
+
+class SpanScores(Protocol):
+    """Attributes for judged spans that are held back until their scores are complete."""
+
+    def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
+        """Add attributes to a span, if it is held."""
+
+    def finish(self, trace_id: int, span_id: int) -> None:
+        """Let a span pass: it gets no more attributes."""
+
+
+class Opened(msgspec.Struct, frozen=True, gc=False):
+    """An evaluation that has begun."""
+
+    judged: Context
+    """The judged span is current in it."""
+    span: ScorerSpan
+    """Stands for the evaluation span."""
+    context: contextvars.Context
+    """What the scorer runs in: below that span, and marked, so that nothing in it is scored."""
+
+
+class Attacher:
+    """Opens an evaluation before its scorer runs and attaches its outcome; on the engine's thread.
+
+    Args:
+        spans: records evaluation spans; None for none, and none below them.
+        logger: takes evaluation events; None for none.
+        metrics: records scores; None for none.
+        scores: hands attributes to the exporters that hold judged spans; None for none.
+        presets: add what their backends ask for to evaluation events.
+    """
+
+    def __init__(
+        self,
+        spans: EvaluationSpans | None,
+        logger: Logger | None,
+        metrics: Metrics | None,
+        scores: SpanScores | None,
+        presets: Iterable[EventPreset] = (),
+    ) -> None:
+        self._spans = spans
+        self._logger = logger
+        self._metrics = metrics
+        self._scores = scores
+        self._presets = tuple(presets)
+
+    def expect(self, rule: str, run: Run) -> None:
+        """A rule, given by its name, begins to score a run. Never raises."""
+        if self._metrics is not None:
+            try:
+                self._metrics.estimates.expect(rule, run)
+            except BaseException as error:  # somebody else's meter
+                message = "metrics of rule %s could not be begun"
+                tell(_logger, message, rule, error=error, level=logging.WARNING)
+
+    def record_with(self, spans: EvaluationSpans | None) -> None:
+        """Record evaluation spans in this way from now on; None for none."""
+        self._spans = spans
+
+    def open(self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int) -> Opened:
+        """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
+        self.expect(rule, run)
+        judged = _judged(run, span_id)
+        span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
+        own = contextvars.Context()  # nothing of the engine's, or of whoever woke it
+        own.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
+        return Opened(judged, span, own)
+
+    def _open_span(
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+    ) -> ScorerSpan | None:
+        if self._spans is None:
+            return None
+        try:
+            return self._spans.open(run, span_id, scorer_id, start_time, judged)
+        except BaseException as error:  # a span processor of somebody else's
+            tell(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
+            return None
+
+    def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+        """Attach an outcome, in each way as far as it works. Never raises.
+
+        Args:
+            run: what was judged.
+            evaluation: the outcome.
+            opened: what `open` gave; None when its scorer never ran.
+        """
+        for way in (self._record, self._end_span, self._emit_event, self._add_attributes):
+            try:
+                way(run, evaluation, opened)
+            except BaseException as error:
+                message = "an evaluation of %s could not be attached"
+                tell(_logger, message, evaluation.scorer_id, error=error)
+
+    def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
+        """End what was begun without an outcome: another attempt will be made. Never raises.
+
+        Args:
+            opened: what `open` gave.
+            outcome: what became of the attempt: `retried` or `stored`.
+            reason: why.
+            end_time: when it ended, in nanoseconds since the Unix epoch; now by default.
+        """
+        if self._spans is not None:
+            try:
+                self._spans.abandon(opened.span, outcome, reason, end_time)
+            except BaseException as error:  # a span processor of somebody else's
+                message = "an evaluation span could not be ended"
+                tell(_logger, message, error=error, level=logging.WARNING)
+
+    def release(self, trace_id: str, span_id: str) -> None:
+        """Let a span go: nothing more will be attached to it."""
+        if self._scores is not None:
+            self._scores.finish(_number(trace_id), _number(span_id))
+
+    def release_all(self, spans: Iterable[SpanRecord]) -> None:
+        """Let all these spans go: nothing will be attached to them."""
+        if self._scores is not None:
+            for span in spans:
+                self._scores.finish(_number(span.trace_id), _number(span.span_id))
+
+    def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+        if self._metrics is not None:
+            self._metrics.record(run, evaluation, opened.judged if opened else None)
+
+    def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+        if self._spans is not None and opened is not None:
+            self._spans.end(opened.span, evaluation)
+
+    def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+        if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
+            judged = opened.judged if opened else _judged(run, evaluation.span_id)
+            more: dict[str, Any] = {}
+            for preset in reversed(self._presets):  # the first that names an attribute counts
+                more.update(preset.event_attributes(run, evaluation))
+            records.emit_event(self._logger, run, evaluation, judged, more)
+
+    def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
+        if self._scores is not None and not run.turns:  # no span is held until its conversation ends
+            attributes = records.span_attributes(evaluation)
+            self._scores.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
+
+
+def _judged(run: Run, span_id: str) -> Context:
+    """A context in which the judged span is current; an empty one where its ids are none, as in odd files."""
+    try:
+        return records.judged_context(run, span_id)
+    except ValueError:
+        return Context()
+
+
+def _number(id: str) -> int:
+    try:
+        return int(id, 16)
+    except ValueError:
+        return 0

@@ -1,0 +1,298 @@
+"""Evaluation spans: where they stand, when they are recorded, and who decides about sampling them.
+
+By default each is the root of a trace of its own, linked to the judged span: the application's traces keep
+their latency, tokens, cost, size and errors. It is recorded only if it is needed, because the scorer calls a
+judge, records a span or writes on the current one. In the judged span's trace every evaluation has one.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    ProxyTracer,
+    Span,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    TraceState,
+    get_current_span,
+)
+from opentelemetry.util.types import Attributes
+
+from otel_evals import semconv
+from otel_evals._internal.attach import records
+from otel_evals._internal.model import Evaluation, Run
+from otel_evals._internal.recursion import ScorerSpan, mark, marked_context, marked_state
+
+__all__ = ["EvaluationSpan", "EvaluationSpans", "own_context"]
+
+_logger = logging.getLogger(__name__)
+_RANDOM = RandomIdGenerator()
+_SHARED_BITS = 64
+"""Of the trace id: what samplers go by is in them."""
+_OWN_SERVICE = {SERVICE_NAME: "unknown_service", "openinference.project.name": "default"}
+"""Resource attributes by which backends tell services and projects apart, with their defaults."""
+
+
+class EvaluationSpans:
+    """Opens and ends the spans of evaluations.
+
+    Args:
+        tracer: records them.
+        same_trace: whether they are children of the judged spans.
+        own_service: whether the resource of those in traces of their own says that they are not the
+            application's: `service.name`, and Phoenix's project, with `-evaluations` appended.
+    """
+
+    def __init__(self, tracer: Tracer, *, same_trace: bool = False, own_service: bool = True) -> None:
+        self._given = tracer
+        self._same_trace = same_trace
+        self._every = same_trace
+        self._own_service = own_service
+        self._resolved: Any = None
+
+    def open(
+        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+    ) -> EvaluationSpan:
+        """The span of an evaluation that begins.
+
+        Args:
+            run: what is judged.
+            span_id: the judged span.
+            scorer_id: who judges.
+            start_time: in nanoseconds since the Unix epoch.
+            judged: the judged span is current in it.
+        """
+
+        def start(tracer: Any, context: Context, links: list[Link]) -> Span:
+            span: Span = tracer.start_span(
+                f"evaluate {scorer_id}",
+                context=context,
+                links=links,
+                attributes=records.opening_attributes(run, scorer_id),
+                start_time=start_time,
+            )
+            return span
+
+        def start_linked(tracer: Any) -> Span:
+            return start(tracer, marked_context(), records.judged_links(run, span_id))
+
+        if not self._same_trace:
+            return self._in_own_trace(judged, start_linked)
+        try:
+            links = records.judged_links(run, span_id)[:-1]  # the last is its parent
+            span = start(self._given, mark(judged), links)
+        except Exception as error:
+            return self._in_own_trace_after(error, judged, start_linked)
+        return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
+
+    def _in_own_trace_after(
+        self, error: Exception, judged: Context, start: Callable[[Any], Span]
+    ) -> EvaluationSpan:
+        """In a trace of its own, where a span processor takes none below a span that has ended."""
+        own = self._in_own_trace(judged, start)
+        own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
+        self._same_trace = False
+        kind = type(error).__name__
+        _logger.warning(
+            "evaluation spans have traces of their own: a span processor refused one below the judged span,"
+            " which has ended (%s)",
+            kind,
+        )
+        return own
+
+    def _in_own_trace(self, judged: Context, start: Callable[[Any], Span]) -> EvaluationSpan:
+        generator = getattr(self._tracer, "id_generator", None)
+        own = own_context(judged, generator)
+
+        def start_own() -> Span:
+            return start(self._tracer if generator is None else _prepared(self._tracer, own, mark(judged)))
+
+        return EvaluationSpan(own, start_own, needed=self._every)
+
+    def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
+        """End a span with its evaluation's outcome, if it is needed."""
+        if isinstance(span, EvaluationSpan) and (span.needed or _asked_a_judge(evaluation)):
+            tracer = self._given if self._same_trace else self._tracer
+            records.end_span(tracer, span.recorded, evaluation, may_fail=not self._same_trace)
+
+    def abandon(self, span: ScorerSpan, outcome: str, reason: str = "", end_time: int | None = None) -> None:
+        """End a span, if it is needed, whose evaluation goes on: in another attempt, or later."""
+        if isinstance(span, EvaluationSpan) and span.needed:
+            span.recorded.set_attribute(semconv.EVALUATION_OUTCOME, outcome)
+            if reason:
+                span.recorded.set_attribute(semconv.EVALUATION_REASON, reason)
+            span.recorded.end(end_time)
+
+    @property
+    def _tracer(self) -> Any:
+        """The tracer of traces of their own; a copy, so that nobody else's is changed."""
+        if self._resolved is None:
+            tracer: Any = self._given
+            if isinstance(tracer, ProxyTracer):
+                tracer = getattr(tracer, "_tracer", tracer)
+            if self._own_service and isinstance(getattr(tracer, "resource", None), Resource):
+                tracer = copy.copy(tracer)
+                tracer.resource = tracer.resource.merge(Resource(_own_service(tracer.resource)))
+            self._resolved = tracer
+        return self._resolved
+
+
+def own_context(judged: Context, generator: IdGenerator | None = None) -> SpanContext:
+    """The ids of an evaluation span in a trace of its own, marked.
+
+    The trace id has the low 64 bits of the judged trace's, so that whoever samples by trace id keeps both or
+    neither. Without a generator there will be no such span, and the spans below it must not be recorded.
+    """
+    seen = get_current_span(judged).get_span_context()
+    ids, flags = (_RANDOM if generator is None else generator), seen.trace_flags
+    low = seen.trace_id & ((1 << _SHARED_BITS) - 1)
+    return SpanContext(
+        trace_id=ids.generate_trace_id() >> _SHARED_BITS << _SHARED_BITS | low,
+        span_id=ids.generate_span_id(),
+        is_remote=False,
+        trace_flags=flags if generator is not None or not flags else TraceFlags(flags & ~TraceFlags.SAMPLED),
+        trace_state=marked_state(seen.trace_state),
+    )
+
+
+def _own_service(resource: Resource) -> dict[str, str]:
+    return {
+        name: f"{resource.attributes.get(name) or default}-evaluations"
+        for name, default in _OWN_SERVICE.items()
+    }
+
+
+def _asked_a_judge(evaluation: Evaluation) -> bool:
+    return any(step.model is not None for step in getattr(evaluation.outcome, "steps", ()))
+
+
+def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:
+    """A copy of one of the SDK's tracers, for one span."""
+    tracer = copy.copy(tracer)
+    tracer.id_generator = _Given(own)
+    tracer.sampler = _AsBelow(tracer.sampler, judged)
+    return tracer
+
+
+class EvaluationSpan(ScorerSpan):
+    """The current span while a scorer runs; what is written on it is recorded.
+
+    Args:
+        context: its ids.
+        start: starts the span that is recorded.
+        needed: whether it is recorded in any case.
+    """
+
+    def __init__(self, context: SpanContext, start: Callable[[], Span], *, needed: bool = False) -> None:
+        super().__init__(context)
+        self.needed = needed
+        self._start = start
+        self._recorded: Span | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def recorded(self) -> Span:
+        """The span that is recorded, started now if it was not before."""
+        with self._lock:
+            if self._recorded is None:
+                self._recorded = self._start()
+            return self._recorded
+
+    def is_recording(self) -> bool:
+        """Whether anything written on it is recorded."""
+        return self._recorded is None or self._recorded.is_recording()
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        """Set an attribute."""
+        self._written().set_attribute(key, value)
+
+    def set_attributes(self, attributes: Any) -> None:
+        """Set attributes."""
+        self._written().set_attributes(attributes)
+
+    def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
+        """Add an event."""
+        self._written().add_event(name, attributes, timestamp or time.time_ns())
+
+    def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
+        """Add a link."""
+        self._written().add_link(context, attributes)
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Attributes = None,
+        timestamp: int | None = None,
+        escaped: bool = False,
+    ) -> None:
+        """Record an exception."""
+        self._written().record_exception(exception, attributes, timestamp, escaped)
+
+    def _written(self) -> Span:
+        """The recorded span, or, where it cannot be started, one that takes everything."""
+        self.needed = True
+        try:
+            return self.recorded
+        except Exception:  # a span processor of somebody else's
+            _logger.debug("an evaluation span could not be started", exc_info=True)
+            return INVALID_SPAN
+
+
+class _AsBelow(Sampler):
+    """Asks the application's sampler about an evaluation span as if it stood below the judged span.
+
+    That one was sampled, so a parent-based sampler, and one that goes by the trace's id, keep both or none.
+    """
+
+    def __init__(self, sampler: Sampler, judged: Context) -> None:
+        self._sampler = sampler
+        self._judged = judged
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        """What the sampler says, with the mark in the tracestate."""
+        judged = get_current_span(self._judged).get_span_context()
+        result = self._sampler.should_sample(self._judged, judged.trace_id, name, kind, attributes, links)
+        return SamplingResult(result.decision, result.attributes, marked_state(result.trace_state))
+
+    def get_description(self) -> str:
+        """What the sampler calls itself."""
+        return self._sampler.get_description()
+
+
+class _Given(IdGenerator):
+    """Gives the ids that were announced."""
+
+    def __init__(self, context: SpanContext) -> None:
+        self._context = context
+
+    def generate_trace_id(self) -> int:
+        return self._context.trace_id
+
+    def generate_span_id(self) -> int:
+        return self._context.span_id
+
+    def is_trace_id_random(self) -> bool:
+        return bool(self._context.trace_flags & 0x02)

@@ -1,0 +1,392 @@
+"""Scores as attributes on the judged span: a bounded hold in front of the exporter.
+
+`ScoringSpanExporter` wraps the exporter that a batch processor feeds. A judged span whose scores are not
+complete is held for at most `hold` seconds after its end, then exported with the scores there are; every
+other span is exported at once. Held spans are exported from a thread of their own, so that neither the
+application, nor the batch processor, nor the scoring thread waits for a slow exporter.
+
+Long for one module, because `PendingScores` and the exporter are two sides of one protocol: what threads may
+do to it at the same time can only be judged with both in view.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from otel_evals._internal.capture.backlog import size_of_captured
+from otel_evals._internal.util.error_log import tell
+
+__all__ = ["PendingScores", "ScoringSpanExporter"]
+
+_logger = logging.getLogger(__name__)
+_MAX_BATCH = 512
+_GATHER_SECONDS = 0.01
+_SWEEP_SECONDS = 0.25
+_MAX_PENDING = 10_000
+_UNMEASURED = 64
+"""So many spans may be held without being measured."""
+_STOP_SECONDS = 30.0
+
+_Key = tuple[int, int]
+"""Trace id and span id."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    exporters: int
+    """How many exporters have not exported the span yet."""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    complete: bool = False
+
+
+class PendingScores:
+    """Attributes for spans that may be judged, by trace id and span id, until every exporter has taken them.
+
+    Capture announces a span with `expect` on the application's thread; the engine adds scores and ends with
+    `finish`. Only announced spans are ever held.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[_Key, _Pending] = {}
+        self._taking = threading.Lock()
+        self._listeners: list[Callable[[_Key | None], None]] = []
+        self._passing_until = 0
+        self.open = True
+        """Whether spans are held; False once scoring is shut down."""
+
+    def after_fork(self) -> None:
+        """In a forked child: replace the lock, which a thread of the parent may have held."""
+        self._taking = threading.Lock()
+
+    def listen(self, listener: Callable[[_Key | None], None]) -> None:
+        """Have a function called with each span whose scores are complete; with None when many may pass."""
+        self._listeners.append(listener)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any exporter holds spans."""
+        return bool(self._listeners)
+
+    def expect(self, trace_id: int, span_id: int) -> None:
+        """Announce a span that may be judged."""
+        if self._listeners and self.open:
+            self._pending[trace_id, span_id] = _Pending(len(self._listeners))
+            if len(self._pending) > _MAX_PENDING:
+                self._forget_oldest()
+
+    def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
+        """Add attributes to an announced span."""
+        pending = self._pending.get((trace_id, span_id))
+        if pending is not None:
+            pending.attributes.update(attributes)
+
+    def finish(self, trace_id: int, span_id: int) -> None:
+        """Let a span pass: it gets no more attributes."""
+        pending = self._pending.get((trace_id, span_id))
+        if pending is not None:
+            pending.complete = True
+            self._notify((trace_id, span_id))
+
+    def let_pass(self, until: int) -> None:
+        """Let every span pass that ended by then, in nanoseconds since the Unix epoch."""
+        self._passing_until = until
+        self._notify()
+
+    def close(self) -> None:
+        """Let every span pass from now on."""
+        self.open = False
+        self._notify()
+
+    def take(self, span: ReadableSpan, *, anyway: bool = False) -> Mapping[str, Any] | None:
+        """Take a span's attributes, for one exporter. They are deleted once every exporter has taken them.
+
+        Args:
+            span: an ended span.
+            anyway: whether to take them even if they are not complete.
+
+        Returns:
+            None if the span is to be held.
+        """
+        context: Any = span.context
+        key = context.trace_id, context.span_id
+        pending = self._pending.get(key)
+        if pending is None:
+            return {}
+        if not (pending.complete or anyway or self.lets_pass(span)):
+            return None
+        with self._taking:
+            pending.exporters -= 1
+        if pending.exporters <= 0:
+            self._pending.pop(key, None)
+        return pending.attributes
+
+    def lets_pass(self, span: ReadableSpan) -> bool:
+        """Whether a span may pass, whatever scores there are."""
+        return not self.open or (span.end_time or 0) <= self._passing_until
+
+    def _forget_oldest(self) -> None:
+        """Delete the oldest tenth; may run on several threads at once."""
+        for key in list(self._pending)[: _MAX_PENDING // 10]:
+            self._pending.pop(key, None)
+
+    def _notify(self, key: _Key | None = None) -> None:
+        for listener in self._listeners:
+            listener(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    span: ReadableSpan
+    deadline: float
+    size: int
+
+
+class ScoringSpanExporter(SpanExporter):
+    """Exports spans through another exporter, judged ones with their scores.
+
+    Args:
+        exporter: what exports the spans.
+        scores: the attributes of judged spans.
+        hold: seconds after its end for which a judged span may be held.
+        limit: how many spans are held at most.
+        max_bytes: how many bytes of them, approximately.
+    """
+
+    def __init__(
+        self,
+        exporter: SpanExporter,
+        scores: PendingScores,
+        *,
+        hold: float = 10.0,
+        limit: int = 2048,
+        max_bytes: int = 2**28,
+    ) -> None:
+        self._exporter = exporter
+        self._scores = scores
+        self._hold = hold
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._held: dict[_Key, _Held] = {}
+        self._complete: deque[_Key] = deque()
+        self._check_all = self._everything = False
+        self._next_sweep = 0.0
+        self._changed = threading.Condition()
+        self._exporting = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self.passed_unheld = 0
+        """Judged spans that were not held: the limit was reached, or no thread could be started."""
+        scores.listen(self._wake)
+
+    @property
+    def held(self) -> int:
+        """How many spans are held now."""
+        return len(self._held)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export the spans that may pass, and hold the others."""
+        passing = [decorated for span in spans if (decorated := self._pass_or_hold(span)) is not None]
+        return self._send(passing) if passing else SpanExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Release every held span with the scores there are; whether all have left in time."""
+        deadline = time.monotonic() + timeout_millis / 1000
+        self._release_everything()
+        if not self.wait_until_released(deadline):
+            return False
+        return self._exporter.force_flush(max(0, int(1000 * (deadline - time.monotonic()))))
+
+    def wait_until_released(self, deadline: float) -> bool:
+        """Wait for the spans that may pass; whether they have left by then (`time.monotonic` seconds).
+
+        They leave on the thread that releases spans: an exporter that blocks must not block whoever waits.
+        """
+        with self._changed:
+            if not self._changed.wait_for(self._none_left, max(0.0, deadline - time.monotonic())):
+                return False
+        if not self._exporting.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        self._exporting.release()
+        return True
+
+    def stop(self, seconds: float = _STOP_SECONDS) -> bool:
+        """Release every held span and hold none from now on; the exporter goes on.
+
+        Args:
+            seconds: what that may take; what has not left by then goes on leaving.
+
+        Returns:
+            Whether every span has left.
+        """
+        with self._changed:
+            self._closing = True
+        self._release_everything()
+        return self.wait_until_released(time.monotonic() + seconds)
+
+    def shutdown(self) -> None:
+        """Release every held span and shut the exporter down."""
+        self.stop()
+        self._exporter.shutdown()
+
+    def after_fork(self) -> None:
+        """In a forked child: drop the held spans, which the parent process will export."""
+        self._held, self._bytes, self._everything = {}, 0, False
+        self._scores.after_fork()
+        self._changed, self._exporting, self._thread = threading.Condition(), threading.RLock(), None
+
+    def _pass_or_hold(self, span: ReadableSpan) -> ReadableSpan | None:
+        attributes = self._scores.take(span)
+        if attributes is not None:
+            return _with(span, attributes)
+        size = size_of_captured(span) if len(self._held) >= _UNMEASURED else 0
+        with self._changed:
+            if len(self._held) >= self._limit or self._bytes + size > self._max_bytes or self._closing:
+                self.passed_unheld += 1
+                return _with(span, self._scores.take(span, anyway=True) or {})
+            if not self._watched():
+                return _with(span, self._scores.take(span, anyway=True) or {})
+            context: Any = span.context
+            since_end = time.time() - (span.end_time or 0) / 1e9
+            deadline = time.monotonic() + min(self._hold, max(0.0, self._hold - since_end))
+            self._held[context.trace_id, context.span_id] = _Held(span, deadline, size)
+            self._bytes += size
+            self._changed.notify_all()
+        return None
+
+    def _watched(self) -> bool:
+        """Whether the thread that releases spans runs, started now if need be; called with the lock held."""
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._serve, name="otel-evals-hold", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no thread can be had, at the moment or any more
+                self.passed_unheld += 1
+                return False
+            self._thread = thread
+        return True
+
+    def _wake(self, key: _Key | None) -> None:
+        """Note that a span may pass, or (None) that many may; called on any thread."""
+        if key is None:
+            self._check_all = True
+        elif key in self._held:
+            self._complete.append(key)
+        else:
+            return
+        with self._changed:
+            self._changed.notify_all()
+
+    def _release_everything(self) -> None:
+        """Have the thread that releases spans release all there are."""
+        with self._changed:
+            self._everything = bool(self._held)
+            self._changed.notify_all()
+
+    def _none_left(self) -> bool:
+        """Whether no span is held that may pass; called with the lock held."""
+        held = self._held.values()
+        return not self._everything and not any(self._scores.lets_pass(each.span) for each in held)
+
+    def _serve(self) -> None:
+        while not self._closing or self._held:
+            with self._changed:
+                self._changed.wait(self._idle_for())
+            time.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
+            try:
+                self.release()
+            except BaseException as error:  # whatever an exporter raises: the others wait here
+                tell(_logger, "error while releasing held spans", error=error)
+
+    def _idle_for(self) -> float | None:
+        """Seconds until there is something to do; None while nothing is held."""
+        if self._closing or self._everything:
+            return 0.0
+        if not self._held:
+            return None
+        if self._complete or self._check_all:
+            return 0.0
+        first = next(iter(self._held.values()))
+        return max(0.0, min(first.deadline - time.monotonic(), _SWEEP_SECONDS))
+
+    def release(self) -> None:
+        """Export the held spans whose scores are complete or whose hold has expired, or all if so asked."""
+        with self._exporting:
+            ready = self._take_ready()
+            for start in range(0, len(ready), _MAX_BATCH):
+                try:
+                    self._send(ready[start : start + _MAX_BATCH])
+                except BaseException as error:  # as the SDK's processors do: the next batch may succeed
+                    tell(_logger, "held spans could not be exported", error=error)
+
+    def _take_ready(self) -> list[ReadableSpan]:
+        ready: list[ReadableSpan] = []
+        with self._changed:
+            now, everything = time.monotonic(), self._everything or self._closing
+            for key in self._candidates(now, everything):
+                held = self._held.get(key)
+                if held is None:
+                    continue
+                attributes = self._scores.take(held.span, anyway=everything or held.deadline <= now)
+                if attributes is not None:
+                    del self._held[key]
+                    self._bytes -= held.size
+                    ready.append(_with(held.span, attributes))
+            self._everything = False
+            self._changed.notify_all()
+        return ready
+
+    def _candidates(self, now: float, everything: bool) -> list[_Key]:
+        """Complete and overdue spans; now and then all, since deadlines need not be in order."""
+        if everything or self._check_all or now >= self._next_sweep:
+            self._check_all, self._next_sweep = False, now + _SWEEP_SECONDS
+            self._complete.clear()
+            return list(self._held)
+        keys = [self._complete.popleft() for _ in range(len(self._complete))]
+        return [*keys, *takewhile(lambda key: self._held[key].deadline <= now, self._held)]
+
+    def _send(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export one batch at a time, since exporters need not be thread-safe, and without tracing it."""
+        token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+        try:
+            with self._exporting:
+                return self._exporter.export(spans)
+        finally:
+            detach(token)
+
+
+def _with(span: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
+    if not attributes:
+        return span
+    bounded = BoundedAttributes(attributes={**(span.attributes or {}), **attributes})
+    bounded.dropped = span.dropped_attributes
+    copy = ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=bounded,
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+    for field_name in ("_events", "_links"):  # they count what the span's limits dropped
+        if hasattr(span, field_name):
+            setattr(copy, field_name, getattr(span, field_name))
+    return copy

@@ -1,0 +1,1 @@
+"""Capture: an ended span becomes an item."""

@@ -1,0 +1,237 @@
+"""The way in, in process: a span processor and a log-record processor.
+
+Both run on the application's threads, so they do the least there is to do: a ratio test on the trace id,
+a look at who claims the span, and an append. Nothing is parsed, nothing waits, nothing is raised.
+
+Which span is a run's root is decided here, because only here is it known which spans above are still open:
+a claimed span below no open claimed span is a root.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
+    SpanContext,
+)
+
+from otel_evals import semconv
+from otel_evals._internal.capture.backlog import Intake
+from otel_evals._internal.capture.items import CapturedLog, CapturedSpan
+from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.remote_state import RemoteState
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.model import SpanEvent
+from otel_evals._internal.recursion import need_span
+from otel_evals._internal.sampling.consistent import credible_state, randomness, threshold
+
+__all__ = ["CaptureLogRecords", "CaptureSpans"]
+
+_logger = logging.getLogger(__name__)
+_MAX_OPEN = 50_000
+_UNSEEN: Any = object()
+_TRACE_ID: Final = 0
+_SPAN_ID: Final = 1
+_TRACE_STATE: Final = 4
+"""Places in a `SpanContext`, which is a tuple: its properties cost a call each."""
+
+
+class CaptureSpans(SpanProcessor):
+    """Hands claimed spans of possibly sampled traces to the engine.
+
+    Args:
+        intake: where they go.
+        dialects: who claims them.
+        ceiling: the highest sampling probability of any rule; traces that lose at it are not looked at.
+        expect: called with trace id and span id of each span that a score may be attached to.
+        trust_remote: whether marks and thresholds of requests are believed, whoever sends them.
+        nested_targets: whether spans other than roots may be judged.
+        open_spans: where open spans are kept.
+        flush: called by `force_flush` with milliseconds.
+        close: called by `shutdown`.
+    """
+
+    def __init__(
+        self,
+        intake: Intake,
+        dialects: Dialects,
+        ceiling: float,
+        expect: Callable[[int, int], None] | None = None,
+        *,
+        trust_remote: bool = False,
+        nested_targets: bool = False,
+        open_spans: OpenSpans | None = None,
+        flush: Callable[[int], bool] = lambda _: True,
+        close: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._intake = intake
+        self._dialects = dialects
+        self._ceiling = ceiling
+        self._floor = threshold(ceiling)
+        self._expect = expect
+        self._nested_targets = nested_targets
+        self._flush = flush
+        self._close = close
+        self._open = (open_spans or OpenSpans()).by_id
+        self._foreign = RemoteState(trust_all=trust_remote)
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Remember an open span, so that the spans below it find it; None stands for one that is ours."""
+        try:
+            context = span.context
+            parent = span.parent
+            above = _UNSEEN if parent is None else self._open.get(parent[_SPAN_ID], _UNSEEN)
+            if above is _UNSEEN:
+                if parent is not None and parent.is_remote:
+                    self._foreign.note(context)
+                if self._loses(context):
+                    return
+                ours = self._foreign.is_ours(parent_context, parent)
+            else:
+                ours = above is None
+            if ours:
+                span.set_attribute(semconv.MARK, True)
+                need_span(parent_context)
+            self._open[context[_SPAN_ID]] = None if ours else span
+            if len(self._open) > _MAX_OPEN:
+                self._forget_oldest()
+        except Exception:
+            _logger.debug("a started span was not captured", exc_info=True)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Hand over a span that a dialect claims."""
+        span_id = 0
+        try:
+            context: Any = span.context
+            span_id = context[_SPAN_ID]
+            opened = self._open.get(span_id, _UNSEEN)
+            if opened is None or (opened is _UNSEEN and self._loses(context)) or not self._claims(span):
+                return
+            owner = self._owner(span)
+            if self._expect is not None and (owner == 0 or self._nested_targets):
+                self._expect(context[_TRACE_ID], span_id)
+            foreign = self._is_foreign(span, context)
+            backlog = self._intake.backlog
+            lacking = not owner and bool(backlog.traces or backlog.began_before) and backlog.lacks(span)
+            self._intake.put(CapturedSpan(span, owner, foreign, lacking))
+        except Exception:
+            _logger.debug("an ended span was not captured", exc_info=True)
+        finally:  # only now: assembly takes a span that is not open for one that was handed over
+            self._open.pop(span_id, None)
+
+    def keeps(self, trace_id: int, span_id: int) -> bool:
+        """Whether the trace of this span may be sampled."""
+        return self._open.get(span_id) is not None or randomness(trace_id) >= self._floor
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Score what has been captured, in half the time given.
+
+        The other half, and the answer, are left to the processors that export: a provider may skip those
+        that come after one that took all the time or says it has failed.
+        """
+        self._flush(timeout_millis // 2)
+        return True
+
+    def shutdown(self) -> None:
+        """Score or count what has been captured, and stop."""
+        self._close()
+
+    @property
+    def remote(self) -> Mapping[str, int]:
+        """What was made of the marks and thresholds of requests, counted; see `RemoteState`."""
+        return self._foreign.counts
+
+    def reset(self) -> None:
+        """Forget all open spans: in a forked child they belong to the parent process."""
+        self._open.clear()
+
+    def _is_foreign(self, span: ReadableSpan, context: SpanContext) -> bool:
+        """Whether a stranger wrote the span's tracestate, however many others have come since."""
+        state = context[_TRACE_STATE]
+        if state is DEFAULT_TRACE_STATE or not state or self._foreign.trusts(state):
+            return False
+        if context[_TRACE_ID] in self._foreign.traces:
+            return True
+        parent = span.parent
+        while parent is not None and not parent.is_remote:
+            above = self._open.get(parent[_SPAN_ID])
+            parent = None if above is None else above.parent
+        return parent is not None
+
+    def _loses(self, context: SpanContext) -> bool:
+        """Whether no rule can pick this trace."""
+        floor = self._floor
+        if floor == 0:
+            return False
+        state = context[_TRACE_STATE]
+        if state is not DEFAULT_TRACE_STATE and state:
+            trace_id, trusted = context[_TRACE_ID], context[_TRACE_ID] not in self._foreign.traces
+            header = credible_state(trace_id, state.to_header(), trusted=trusted)
+            return randomness(context[_TRACE_ID], header) < threshold(self._ceiling, header)
+        return randomness(context[_TRACE_ID]) < floor
+
+    def _claims(self, span: ReadableSpan) -> bool:
+        scope = span.instrumentation_scope
+        return self._dialects.claims(scope.name if scope else "", span)
+
+    def _owner(self, span: ReadableSpan) -> int:
+        parent = span.parent
+        while parent is not None:
+            above = self._open.get(parent[_SPAN_ID])
+            if above is None:
+                return 0
+            if self._claims(above):
+                return parent[_SPAN_ID]
+            parent = above.parent
+        return 0
+
+    def _forget_oldest(self) -> None:
+        """Spans that are never ended must not pile up."""
+        for span_id in list(self._open)[: _MAX_OPEN // 10]:
+            self._open.pop(span_id, None)
+
+
+class CaptureLogRecords(LogRecordProcessor):
+    """Hands log records that carry content of GenAI spans to the engine.
+
+    Args:
+        intake: where they go.
+        keeps: whether a span's trace may be sampled; `CaptureSpans.keeps`.
+    """
+
+    def __init__(self, intake: Intake, keeps: Callable[[int, int], bool]) -> None:
+        self._intake = intake
+        self._keeps = keeps
+
+    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
+        """Hand over a record that belongs to a span, unless it is ours or its trace loses the sampling."""
+        try:
+            record = log_record.log_record
+            trace_id, span_id = record.trace_id, record.span_id
+            if not trace_id or not span_id or not self._keeps(trace_id, span_id):
+                return
+            scope = log_record.instrumentation_scope
+            if scope is not None and scope.name == semconv.SCOPE_NAME:
+                return
+            attributes = dict(record.attributes or {})
+            name = record.event_name or str(attributes.get("event.name") or "")
+            if name:
+                event = SpanEvent(
+                    name=name, time=record.timestamp or 0, attributes=attributes, body=record.body
+                )
+                self._intake.put(CapturedLog(trace_id, span_id, event))
+        except Exception:
+            _logger.debug("a log record was not captured", exc_info=True)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing waits here."""
+        return True
+
+    def shutdown(self) -> None:
+        """Nothing to release."""

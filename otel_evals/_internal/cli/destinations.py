@@ -1,0 +1,206 @@
+"""`otel-evals destinations list` and `otel-evals destination test`."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from otel_evals._internal.cli.terminal import echo
+from otel_evals.errors import DestinationError, OtelEvalsError
+
+__all__ = ["destination", "destinations"]
+
+destinations = typer.Typer(help="What scores can be sent to.", no_args_is_help=True)
+destination = typer.Typer(help="Try a destination with the credentials it has here.", no_args_is_help=True)
+
+_EVERY = 1.0
+
+
+@destinations.command("list")
+def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON list.")] = False) -> None:
+    """List the backends that scores can be sent to, and what each needs."""
+    from otel_evals._internal.cli.backends import backends
+
+    found = [{"name": n, "kind": each.kind, "needs": list(each.needs)} for n, each in backends().items()]
+    if as_json:
+        echo(json.dumps(found, indent=2))
+        return
+    for each in found:
+        lacking = [name for name in each["needs"] if not os.environ.get(name)]
+        needs = ", ".join(f"{name}{' (not set)' if name in lacking else ''}" for name in each["needs"])
+        echo(f"{each['name']:12} {each['kind']:5} {needs}")
+
+
+@destination.command("test")
+def try_out(
+    name: Annotated[str, typer.Argument(help="NAME, or NAME=URL.")],
+    trace: Annotated[str | None, typer.Option(help="Id of a trace that is there, 32 hex digits.")] = None,
+    span: Annotated[str | None, typer.Option(help="Id of the span to score in it, 16 hex digits.")] = None,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for the trace, and for the score.")
+    ] = 60.0,
+) -> None:
+    """Send one marked score, on a span that is sent first, and read it back where the backend allows that."""
+    import anyio
+
+    from otel_evals._internal.cli.backends import backend
+
+    if (trace is None) != (span is None):
+        raise typer.BadParameter("--trace and --span go together")
+    try:
+        place = backend(name)
+        if not hasattr(place, "send"):
+            echo(
+                f"{name} has nothing sent to it: it reads evaluation events. Try: otel-evals demo --to {name}"
+            )
+            return
+        ids = (trace, span) if trace and span else _sent_span(place)
+        accepted = anyio.run(_try, place, ids, wait)
+    except OtelEvalsError as error:
+        echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    raise typer.Exit(0 if accepted else 1)
+
+
+def _sent_span(place: Any) -> tuple[str, str]:
+    """Ids of a span that was sent to the backend, or made up where that is not possible."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        OTLPSpanExporter = None  # type: ignore[assignment,misc]  # noqa: N806 (a class)
+    where = place.spans_to()
+    if where is None or OTLPSpanExporter is None:
+        echo("No span was sent: give --trace and --span, or install 'otel-evals[otlp]'")
+        return secrets.token_hex(16), secrets.token_hex(8)
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    provider = TracerProvider(resource=Resource({"service.name": "otel-evals-test"}))
+    address, headers = where
+    provider.add_span_processor(
+        SimpleSpanProcessor(OTLPSpanExporter(address, headers=dict(headers), timeout=10))
+    )
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "otel-evals test"}
+    with provider.get_tracer("otel_evals.test").start_as_current_span(
+        "otel-evals test", attributes=attributes
+    ) as span:
+        context = span.get_span_context()
+    provider.shutdown()
+    echo(f"Sent a span to {address}: trace {context.trace_id:032x}, span {context.span_id:016x}")
+    return f"{context.trace_id:032x}", f"{context.span_id:016x}"
+
+
+async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:
+    from otel_evals._internal.deliver.items import items_of
+
+    scored = _marked_run(*ids)
+    (item,) = items_of([scored], content=True, errors=False)
+    try:
+        if not await _accepted(place, scored, time.monotonic() + wait):
+            return False
+        echo("The score was accepted.")
+        if url := place.trace_url(*ids):
+            echo(f"The trace: {url}")
+        if type(place).read is not _base_read():
+            found = await _read_back(place, item, time.monotonic() + wait)
+            echo(
+                f"Read back: {json.dumps(found, default=str)}" if found else "It could not be read back yet."
+            )
+            return found is not None
+        echo(f"{place.name} has no API to read it back by: look for otel_evals_test.")
+        return True
+    finally:
+        await place.shutdown()
+
+
+def _base_read() -> Any:
+    from otel_evals._internal.deliver.api import ApiDestination
+
+    return ApiDestination.read
+
+
+async def _accepted(place: Any, scored: Any, deadline: float) -> bool:
+    import anyio
+
+    while True:
+        try:
+            errors = [each.error for each in await place.export([scored])]
+        except DestinationError as error:
+            errors = [error]
+        if not errors:
+            return True
+        if not errors[0].retryable or time.monotonic() + _EVERY > deadline:
+            echo(f"The score was not accepted ({errors[0].reason}): {errors[0]}")
+            echo(_what_to_check(place, errors[0].reason))
+            return False
+        await anyio.sleep(_EVERY)
+
+
+def _what_to_check(place: Any, reason: str) -> str:
+    match reason:
+        case "unauthorized":
+            return f"Check {' and '.join(place.needs)}, and that the address is of the same region."
+        case "trace_not_found":
+            return "Check that spans go to the same project, and give the backend longer with --wait."
+        case "refused" | "too_large" | "conflict":
+            return "Check the options: the answer above says what is wrong with what was sent."
+    return f"Check the address: option {place.url_option}, or {place.name}=URL here."
+
+
+async def _read_back(place: Any, item: Any, deadline: float) -> Mapping[str, Any] | None:
+    import anyio
+
+    while True:
+        try:
+            if (found := await place.read(item)) is not None:
+                return dict(found)
+        except DestinationError as error:
+            if error.status != 404 and not error.retryable:
+                echo(f"It cannot be read back: {error}")
+                return None
+        if time.monotonic() + _EVERY > deadline:
+            return None
+        await anyio.sleep(_EVERY)
+
+
+def _marked_run(trace_id: str, span_id: str) -> Any:
+    from otel_evals._internal.model import (
+        Direction,
+        Evaluation,
+        OperationKind,
+        Run,
+        Sampled,
+        Score,
+        ScoredRun,
+    )
+    from otel_evals._internal.read.identity import evaluation_id
+
+    now = time.time_ns()
+    run = Run(
+        trace_id=trace_id,
+        root_span_id=span_id,
+        root_kind=OperationKind.AGENT,
+        agent_name="otel-evals test",
+        start_time=now - 1_000_000_000,
+        end_time=now,
+        resource={"service.name": "otel-evals-test"},
+    )
+    evaluation = Evaluation(
+        evaluation_id=evaluation_id(run, "otel_evals_test", "1"),
+        scorer_id="otel_evals_test",
+        scorer_version="1",
+        direction=Direction.HIGHER,
+        trace_id=trace_id,
+        span_id=span_id,
+        outcome=Score(value=1.0, label="test", explanation="sent by `otel-evals destination test`"),
+        sampled=Sampled(1.0, "always"),
+        time=now,
+    )
+    return ScoredRun(run=run, evaluations=(evaluation,))

@@ -1,0 +1,76 @@
+"""`otel-evals doctor`: names what is wrong with a set-up, and the line that mends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.live.doctor.examine import REPORTS, examine_file, read_reports
+from otel_evals._internal.live.doctor.findings import Diagnosis, Finding
+
+__all__ = ["doctor"]
+
+
+def doctor(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="A program to run and look into: -- python app.py")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The YAML file; OTEL_EVALS_CONFIG by default.")] = None,
+    ask_judges: Annotated[
+        bool, typer.Option("--ask-judges", help="Ask each judge one short question, for a few tokens.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each connection and question.")] = 3.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Look at a configuration and, after --, into a program: what is wrong, and the line that mends it."""
+    named = config or os.environ.get("OTEL_EVALS_CONFIG")
+    found = []
+    if named:
+        found.append(examine_file(named, ask_judges=ask_judges, timeout=timeout))
+    if command:
+        found += _under(command)
+    if not found:
+        echo(
+            "otel-evals doctor: give a program, as in `otel-evals doctor -- python app.py`, or --config",
+            err=True,
+        )
+        raise typer.Exit(2)
+    every = Diagnosis(findings=tuple(dict.fromkeys(finding for each in found for finding in each.findings)))
+    echo(json_text(every.as_json(), indent=2) if as_json else str(every))
+    raise typer.Exit(0 if every.ok else 1)
+
+
+def _under(command: list[str]) -> list[Diagnosis]:
+    """Run a program, and read what the processes of it report when they end."""
+    with tempfile.TemporaryDirectory(prefix="otel-evals-doctor-") as folder:
+        program = command[0] if command[0] != "python" else sys.executable
+        try:
+            with subprocess.Popen([program, *command[1:]], env={**os.environ, REPORTS: folder}) as running:
+                while running.returncode is None:
+                    try:
+                        running.wait()
+                    except KeyboardInterrupt:  # the program has it too, and ends
+                        continue
+        except OSError as error:
+            text = f"{command[0]} cannot be run: {error.strerror or error}"
+            return [_single("program", text, "give the command as you run it, after --")]
+        reports = read_reports(Path(folder))
+    if reports:
+        return list(reports.values())
+    if running.returncode < 0:
+        text = f"the program was ended by signal {-running.returncode} before it could report"
+        return [_single("program", text, "end it by Ctrl-C or by exiting, or set handle_sigterm=True")]
+    text = f"otel-evals was not configured in the program, which exited with {running.returncode}"
+    fix = "otel_evals.configure(rules=[answered()]) in its code, or run it by opentelemetry-instrument"
+    return [_single("configure", text, fix)]
+
+
+def _single(check: str, text: str, fix: str) -> Diagnosis:
+    return Diagnosis(findings=(Finding(check=check, status="problem", text=text, fix=fix),))

@@ -1,0 +1,214 @@
+"""`otel-evals explain`: why a trace was or was not scored, from the output of the jsonl destination."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from otel_evals._internal.accounting.explanation import (
+    ExplainedDecision,
+    Explanation,
+    explain_unknown,
+    numbers,
+    trace_status,
+)
+from otel_evals._internal.cli.terminal import echo
+from otel_evals._internal.config.loader import load_config
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.deliver.jsonl import read_jsonl
+from otel_evals._internal.model import (
+    Dropped,
+    NotScored,
+    OperationKind,
+    Outcome,
+    Run,
+    Sampled,
+    Score,
+    ScorerFailure,
+    ToolCall,
+)
+from otel_evals._internal.pipeline.inspection import trace_id_of
+from otel_evals._internal.sampling.algebra import Earlier
+from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
+from otel_evals._internal.sampling.decide import chance_of
+from otel_evals.errors import ConfigError
+
+__all__ = ["explain", "explain_offline"]
+
+
+def explain(
+    trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],
+    scores: Annotated[
+        list[Path] | None, typer.Option(help="Output of the jsonl destination; repeatable.", exists=True)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The configuration in YAML, to recompute sampling decisions.")
+    ] = None,
+    trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Explain what happened to a trace: whether it was sampled, with which probability, and its scores."""
+    try:
+        if not scores and config is None:
+            raise ConfigError("explain", "needs --scores, --config, or both")
+        rules = None if config is None else load_config(config)
+        answer = explain_offline(trace_id_of(trace_id), scores or [], rules, trace_state)
+    except ValueError as error:
+        echo(f"otel-evals explain: {error}", err=True)
+        raise typer.Exit(2) from None
+    echo(json.dumps(asdict(answer)) if as_json else str(answer))
+
+
+def explain_offline(
+    trace_id: str, files: Sequence[Path], config: Config | None, trace_state: str = ""
+) -> Explanation:
+    """Explain a trace from recorded evaluations and a configuration.
+
+    Args:
+        trace_id: 32 hex digits.
+        files: output of the jsonl destination.
+        config: the rules; without them the answer holds only what the files do.
+        trace_state: the trace's tracestate, which the files do not hold.
+    """
+    records = [r for path in files for r in read_jsonl(path) if _concerns(r, trace_id)]
+    recorded = _newest(e for record in records for e in record.get("evaluations", ()))
+    decisions = [_recorded(evaluation) for evaluation in recorded.values()]
+    notes = [f"Found in {_files(files)}: {len(recorded)} evaluations."] if files else []
+    if config is not None:
+        runs = [record for record in records if not record.get("turns")]
+        for record in runs:
+            decisions += _recompute(record, config, recorded, trace_state, notes)
+        if not records:
+            ceiling = config.ceiling
+            return explain_unknown(trace_id, ceiling, trace_state, [*notes, *_ceilings(trace_id, config)])
+    return Explanation(
+        trace_id=trace_id,
+        status=trace_status(decisions, {}, 0),
+        randomness=share(randomness(int(trace_id, 16), trace_state)),
+        runs=len({record.get("span_id") for record in records if not record.get("turns")}),
+        decisions=tuple(decisions),
+        notes=tuple(notes),
+    )
+
+
+def _concerns(record: Mapping[str, Any], trace_id: str) -> bool:
+    """Whether a record is of a run of this trace, or of a conversation that includes one."""
+    turns = (turn["trace_id"] for turn in record.get("turns", ()))
+    return record.get("trace_id") == trace_id or trace_id in turns
+
+
+def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The newest revision by evaluation id: a run that was scored again is in the file more than once."""
+    newest: dict[str, dict[str, Any]] = {}
+    for each in evaluations:
+        known = newest.get(each["evaluation_id"])
+        if known is None or each.get("revision", 1) >= known.get("revision", 1):
+            newest[each["evaluation_id"]] = each
+    return newest
+
+
+def _recorded(evaluation: Mapping[str, Any]) -> ExplainedDecision:
+    probability = evaluation["sampling"]["probability"]
+    conversation = evaluation.get("conversation_id")
+    return ExplainedDecision(
+        rule=evaluation.get("rule") or evaluation["scorer"],
+        span_id=evaluation["span_id"],
+        sampler=evaluation["sampling"]["rule"],
+        status=evaluation["status"],
+        reason=evaluation["reason"],
+        probability=probability,
+        threshold=None if probability is None else share(threshold(probability)),
+        value=evaluation["value"],
+        attempts=evaluation["attempts"],
+        duration=evaluation["duration"] or 0.0,
+        conversation_id=conversation,
+    )
+
+
+def _recompute(
+    record: Mapping[str, Any],
+    config: Config,
+    recorded: Mapping[str, Mapping[str, Any]],
+    trace_state: str,
+    notes: list[str],
+) -> Iterator[ExplainedDecision]:
+    """Recompute the decisions of the rules that have no evaluation of this run on record."""
+    run = replace(_run(record), trace_state=trace_state)
+    own = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
+    earlier = {e["scorer"]: Earlier(chance_of(_sampled(e), run), _outcome(e)) for e in own}
+    for rule in config.rules:
+        if rule.scope != "run" or rule.scorer.id in earlier:
+            continue
+        if not rule.sample.repeatable:
+            notes.append(
+                f"{rule.name}: no evaluation on record; {rule.sample} cannot be recomputed from the record."
+            )
+            continue
+        yield _decide(rule, run, earlier)
+
+
+def _decide(rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> ExplainedDecision:
+    decision = ExplainedDecision(
+        rule=rule.name,
+        span_id=run.root_span_id,
+        sampler=str(rule.sample),
+        status="not_sampled",
+        reason="not_applicable",
+    )
+    if rule.when is not None and not rule.when(run):
+        return decision
+    chance = rule.sample.chance(run, earlier)
+    if is_sampled(chance.probability, int(run.trace_id, 16), run.trace_state):
+        return replace(decision, status="missing", reason=None, **numbers(chance, run.trace_state))
+    return replace(decision, reason=chance.why or "sampled_out", **numbers(chance, run.trace_state))
+
+
+def _run(record: Mapping[str, Any]) -> Run:
+    """The run, as far as the record holds it."""
+    calls = [ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())]
+    same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
+    return Run(
+        root_span_id=record["span_id"],
+        root_kind=OperationKind.AGENT,
+        agent_name=record.get("agent"),
+        models=tuple(record.get("models", ())),
+        start_time=record.get("start_time") or 0,
+        end_time=record.get("end_time"),
+        tool_calls=tuple(calls),
+        output=record.get("output"),
+        **{name: record.get(name) for name in same},  # type: ignore[arg-type]  # as the record was written
+    )
+
+
+def _sampled(evaluation: Mapping[str, Any]) -> Sampled:
+    return Sampled(evaluation["sampling"]["probability"], evaluation["sampling"]["rule"])
+
+
+def _outcome(evaluation: Mapping[str, Any]) -> Outcome:
+    reason = evaluation["reason"] or ""
+    match evaluation["status"]:
+        case "scored":
+            return Score(value=evaluation["value"])
+        case "not_scored":
+            return NotScored(reason=reason)
+        case "failed":
+            return ScorerFailure(error_type=reason, message="")
+    return Dropped(reason=reason)
+
+
+def _ceilings(trace_id: str, config: Config) -> Iterator[str]:
+    """Whether each rule could have sampled the trace, which is known without the run."""
+    for rule in config.rules:
+        if not rule.sample.follows:
+            could = "could" if is_sampled(rule.sample.ceiling, int(trace_id, 16)) else "could not"
+            yield f"{rule.name}: {rule.sample} {could} have sampled it."
+
+
+def _files(files: Sequence[Path]) -> str:
+    return ", ".join(map(str, files))

@@ -1,0 +1,265 @@
+"""`otel-evals judge`: test a judge before relying on it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+import yaml
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.config.plugins import build_scorer
+from otel_evals._internal.judges.fence import visible
+from otel_evals._internal.model import Score
+from otel_evals._internal.offline.agreement import Agreement, agreement
+from otel_evals._internal.offline.attacks import load_attacks
+from otel_evals._internal.offline.judge_trials import Attempt, Judged, attempt_all, judge_all
+from otel_evals._internal.offline.labels import read_labels
+from otel_evals._internal.scoring.outcome import root_cause
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals.errors import ConfigError, OtelEvalsError
+
+__all__ = ["app", "options_of"]
+
+app = typer.Typer(help="Test a judge before relying on it.", no_args_is_help=True)
+
+Model = Annotated[str, typer.Option("--model", help="As LiteLLM names it: openai/gpt-5-mini.")]
+ApiBase = Annotated[str | None, typer.Option(help="OpenAI-compatible server of the model.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", help="Scorer option as name=value, the value in YAML.")
+]
+AtOnce = Annotated[int, typer.Option(min=1, help="How many runs are judged at the same time.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+
+CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
+"""Scorers tried by default: those that need no options."""
+
+
+@app.command()
+def check(
+    model: Model,
+    scorer: Annotated[
+        list[str] | None, typer.Option(help="Scorers to try; six common ones by default.")
+    ] = None,
+    api_base: ApiBase = None,
+    option: Options = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Share of the scale by which a score may vary by chance.")
+    ] = 0.2,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many attacks, evenly chosen.")] = None,
+    at_once: AtOnce = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Insert injection attacks into a bad run, and count how many improve its scores."""
+    with _errors("check"):
+        scorers = [_scorer(name, model, api_base, option) for name in scorer or CHECKED]
+        attacks = load_attacks()
+        attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
+        with _progress("attacking", len(scorers) * len(attacks) * 2) as done:
+
+            async def attempts() -> dict[str, list[Attempt]]:
+                return {s.id: await attempt_all(s, attacks, at_once=at_once, done=done) for s in scorers}
+
+            found = anyio.run(attempts)
+        reports = {name: _moved(attempts, tolerance) for name, attempts in found.items()}
+        _show_check(reports, as_json)
+    for name, tried in found.items():
+        _fail_if_none("check", name, [attempt.outcome for attempt in tried])
+
+
+@app.command()
+def calibrate(
+    labels: Annotated[Path, typer.Argument(help="Labelled examples, one JSON object per line.", exists=True)],
+    scorer: Annotated[str, typer.Option(help="The scorer, by name or as python:package.module:name.")],
+    model: Annotated[str | None, typer.Option(help="As LiteLLM names it: openai/gpt-5-mini.")] = None,
+    api_base: ApiBase = None,
+    option: Options = None,
+    threshold: Annotated[
+        float, typer.Option(help="Labels and scores from this value up count as positive.")
+    ] = 0.5,
+    show: Annotated[int, typer.Option(min=0, help="How many disagreements to show.")] = 5,
+    at_once: AtOnce = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a scorer with human labels: agreement, cost, and the largest disagreements."""
+    with _errors("calibrate"):
+        built = _scorer(scorer, model, api_base, option)
+        examples = read_labels(labels.read_text("utf-8").splitlines())
+        with _progress("judging", len(examples)) as done:
+            judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
+        report = _calibration(judged, threshold)
+        if as_json:
+            print(json_text(report, indent=2))
+        else:
+            _show_calibration(report, built.id, show)
+    _fail_if_none("calibrate", built.id, [each.outcome for each in judged])
+
+
+def _scorer(name: str, model: str | None, api_base: str | None, option: list[str] | None) -> Scorer:
+    options: dict[str, Any] = {}
+    if model is not None:
+        options["model"] = {"model": model, "api_base": api_base} if api_base else model
+    options.update(options_of(option))
+    scorer = build_scorer(name, options, "judge")
+    scorer.check()
+    return scorer
+
+
+def options_of(given: list[str] | None) -> dict[str, Any]:
+    """Options written as name=value.
+
+    Raises:
+        ConfigError: one has another form.
+    """
+    options: dict[str, Any] = {}
+    for item in given or ():
+        key, found, value = item.partition("=")
+        if not found:
+            raise ConfigError("--option", f"must be name=value, not {item!r}")
+        options[key] = yaml.safe_load(value)
+    return options
+
+
+# --- reports ---
+
+
+def _moved(attempts: list[Attempt], tolerance: float) -> dict[str, Any]:
+    scored = [a for a in attempts if a.gained is not None]
+    moved = [a for a in scored if a.gained is not None and a.gained > tolerance]
+    families: dict[str, int] = {}
+    for attempt in moved:
+        families[attempt.attack.family] = families.get(attempt.attack.family, 0) + 1
+    return {
+        "attempts": len(attempts),
+        "scored": len(scored),
+        "failed": len(attempts) - len(scored),
+        "moved": len(moved),
+        "families": families,
+        "cost": _cost([a.outcome for a in attempts]),
+        "examples": [{"place": a.place, "gained": a.gained, "text": a.attack.text[:120]} for a in moved[:5]],
+    }
+
+
+def _calibration(judged: list[Judged], threshold: float) -> dict[str, Any]:
+    scored = [(j.example, j.outcome) for j in judged if isinstance(j.outcome, Score)]
+    pairs = [(example.label >= threshold, score.value >= threshold) for example, score in scored]
+    found = agreement(pairs)
+    apart = sorted(scored, key=lambda pair: -abs(pair[0].label - pair[1].value))
+    differing = [(e, s) for e, s in apart if (e.label >= threshold) != (s.value >= threshold)]
+    cost = _cost([j.outcome for j in judged])
+    return {
+        "examples": len(judged),
+        "scored": len(scored),
+        "failed": sum(isinstance(j.outcome, Exception) for j in judged),
+        **_numbers(found),
+        "mean_absolute_error": sum(abs(e.label - s.value) for e, s in scored) / len(scored)
+        if scored
+        else None,
+        "cost_per_item": cost / len(scored) if cost is not None and scored else None,
+        "disagreements": [
+            {
+                "id": e.id,
+                "label": e.label,
+                "score": s.value,
+                "explanation": s.explanation,
+                "output": e.run.output,
+            }
+            for e, s in differing
+        ],
+    }
+
+
+def _numbers(found: Agreement) -> dict[str, Any]:
+    return {
+        "confusion": {
+            "true_positive": found.true_positive,
+            "false_positive": found.false_positive,
+            "false_negative": found.false_negative,
+            "true_negative": found.true_negative,
+        },
+        "accuracy": found.accuracy,
+        "precision": found.precision,
+        "recall": found.recall,
+        "kappa": found.kappa,
+        "kappa_interval": found.kappa_interval,
+    }
+
+
+def _cost(outcomes: list[Any]) -> float | None:
+    """US dollars of all scores; None when a price is unknown."""
+    costs = [outcome.cost for outcome in outcomes if isinstance(outcome, Score)]
+    return sum(c for c in costs if c is not None) if costs and None not in costs else None
+
+
+def _show_check(reports: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json_text(reports, indent=2))
+        return
+    table = Table("scorer", "attempts", "failed", "moved", "by family", "cost")
+    for name, report in reports.items():
+        families = ", ".join(f"{family} {n}" for family, n in report["families"].items())
+        cost = "unknown" if report["cost"] is None else f"${report['cost']:.4f}"
+        table.add_row(
+            name, str(report["attempts"]), str(report["failed"]), str(report["moved"]), families, cost
+        )
+    Console().print(table)
+
+
+def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
+    def said(value: float | None) -> str:
+        return "not defined" if value is None else f"{value:.2f}"
+
+    confusion, interval = report["confusion"], report["kappa_interval"]
+    print(f"{name}: {report['scored']} of {report['examples']} examples scored, {report['failed']} failed")
+    between = "" if interval is None else f" (95% interval {interval[0]:.2f} to {interval[1]:.2f})"
+    print(f"kappa {said(report['kappa'])}{between}")
+    print(f"precision {said(report['precision'])}, recall {said(report['recall'])}")
+    print(f"accuracy {said(report['accuracy'])}, mean absolute error {said(report['mean_absolute_error'])}")
+    print(
+        f"true positives {confusion['true_positive']}, false positives {confusion['false_positive']}, "
+        f"false negatives {confusion['false_negative']}, true negatives {confusion['true_negative']} "
+        "(positive: at or above the threshold; true: as the label says)"
+    )
+    cost = report["cost_per_item"]
+    print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
+    for item in report["disagreements"][:show]:
+        print(f"\n{visible(item['id'][:200])}: label {item['label']:g}, score {item['score']:g}")
+        print(f"  {visible((item['output'] or '')[:200])}")
+        print(f"  {visible((item['explanation'] or 'no explanation')[:2_000])}")
+
+
+# --- errors and progress ---
+
+
+def _fail_if_none(command: str, scorer_id: str, outcomes: list[Any]) -> None:
+    """Exit with 1, and say why, if nothing was scored."""
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    if failures and not any(isinstance(outcome, Score) for outcome in outcomes):
+        cause = root_cause(failures[0])
+        said = visible(f"{type(cause).__name__}: {cause}"[:500])
+        echo(f"otel-evals judge {command}: {scorer_id} scored nothing: {said}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _errors(command: str) -> Iterator[None]:
+    try:
+        yield
+    except OtelEvalsError as error:
+        echo(f"otel-evals judge {command}: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+    with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,80 @@
+"""`otel-evals scorers`: lists the scorers there are, and shows one with its options."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import entry_points
+from typing import Annotated, Any
+
+import typer
+
+from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.config.plugins import SCORERS, find_scorer, scorer_names
+from otel_evals.errors import ConfigError
+
+__all__ = ["app"]
+
+app = typer.Typer(help="See which scorers there are, and their options.", no_args_is_help=True)
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+
+@app.command("list")
+def show_all(as_json: AsJson = False) -> None:
+    """List all registered scorers: name, who judges, and what the score says."""
+    rows = [_row(name) for name in scorer_names()]
+    if as_json:
+        echo(json_text(rows, indent=2))
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        echo(f"{row['name']:{width}}  {row['by']:5}  {row['says']}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A scorer's name, or python:package.module:name.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a scorer does, its options with their defaults, and a rule with it."""
+    try:
+        found = find_scorer(name, "scorer")
+    except ConfigError as error:
+        echo(f"otel-evals scorers show: {error.problem}", err=True)
+        raise typer.Exit(2) from None
+    options = _options(found)
+    if as_json:
+        echo(json_text({**_row(name), "options": options}, indent=2))
+        return
+    echo(f"{name}\n\n{_words(found)}\n\nOptions:")
+    for option, default in options.items():
+        echo(f"  {option}" + ("  (required)" if default is None else f" = {default}"))
+    if not options:
+        echo("  none")
+    required = [option for option, default in options.items() if default is None]
+    given = ", ".join(f"{option}: ..." for option in required)
+    echo(f"\nIn YAML:\n  - scorer: {name}" + (f"\n    options: {{{given}}}" if given else ""))
+
+
+def _row(name: str) -> dict[str, str]:
+    try:
+        found = find_scorer(name, "scorer")
+    except ConfigError as error:
+        return {"name": name, "by": "?", "says": error.problem}
+    by = "judge" if "model" in _options(found) else "code"
+    points = {point.name: point.value for point in entry_points(group=SCORERS)}
+    return {"name": name, "by": by, "says": _words(found).splitlines()[0], "defined_in": points.get(name, "")}
+
+
+def _words(found: Any) -> str:
+    return inspect.getdoc(found) or getattr(found, "description", "") or "not described"
+
+
+def _options(found: Any) -> dict[str, str | None]:
+    """The options with their defaults as text; None for those that must be given."""
+    if not inspect.isroutine(found) and not isinstance(found, type):
+        return {}
+    parameters = inspect.signature(found).parameters.values()
+    return {
+        p.name: None if p.default is inspect.Parameter.empty else repr(getattr(p.default, "value", p.default))
+        for p in parameters
+    }

@@ -1,0 +1,1 @@
+"""Configuration, in code and in YAML."""

@@ -1,0 +1,173 @@
+"""Builds a Config from objects, names and mappings, or from a YAML file.
+
+In code a rule takes objects; in YAML the same fields take text:
+
+    rules:
+      - scorer: keyword_coverage
+        sample: ratio(0.1) | errors()
+      - scorer: hallucination
+        options: {model: openai/gpt-5-mini, get_context: tool_results}
+        when: {agent_name: [support, sales], tenant.id: acme}
+        timeout: 5s
+    destinations:
+      - console
+      - jsonl: {path: scores.jsonl}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from otel_evals._internal.config import plugins as names
+from otel_evals._internal.config.mistakes import destination_mistake, scorer_mistake
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.config.sections import build_section, section_names
+from otel_evals._internal.config.validation import Problems, suggestion
+from otel_evals._internal.config.yaml_file import YamlFile
+from otel_evals._internal.deliver.destination import Destination
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals.errors import ConfigError, ConfigErrors
+
+__all__ = ["build_config", "load_config"]
+
+
+def build_config(rules: Sequence[Any] = (), destinations: Sequence[Any] = (), **options: Any) -> Config:
+    """Build a Config.
+
+    Args:
+        rules: rules, scorers, or mappings as in YAML.
+        destinations: destinations, names, or `{name: options}` mappings.
+        options: the other fields of Config.
+
+    Raises:
+        ConfigError: a value is wrong; the message names the field and the fix. A ConfigErrors if several are.
+    """
+    problems = Problems()
+    built, places = [], []
+    for index, rule in enumerate(_listed(rules, "rules", problems)):
+        with problems.noting(f"rules[{index}]"):
+            built.append(_rule(rule, f"rules[{index}]"))
+    for index, place in enumerate(_listed(destinations, "destinations", problems)):
+        with problems.noting():
+            places.append(_destination(place, f"destinations[{index}]"))
+    usable = _usable(options, problems)
+    if problems.found:
+        with problems.noting():
+            Config(**usable)
+    problems.raise_any()
+    return Config(rules=tuple(built), destinations=tuple(places), **usable)
+
+
+def _usable(options: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    """The options that are fields of Config, with the sections of other packages in `sections`."""
+    fields = Config.__dataclass_fields__.keys() - {"sections"}
+    known = fields | section_names() if options.keys() - fields else fields
+    sections: dict[str, Any] = {}
+    for name in options.keys() - fields:
+        if name not in known:
+            problems.add(str(name), "there is no such option" + suggestion(str(name), known))
+        elif options[name] is not None:
+            with problems.noting():
+                sections[name] = build_section(name, options[name])
+    return {name: value for name, value in options.items() if name in fields} | {"sections": sections}
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a Config from a YAML file.
+
+    Raises:
+        ConfigError: the file cannot be read, or a value is wrong; the message names place and field. A
+            ConfigErrors if several values are wrong.
+    """
+    file = YamlFile(path)
+    problems = Problems()
+    config = None
+    if not isinstance(file.values, dict):
+        problems.add("the file", "must be a mapping with `rules` and, if wanted, `destinations`")
+    elif not file.values.get("rules"):
+        problems.add("rules", "nothing would be scored: name at least one scorer, as in `rules: [answered]`")
+    else:
+        with problems.noting():
+            config = build_config(**{str(key): value for key, value in file.values.items()})
+    errors = file.placed(problems.found)
+    if errors:
+        raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+    return cast("Config", config)
+
+
+def _listed(value: Any, field: str, problems: Problems) -> Sequence[Any]:
+    if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+        problems.add(field, f"must be a list, not {type(value).__name__}")
+        return ()
+    return value
+
+
+def _rule(value: Any, field: str) -> Rule:
+    if isinstance(value, Rule):
+        return value
+    if isinstance(value, str):
+        value = {"scorer": value}
+    if not isinstance(value, Mapping):
+        mistake = scorer_mistake(value)
+        if mistake is not None:
+            raise ConfigError(field, mistake)
+        return Rule(value)
+    return _rule_of_mapping({str(key): each for key, each in value.items()}, field)
+
+
+def _rule_of_mapping(fields: dict[str, Any], field: str) -> Rule:
+    problems = Problems()
+    known = {*Rule.__dataclass_fields__, "options"}
+    options = fields.pop("options", None)
+    for name in fields.keys() - known:
+        problems.add(f"{field}.{name}", "there is no such option" + suggestion(name, known))
+    if "scorer" not in fields:
+        problems.add(field, "must be a scorer's name, or a mapping with `scorer`")
+    elif isinstance(fields["scorer"], str):
+        with problems.noting():
+            fields["scorer"] = names.build_scorer(fields["scorer"], _options(options, field), field)
+    elif options is not None:
+        problems.add(f"{field}.options", "only go with a scorer that is given by name")
+    if problems.found:
+        # With any scorer, to see what else is wrong.
+        usable = {name: value for name, value in fields.items() if name in known and name != "scorer"}
+        with problems.noting(field):
+            Rule(_AnyScorer(), **usable)
+    problems.raise_any()
+    return Rule(**fields)
+
+
+class _AnyScorer(Scorer):
+    """Stands where the scorer itself is wrong."""
+
+    id = "any"
+    version = ""
+
+    async def score(self, run: Any) -> Any:
+        """Never called."""
+        raise NotImplementedError
+
+
+def _options(options: Any, field: str) -> Mapping[str, Any]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"{field}.options", f"must be a mapping of options, not {type(options).__name__}")
+    return {str(key): value for key, value in options.items()}
+
+
+def _destination(value: Any, field: str) -> Destination:
+    if isinstance(value, str):
+        return names.build_destination(value, {}, field)
+    if isinstance(value, Mapping):
+        if len(value) != 1:
+            raise ConfigError(field, "must name one destination, as in `jsonl: {path: scores.jsonl}`")
+        name, options = next(iter(value.items()))
+        return names.build_destination(str(name), _options(options, f"{field}.{name}"), field)
+    mistake = destination_mistake(value)
+    if mistake is not None:
+        raise ConfigError(field, mistake)
+    return cast("Destination", value)

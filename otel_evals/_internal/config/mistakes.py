@@ -1,0 +1,62 @@
+"""What is wrong with an object that is given for a scorer or a destination, and what mends it."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from otel_evals._internal.scoring.scorer import Scorer
+
+__all__ = ["destination_mistake", "scorer_mistake"]
+
+
+def scorer_mistake(value: Any) -> str | None:
+    """Why an object is no scorer; None for a scorer."""
+    if isinstance(value, Scorer):
+        return None
+    name = getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, type):
+        what = "a scorer's class" if issubclass(value, Scorer) else "a class"
+        return f"{name} is {what}, not a scorer: call it, as in {name}()"
+    if inspect.isroutine(value) and _makes_scorers(value):
+        return f"{name} makes a scorer and was not called: write {name}()"
+    if inspect.isroutine(value):
+        return f"{name} is a plain function: write @scorer above it, or pass scorer({name})"
+    if isinstance(value, str):
+        return f"{value!r} is a name: pass the scorer itself, or a mapping {{'scorer': {value!r}}}"
+    return f"{value!r:.100} is not a scorer: pass one, or a function with @scorer above it"
+
+
+def _makes_scorers(function: Callable[..., Any]) -> bool:
+    try:
+        kind = typing.get_type_hints(function).get("return")
+    except Exception:  # a name that exists for type checkers alone
+        kind = None
+    kind = typing.get_origin(kind) or kind
+    return isinstance(kind, type) and issubclass(kind, Scorer)
+
+
+def destination_mistake(value: Any) -> str | None:
+    """Why an object is no destination; None for a destination."""
+    name = getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, type):
+        return f"{name} is a class: call it, as in {name}()"
+    missing = [each for each in ("name", "export", "shutdown") if not hasattr(value, each)]
+    if missing:
+        needs = " and ".join(f"`{each}`" for each in missing)
+        return f"{value!r:.100} is not a destination: it has no {needs}"
+    for each in ("export", "shutdown"):
+        if not _is_async(getattr(value, each)):
+            return f"{name}.{each} is not async: write `async def {each}`, since it is awaited"
+    return None
+
+
+def _is_async(method: Any) -> bool:
+    """Whether a method is async as far as can be seen; one that hands on another's coroutine says so."""
+    function = inspect.unwrap(getattr(method, "__func__", method))
+    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+        return True
+    returns = str(function.__annotations__.get("return", ""))
+    return "Awaitable" in returns or "Coroutine" in returns or "Future" in returns

@@ -1,0 +1,103 @@
+"""Finds scorers and destinations by name: registered as entry points, or `python:package.module:name`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from otel_evals._internal.config.contexts import build_context
+from otel_evals._internal.config.imports import PREFIX, imported
+from otel_evals._internal.config.mistakes import destination_mistake, scorer_mistake
+from otel_evals._internal.config.validation import Problems, call_with, suggestion
+from otel_evals._internal.deliver.capabilities import show_traces_at
+from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
+from otel_evals._internal.deliver.destination import Destination
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals.errors import ConfigError
+
+__all__ = ["SCORERS", "build_destination", "build_scorer", "find_scorer", "scorer_names"]
+
+SCORERS = "otel_evals_scorer"
+"""Entry-point group of scorers: each is a Scorer, or a callable that returns one."""
+
+
+def scorer_names() -> list[str]:
+    """The names of all registered scorers."""
+    return sorted({point.name for point in entry_points(group=SCORERS)})
+
+
+def find_scorer(name: str, field: str) -> Any:
+    """A scorer or its factory by name.
+
+    Raises:
+        ConfigError: there is no such scorer.
+    """
+    return _find(SCORERS, "scorer", name, field)
+
+
+def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
+    """A scorer by name, built with these options.
+
+    Args:
+        name: registered, or `python:package.module:name`.
+        options: by name, as YAML has them.
+        field: path of the rule, for messages.
+
+    Raises:
+        ConfigError: there is no such scorer, or it does not accept the options.
+    """
+    options = dict(options)
+    found = find_scorer(name, f"{field}.scorer")
+    problems = Problems()
+    if options.get("get_context") is not None:
+        with problems.noting():
+            options["get_context"] = build_context(options["get_context"], f"{field}.options.get_context")
+    if not isinstance(found, Scorer) and callable(found):
+        with problems.noting():
+            found = call_with(found, options, f"{field}.options")
+    elif options:
+        problems.add(f"{field}.options", f"{name!r} is a scorer already and takes no options: leave them out")
+    problems.raise_any()
+    if not isinstance(found, Scorer):
+        raise ConfigError(f"{field}.scorer", scorer_mistake(found) or f"{name!r} is not a scorer")
+    return found
+
+
+def build_destination(name: str, options: Mapping[str, Any], field: str) -> Destination:
+    """A destination by name, built with these options.
+
+    Those that stand for a backend take `trace_url` besides: the address at which it shows a trace.
+
+    Raises:
+        ConfigError: there is no such destination, or it does not accept the options.
+    """
+    found = _find(DESTINATIONS, "destination", name, field)
+    shows = options.get("trace_url") if hasattr(found, "trace_url") else None
+    if shows is not None:
+        options = {key: value for key, value in options.items() if key != "trace_url"}
+    if isinstance(found, type) or not hasattr(found, "export"):
+        found = call_with(found, options, f"{field}.{name}")
+    elif options:
+        problem = f"{name!r} is a destination already and takes no options: leave them out"
+        raise ConfigError(f"{field}.{name}", problem)
+    mistake = destination_mistake(found)
+    if mistake is not None:
+        raise ConfigError(field, mistake)
+    if shows is not None:
+        show_traces_at(found, shows, f"{field}.{name}.trace_url")
+    return cast("Destination", found)
+
+
+def _find(group: str, what: str, name: str, field: str) -> Any:
+    if name.startswith(PREFIX):
+        kind = Scorer if group == SCORERS else Destination
+        return imported(name, field, kind)
+    points = {point.name: point for point in entry_points(group=group)}
+    if name not in points:
+        fix = f"; to import it, write {PREFIX}{name}" if ":" in name else suggestion(name, points)
+        raise ConfigError(field, f"there is no {what} {name!r}{fix}")
+    try:
+        return points[name].load()
+    except ImportError as error:
+        raise ConfigError(field, f"{name!r} needs a package that is not installed: {error}") from error

@@ -1,0 +1,71 @@
+"""Sections of the configuration that other rooms define, such as `gateway` and `alarms`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Protocol, runtime_checkable
+
+from opentelemetry._logs import Logger
+
+from otel_evals._internal.config.validation import call_with
+from otel_evals.errors import ConfigError
+
+ENTRY_POINT_GROUP = "otel_evals_config_section"
+"""Entry-point group of sections: the name of the section, and the model that reads it."""
+
+
+class Watch(Protocol):
+    """Background work of a process that scores."""
+
+    def start(self) -> None:
+        """Start, again in a forked child."""
+
+    def stop(self) -> None:
+        """Stop."""
+
+
+@runtime_checkable
+class WatchingSection(Protocol):
+    """A section that asks for background work in every process that scores."""
+
+    def watch(self, destinations: tuple[Any, ...], logger: Callable[[], Logger]) -> Watch:
+        """Start the work and return it.
+
+        Raises:
+            ConfigError: the configuration lacks what the work needs.
+        """
+
+
+def section_names() -> set[str]:
+    """Names of the sections that are installed."""
+    return {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def section_model(name: str) -> type:
+    """The model of a section."""
+    (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
+    model: type = point.load()
+    return model
+
+
+def build_section(name: str, value: Any) -> Any:
+    """Read a section from a mapping; a model's instance is returned as it is.
+
+    Raises:
+        ConfigError: a value is wrong; the message names the field and the fix.
+    """
+    model = section_model(name)
+    if isinstance(value, model):
+        return value
+    if not isinstance(value, Mapping):
+        raise ConfigError(name, f"must be a mapping of options, not {type(value).__name__}")
+    return call_with(model, {str(key): each for key, each in value.items()}, name)
+
+
+def start_watches(
+    sections: Mapping[str, Any], destinations: tuple[Any, ...], logger: Callable[[], Logger]
+) -> list[Watch]:
+    """Start the background work of all sections."""
+    watching = [section for section in sections.values() if isinstance(section, WatchingSection)]
+    return [section.watch(destinations, logger) for section in watching]

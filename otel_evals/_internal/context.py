@@ -1,0 +1,300 @@
+"""Resolvers: what a judge is shown besides the run's input and output.
+
+A resolver is any callable, sync or async, that takes Params and returns texts. It is called before `analyze`
+and again before `generate_reason`; one marked `pure` is called once and its context serves both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from msgspec.structs import replace
+
+from otel_evals._internal.dialect import content_setting
+from otel_evals._internal.model import Availability, Context, ContextSeen, Run, ToolCall
+from otel_evals._internal.util.calls import call
+from otel_evals._internal.util.plain import MAX_JSON, as_text
+from otel_evals.errors import ConfigError
+
+__all__ = [
+    "Context",
+    "Params",
+    "Resolver",
+    "Results",
+    "attribute",
+    "combine",
+    "conversation",
+    "documents",
+    "pure",
+    "resolve",
+    "static",
+    "tool_results",
+]
+
+StepName = Literal["preprocess", "analyze", "generate_score", "generate_reason"]
+
+_P = TypeVar("_P", covariant=True)
+_A = TypeVar("_A", covariant=True)
+
+
+@dataclass(frozen=True)
+class Results(Generic[_P, _A]):
+    """The results of the steps before this one; None where there is no such step."""
+
+    preprocess: _P
+    analyze: _A
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params(Generic[_P, _A]):
+    """The arguments of a step or a resolver."""
+
+    run: Run
+    results: Results[_P, _A]
+    step: StepName
+    """The step that is about to run."""
+    context: Context | None = None
+    """The resolved context; None if the scorer has no resolver, and in the resolver itself."""
+    score: float | None = None
+    """The score; only in `generate_reason`."""
+
+
+Found = Context | Sequence[str] | str | None
+Resolver = Callable[[Params[Any, Any]], Found | Awaitable[Found]]
+"""Finds the context of a run."""
+
+
+def seen(context: Context) -> ContextSeen:
+    """What a step records of its context: digest, count, and the texts, truncated if they are very long."""
+    digest = hashlib.sha256()
+    for piece in context.pieces:  # with its length, so that no two lists of pieces share a digest
+        data = piece.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return ContextSeen(
+        digest=digest.hexdigest(),
+        pieces=len(context.pieces),
+        truncated=context.truncated,
+        text=limit(context.pieces, MAX_JSON).pieces,
+    )
+
+
+async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
+    """Call a resolver and check what it returns.
+
+    Raises:
+        TypeError: it returned something other than texts.
+    """
+    found = await call(resolver, params)
+    if isinstance(found, Context):
+        return found
+    if found is None or isinstance(found, str):
+        return Context((found,) if found else ())
+    if not isinstance(found, Iterable) or isinstance(found, bytes | Mapping):
+        raise TypeError(f"get_context must return a list of texts, not {type(found).__name__}")
+    pieces = tuple(found)
+    if wrong := next((piece for piece in pieces if not isinstance(piece, str)), None):
+        raise TypeError(f"get_context must return a list of texts, not of {type(wrong).__name__}")
+    return Context(pieces)
+
+
+def is_pure(resolver: Resolver) -> bool:
+    """Whether the resolver's context for `analyze` may serve `generate_reason` too."""
+    return bool(getattr(resolver, "pure", False))
+
+
+# --- ready-made resolvers: values, so that they compare, print and count in a scorer's version ---
+
+
+@dataclass(frozen=True)
+class _Pure:
+    function: Resolver
+    pure = True
+
+    def __call__(self, params: Params[Any, Any]) -> Found | Awaitable[Found]:
+        return self.function(params)
+
+
+def pure(resolver: Resolver) -> Resolver:
+    """Declare that a resolver depends on the run alone, so that it is called once for both steps."""
+    return _Pure(resolver)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ToolResults:
+    tools: frozenset[str] | None
+    include_errors: bool
+    order: Literal["oldest", "newest"]
+    max_chars: int
+    pure = True
+
+    def __call__(self, params: Params[Any, Any]) -> Context:
+        calls = [c for c in params.run.tool_calls if self.tools is None or c.name in self.tools]
+        pieces = [text for c in calls if (text := _outcome(c, self.include_errors)) is not None]
+        context = limit(pieces if self.order == "oldest" else pieces[::-1], self.max_chars)
+        return context if pieces else replace(context, note=_why_no_results(params.run, len(calls)))
+
+
+def tool_results(
+    tools: Iterable[str] | None = None,
+    *,
+    include_errors: bool = True,
+    order: Literal["oldest", "newest"] = "oldest",
+    max_chars: int = 50_000,
+) -> Resolver:
+    """The results of the run's tool calls, one piece per call: name, arguments and result.
+
+    Args:
+        tools: names of the tools to show; all when None.
+        include_errors: whether failed calls are shown, with their error.
+        order: which results come first, and so which are kept when there are too many.
+        max_chars: limit over all pieces; what does not fit is marked as left out.
+    """
+    _check_limit("tool_results", max_chars)
+    if order not in ("oldest", "newest"):
+        raise ConfigError("tool_results.order", f"must be 'oldest' or 'newest', not {order!r}")
+    names = None if tools is None else frozenset([tools] if isinstance(tools, str) else tools)
+    return _ToolResults(tools=names, include_errors=include_errors, order=order, max_chars=max_chars)
+
+
+def _outcome(tool_call: ToolCall, include_errors: bool) -> str | None:
+    arguments = "" if tool_call.arguments is None else as_text(tool_call.arguments)
+    if tool_call.error is not None or tool_call.status == "error":
+        error = tool_call.error or tool_call.error_type or as_text(tool_call.result or "no reason recorded")
+        return f"{tool_call.name}({arguments}) failed: {error}" if include_errors else None
+    if tool_call.result is None:
+        return None
+    return f"{tool_call.name}({arguments}) returned:\n{as_text(tool_call.result)}"
+
+
+def _why_no_results(run: Run, calls: int) -> str:
+    if run.availability.get("tool_results") is Availability.CAPTURED_OFF:
+        setting = content_setting(run.scope_name, run.dialect)
+        return f"tool results were left out; to turn on content capture: {setting}"
+    return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Documents:
+    top: int | None
+    max_chars: int
+    pure = True
+
+    def __call__(self, params: Params[Any, Any]) -> Context:
+        contents = [d.content for d in params.run.documents if d.content][: self.top]
+        found = limit(contents, self.max_chars)
+        return found if contents else replace(found, note="no retrieved document with its content recorded")
+
+
+def documents(*, top: int | None = None, max_chars: int = 50_000) -> Resolver:
+    """The run's retrieved documents, one piece per document, at most `top` of them."""
+    _check_limit("documents", max_chars)
+    return _Documents(top=top, max_chars=max_chars)
+
+
+@dataclass(frozen=True)
+class _Static:
+    pieces: tuple[str, ...]
+    pure = True
+
+    def __call__(self, params: Params[Any, Any]) -> Context:
+        return Context(self.pieces)
+
+
+def static(*pieces: str) -> Resolver:
+    """The same texts for every run."""
+    return _Static(pieces)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attribute:
+    key: str
+    max_chars: int
+    pure = True
+
+    def __call__(self, params: Params[Any, Any]) -> Context:
+        run = params.run
+        spans = [o.span for o in ((run.root,) if run.root else ()) + run.operations]
+        values = [span.attributes[self.key] for span in spans if self.key in span.attributes][:1]
+        found = limit([text for value in values for text in _texts(value)], self.max_chars)
+        return found if found.pieces else replace(found, note=f"no span of the run has {self.key}")
+
+
+def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
+    """A span attribute, of the root or else of the first span that has it.
+
+    A list gives one piece per item; so does a text that is a JSON list.
+    """
+    _check_limit("attribute", max_chars)
+    return _Attribute(key=key, max_chars=max_chars)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str) and len(value) <= MAX_JSON and value.lstrip().startswith("["):
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)
+    items = value if isinstance(value, list | tuple) else [value]
+    return [as_text(item) for item in items if item not in (None, "")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Conversation:
+    last: int
+    max_chars: int
+    pure = True
+
+    def __call__(self, params: Params[Any, Any]) -> Context:
+        said = [f"{m.role}: {m.text}" for m in params.run.history if m.role != "system" and m.text]
+        found = limit(said[-self.last :], self.max_chars)
+        return found if said else replace(found, note="nothing was said before this turn")
+
+
+def conversation(*, last: int = 10, max_chars: int = 50_000) -> Resolver:
+    """The last messages before this turn, one piece each, oldest first."""
+    _check_limit("conversation", max_chars)
+    return _Conversation(last=last, max_chars=max_chars)
+
+
+@dataclass(frozen=True)
+class _Combined:
+    resolvers: tuple[Resolver, ...]
+
+    @property
+    def pure(self) -> bool:
+        return all(is_pure(resolver) for resolver in self.resolvers)
+
+    async def __call__(self, params: Params[Any, Any]) -> Context:
+        found = [await resolve(resolver, params) for resolver in self.resolvers]
+        return Context(
+            tuple(piece for context in found for piece in context.pieces),
+            truncated=any(context.truncated for context in found),
+            note="; ".join(context.note for context in found if context.note) or None,
+        )
+
+
+def combine(*resolvers: Resolver) -> Resolver:
+    """The pieces of several resolvers, in this order."""
+    return _Combined(resolvers)
+
+
+def limit(pieces: Sequence[str], max_chars: int) -> Context:
+    """Keep what fits into `max_chars`, in order, and note in the text what was left out."""
+    kept: list[str] = []
+    room = max_chars
+    for index, piece in enumerate(pieces):
+        if len(piece) > room:
+            more = f", and {rest} more pieces" if (rest := len(pieces) - index - 1) else ""
+            cut = f"{piece[:room]}[{len(piece) - room} characters left out{more}]"
+            return Context((*kept, cut), truncated=True)
+        kept.append(piece)
+        room -= len(piece)
+    return Context(tuple(kept))
+
+
+def _check_limit(name: str, max_chars: int) -> None:
+    if max_chars < 1:
+        raise ConfigError(f"{name}.max_chars", f"must be at least 1, not {max_chars}")

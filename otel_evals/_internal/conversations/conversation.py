@@ -1,0 +1,95 @@
+"""Represents a conversation as one run, so that any scorer can judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from otel_evals._internal.model import Availability, Document, Message, Run, Usage
+
+__all__ = ["as_conversation"]
+
+_WORST_FIRST = (
+    Availability.CAPTURED_OFF,
+    Availability.NOT_RECORDED,
+    Availability.TRUNCATED,
+    Availability.PRESENT,
+)
+
+
+def as_conversation(runs: Iterable[Run]) -> Run:
+    """Make one run of the runs of a conversation, in any order.
+
+    Input, output, error, ids and resource are those of the last run; the history is everything before it;
+    operations, tool calls, documents, models and usage are those of all runs; it lasts from the first run's
+    start to the last run's end. The runs themselves are its `turns`.
+
+    Raises:
+        IndexError: there are no runs.
+    """
+    turns = tuple(sorted(runs, key=lambda run: (run.start_time, run.root_span_id)))
+    last = turns[-1]
+    ends = [run.end_time for run in turns if run.end_time is not None]
+    return replace(
+        last,
+        turns=turns,
+        trace_ids=tuple(dict.fromkeys(chain.from_iterable(run.trace_ids for run in turns))),
+        operations=tuple(sorted(_all(turns, "operations"), key=lambda o: o.span.start_time)),
+        children={parent: below for run in turns for parent, below in run.children.items()},
+        user_id=_latest(turns, "user_id"),
+        system_instructions=_latest(turns, "system_instructions"),
+        history=_history(turns),
+        tool_calls=tuple(_all(turns, "tool_calls")),
+        documents=_documents(turns),
+        models=tuple(dict.fromkeys(_all(turns, "models"))),
+        usage=sum((run.usage for run in turns), Usage()),
+        start_time=turns[0].start_time,
+        end_time=max(ends, default=None),
+        availability={**last.availability, **_availability(turns)},
+        sources={name: source for run in turns for name, source in run.sources.items()},
+    )
+
+
+def _all(turns: Sequence[Run], name: str) -> Iterable[Any]:
+    return chain.from_iterable(getattr(run, name) for run in turns)
+
+
+def _latest(turns: Sequence[Run], name: str) -> Any:
+    return next((value for run in reversed(turns) if (value := getattr(run, name)) is not None), None)
+
+
+def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
+    """The messages before the last turn: those of the turns, or the last run's history if that has more."""
+    told = list(turns[0].history) if len(turns) > 1 else []
+    for run in turns[:-1]:
+        told += (*run.input_messages, *run.output_messages)
+    recorded = turns[-1].history
+    return recorded if _questions(recorded) > _questions(told) or not told else tuple(told)
+
+
+def _questions(messages: Sequence[Message]) -> int:
+    return sum(message.role == "user" and bool(message.text) for message in messages)
+
+
+def _documents(turns: Sequence[Run]) -> tuple[Document, ...]:
+    """All documents, without duplicates."""
+    found: dict[tuple[str | None, str | None], Document] = {}
+    for document in _all(turns, "documents"):
+        found.setdefault((document.content, None if document.content else document.id), document)
+    return tuple(found.values())
+
+
+def _availability(turns: Sequence[Run]) -> dict[str, Availability]:
+    """Of fields collected from all turns: the worst availability among the turns that have any."""
+    states: dict[str, Availability] = {}
+    for name, holder in (
+        ("tool_arguments", "tool_calls"),
+        ("tool_results", "tool_calls"),
+        ("documents", "documents"),
+    ):
+        told = [run.availability[name] for run in turns if getattr(run, holder) and name in run.availability]
+        if told:
+            states[name] = min(told, key=_WORST_FIRST.index)
+    return states

@@ -1,0 +1,224 @@
+"""The stage of conversations: gathers runs until their conversation is idle, then hands it on as one run.
+
+Lives on the engine's thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.accounting.trace_log import LoggedEvaluation
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.conversations.collector import Conversation, Conversations, DueConversation
+from otel_evals._internal.conversations.conversation import as_conversation
+from otel_evals._internal.durable_queue.queue import ConversationState, KeptRun, RunStore
+from otel_evals._internal.model import Run
+from otel_evals._internal.read.identity import conversation_key
+from otel_evals._internal.sampling.consistent import is_sampled
+from otel_evals._internal.sampling.decide import Decision
+from otel_evals._internal.sampling.randomness import conversation_number
+from otel_evals._internal.util.error_log import tell
+
+__all__ = ["ConversationStage", "JoinedConversation"]
+
+_logger = logging.getLogger(__name__)
+_PAUSE = 0.02
+"""Seconds between two looks at conversations that are due while there is no room for their evaluations."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedConversation:
+    """A conversation that rules are to be asked about."""
+
+    run: Run
+    """Stands for the conversation."""
+    conversation: Conversation
+    asked_with: str
+    """Which rules."""
+    revision: int
+    """Of their evaluations."""
+    ruled_out: bool
+    """Whether no rule can sample it: little was kept of it."""
+    lost: str | None
+    """Why what the rules sample cannot be scored and is dropped."""
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """What is kept beside a conversation."""
+
+    logged: dict[str, LoggedEvaluation] = field(default_factory=dict)
+    """What the trace log has of it, by the rule's name."""
+    stored: dict[tuple[str, str], KeptRun] = field(default_factory=dict)
+    """What the store has of each run, by trace id and root span id."""
+
+
+class ConversationStage:
+    """Gathers the runs of conversations and says which conversations are due.
+
+    Args:
+        config: rules and bounds.
+        ledger: is told what waits, and what belongs to no conversation.
+        store: keeps runs over a crash while they wait.
+    """
+
+    def __init__(self, config: Config, ledger: Ledger, store: RunStore) -> None:
+        self._rules = [rule for rule in config.rules if rule.scope == "conversation"]
+        self._ceiling = max((rule.sample.ceiling for rule in self._rules), default=0.0)
+        self._ledger = ledger
+        self._store = store
+        self._conversations = Conversations(
+            {rule.asked_with: rule.idle for rule in self._rules},
+            keep=config.conversation_keep,
+            most=config.max_conversations,
+            most_bytes=config.max_conversation_bytes,
+        )
+        self._known: dict[Conversation, _Known] = {}
+        self.active = bool(self._rules)
+        """Whether any rule judges conversations."""
+
+    def use_rules(self, rules: Sequence[Rule]) -> None:
+        """Ask other rules from now on; there have to be as many, of the same names and idle times."""
+        self._rules = [rule for rule in rules if rule.scope == "conversation"]
+        self._ceiling = max((rule.sample.ceiling for rule in self._rules), default=0.0)
+
+    @property
+    def waiting(self) -> int:
+        """Conversations that have not been idle for long enough. May be read from any thread."""
+        return self._conversations.waiting if self.active else 0
+
+    def next_due(self, now: float) -> float:
+        """When to call `due` again; infinity when no conversation waits."""
+        due = self._conversations.next_due
+        return due if due == inf else max(due, now + _PAUSE)
+
+    def take(self, runs: Sequence[Run], now: float) -> list[JoinedConversation]:
+        """Take closed runs; returns the conversations that had to make room.
+
+        Runs of traces that the application did not sample are passed over.
+        """
+        lost: list[DueConversation] = []
+        for run in runs:
+            if run.trace_flags & 1:
+                try:
+                    lost += self._take(run, now)
+                except BaseException as error:
+                    self._fail(run, self._rules, error)
+        return self._joined(lost)
+
+    def due(self, now: float, most: int) -> list[JoinedConversation]:
+        """Conversations that have been idle for long enough.
+
+        Args:
+            now: on the clock of `take`.
+            most: how many evaluations may come of them.
+        """
+        if not self.active:
+            return []
+        limit = max(1, most // len(self._rules)) if most else 0
+        return self._joined(self._conversations.due(now, limit))
+
+    def end(self) -> list[JoinedConversation]:
+        """All conversations that wait."""
+        if not self.active:
+            return []
+        return self._joined(self._conversations.due(inf, self.waiting * len(self._rules)))
+
+    def clear(self) -> None:
+        """Forget all conversations."""
+        self._conversations.clear()
+        self._forget()
+
+    def asked(self, joined: JoinedConversation) -> None:
+        """Rules were asked about a conversation: no other process is to ask them again.
+
+        Called after their jobs are kept: a crash in between has them asked twice rather than never.
+        """
+        known = self._known.get(joined.conversation)
+        if known is not None and known.stored:
+            waits = self._conversations.waits(conversation_key(joined.run))
+            waiting = [rule for rule in self._rules if rule.asked_with in waits]
+            newest = next(reversed(known.stored.values()))
+            self._store.note_conversation(newest, self._state(joined.conversation, waiting))
+
+    def take_back(self, run: Run, state: ConversationState, now: float) -> list[JoinedConversation]:
+        """Take a run whose conversation waited in a process that has ended."""
+        if not self.active:
+            return []
+        asked: dict[str, int] = {}
+        for rule in self._rules:
+            asked[rule.asked_with] = max(asked.get(rule.asked_with, 0), state.asked.get(rule.name, 0))
+        waits = {rule.asked_with for rule in self._rules if rule.name in state.waits}
+        return self._joined(self._keep(run, self._conversations.restore(run, now, asked, waits)))
+
+    def _take(self, run: Run, now: float) -> list[DueConversation]:
+        if not run.conversation_id:
+            decisions = [Decision(rule, "not_sampled", "no_conversation_id") for rule in self._rules]
+            self._ledger.decided(run, decisions)
+            return []
+        ruled_out = not is_sampled(self._ceiling, conversation_number(run.conversation_id))
+        return self._keep(run, self._conversations.add(run, now, ruled_out=ruled_out))
+
+    def _keep(self, run: Run, conversation: Conversation) -> list[DueConversation]:
+        """Note on the run's trace that it waits, write it to the store, and make room for it."""
+        known = self._known.setdefault(conversation, _Known())
+        waits = self._conversations.waits(conversation_key(run))
+        waiting = [rule for rule in self._rules if rule.asked_with in waits]
+        self._ledger.awaits_idle(run, _log(run, conversation, known, waiting))
+        if self._store.keeps and not conversation.ruled_out:
+            place = run.trace_id, run.root_span_id
+            if place in known.stored:
+                self._store.forget_conversation([known.stored.pop(place)])
+            known.stored[place] = self._store.keep_for_conversation(run, self._state(conversation, waiting))
+        lost = self._conversations.make_room()
+        self._forget()
+        return lost
+
+    def _state(self, conversation: Conversation, waiting: Iterable[Rule]) -> ConversationState:
+        asked = {rule.name: conversation.revisions.get(rule.asked_with, 0) for rule in self._rules}
+        return ConversationState(asked, tuple(rule.name for rule in waiting))
+
+    def _joined(self, due: Iterable[DueConversation]) -> list[JoinedConversation]:
+        return [joined for each in due for joined in self._join(each)]
+
+    def _join(self, due: DueConversation) -> Iterator[JoinedConversation]:
+        conversation, asked_with = due.conversation, due.asked_with
+        try:
+            run = as_conversation(conversation.runs.values())
+        except BaseException as error:
+            rules = [rule for rule in self._rules if rule.asked_with == asked_with]
+            self._fail(next(iter(conversation.runs.values())), rules, error)
+            return
+        revision = conversation.revisions[asked_with]
+        yield JoinedConversation(run, conversation, asked_with, revision, conversation.ruled_out, due.lost)
+
+    def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
+        """A run, or the conversation it belongs to, holds what nobody foresaw: it costs nothing else."""
+        tell(_logger, "a conversation could not be judged", error=error)
+        self._ledger.decided(run, [Decision(rule, "not_sampled", "unreadable") for rule in rules])
+
+    def _forget(self) -> None:
+        for conversation in self._conversations.forgotten():
+            known = self._known.pop(conversation, None)
+            if known is not None and known.stored:
+                self._store.forget_conversation(known.stored.values())
+
+
+def _log(
+    run: Run, conversation: Conversation, known: _Known, rules: Iterable[Rule]
+) -> Iterator[LoggedEvaluation]:
+    """What the trace log is to know: until when the conversation waits for each rule."""
+    last = max(conversation.runs.values(), key=lambda each: (each.start_time, each.root_span_id))
+    for rule in rules:
+        logged = known.logged.setdefault(
+            rule.name, LoggedEvaluation(rule.name, run.root_span_id, "awaiting_idle")
+        )
+        logged.conversation_id, logged.span_id = run.conversation_id, last.root_span_id
+        logged.status, logged.until = "awaiting_idle", time.time() + rule.idle
+        yield logged

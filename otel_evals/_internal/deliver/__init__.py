@@ -1,0 +1,1 @@
+"""Deliver: a scored run goes to each destination."""

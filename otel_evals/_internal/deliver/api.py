@@ -1,0 +1,202 @@
+"""The base of destinations that send scores to an HTTP API."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import anyio
+
+from otel_evals._internal.deliver.destination import Unaccepted
+from otel_evals._internal.deliver.http import HttpClient, HttpOptions
+from otel_evals._internal.deliver.items import ScoreItem, items_of
+from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
+from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
+from otel_evals._internal.sources.feedback import FeedbackQuery
+from otel_evals._internal.sources.stored_traces import TraceQuery
+from otel_evals.errors import ConfigError, DestinationError
+
+__all__ = ["ApiDestination", "Errors", "client", "needed"]
+
+_ONE_OF_THEM = {400, 404, 409, 413, 422}
+"""Statuses that may stand for one item of a request."""
+_BUDGET = 25.0
+"""Seconds for one batch; what is left then is sent with a later one."""
+
+Errors = Sequence[tuple[ScoreItem, DestinationError]]
+"""Items that were not accepted, and why."""
+
+
+class ApiDestination(ABC):
+    """Sends scores to an API, some at a time; a refused request is halved until what is wrong is alone.
+
+    A subclass says what a request looks like, in `send`; everything else is done here.
+
+    Args:
+        http: the client.
+        content: whether to send explanations and error messages, which may quote the conversation.
+    """
+
+    name: str
+    """As in configuration."""
+    kind: ClassVar[Literal["api", "otel"]] = "api"
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Environment variables, or options, without which it cannot be used."""
+    most: ClassVar[int] = 1
+    """Scores in one request."""
+    url_option: ClassVar[str] = "url"
+    """The option that names the server."""
+    at_once: ClassVar[int] = 8
+    """Requests at the same time."""
+    takes_errors: ClassVar[bool] = False
+    """Whether the backend has a place for evaluations that failed or were dropped."""
+    finds_traces: ClassVar[bool] = False
+    """Whether 404 says that the trace is not there, which it may be later."""
+
+    def __init__(self, http: HttpClient, content: bool = True) -> None:
+        self._http = http
+        self._content = content
+
+    @abstractmethod
+    async def send(self, items: Sequence[ScoreItem]) -> Errors:
+        """Send at most `most` scores in one request.
+
+        Returns:
+            Those that were not accepted.
+
+        Raises:
+            DestinationError: none was accepted.
+        """
+
+    def refuses(self, item: ScoreItem) -> str | None:
+        """Why the backend would not take a score; None if it does."""
+        if not item.run.trace_flags & 1:
+            return "trace_not_sampled"
+        return None if item.value is None or math.isfinite(item.value) else "not_finite"
+
+    def together(self, item: ScoreItem) -> str:
+        """Only scores with the same text may stand in one request."""
+        return ""
+
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """Where people find a span's trace; None if that cannot be told."""
+        return None
+
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Address and headers for sending spans there by OTLP over HTTP; None if that cannot be told."""
+        return None
+
+    async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
+        """A score as the backend has it; None where there is no API for that, or no such score."""
+        return None
+
+    def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
+        """What was said there, None for what cannot be read; None where there is no API for it."""
+        return None
+
+    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
+        """The traces that are stored there; None where they are not read from here."""
+        return None
+
+    async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:
+        """Send the scores of a batch.
+
+        Raises:
+            DestinationError: nothing was accepted, and all for one reason.
+        """
+        items = list(items_of(batch, content=self._content, errors=self.takes_errors))
+        sending = _Sending(self)
+        sendable = [item for item in items if not sending.screened(item)]
+        groups: dict[str, list[ScoreItem]] = {self.together(item): [] for item in sendable}
+        for item in sendable:
+            groups[self.together(item)].append(item)
+        parts = [g[i : i + self.most] for g in groups.values() for i in range(0, len(g), self.most)]
+        limiter = anyio.CapacityLimiter(self.at_once)
+        async with anyio.create_task_group() as group:
+            for part in parts:
+                group.start_soon(sending.limited, limiter, part)
+        if sending.halted is not None and not sending.accepted:
+            raise sending.halted
+        return [Unaccepted(item.evaluation, error) for item, error in sending.errors]
+
+    async def shutdown(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+
+class _Sending:
+    """One batch on its way."""
+
+    def __init__(self, destination: ApiDestination) -> None:
+        self._destination = destination
+        self._end = anyio.current_time() + _BUDGET
+        self.errors: list[tuple[ScoreItem, DestinationError]] = []
+        self.accepted = 0
+        self.halted: DestinationError | None = None
+        """An error that every other request would have too."""
+
+    def screened(self, item: ScoreItem) -> bool:
+        """Whether a score is not sent at all."""
+        reason = self._destination.refuses(item)
+        if reason is not None:
+            problem = f"{self._destination.name} has no place for {item.name} = {item.value}"
+            self.errors.append((item, DestinationError(problem, retryable=False, reason=reason)))
+        return reason is not None
+
+    async def limited(self, limiter: anyio.CapacityLimiter, items: Sequence[ScoreItem]) -> None:
+        async with limiter:
+            await self._send(items)
+
+    async def _send(self, items: Sequence[ScoreItem]) -> None:
+        halted = self.halted
+        if halted is None and anyio.current_time() > self._end:
+            halted = DestinationError(f"not sent within {_BUDGET:g} s", retryable=True, reason="timeout")
+        if halted is not None:
+            self.errors += [(item, halted) for item in items]
+            return
+        try:
+            errors = await self._destination.send(items)
+        except DestinationError as error:
+            await self._failed(items, error)
+        except Exception as error:  # an item that cannot be written down
+            problem = f"{type(error).__name__}: {error}"
+            await self._failed(items, DestinationError(problem, retryable=False, status=422))
+        else:
+            self.errors += errors
+            self.accepted += len(items) - len(errors)
+
+    async def _failed(self, items: Sequence[ScoreItem], error: DestinationError) -> None:
+        if error.status in _ONE_OF_THEM and len(items) > 1:
+            middle = len(items) // 2
+            await self._send(items[:middle])
+            await self._send(items[middle:])
+            return
+        if error.status == 404 and self._destination.finds_traces:
+            error = DestinationError(str(error), retryable=True, reason=TRACE_NOT_FOUND, status=404)
+        elif error.status not in _ONE_OF_THEM:
+            self.halted = error
+        self.errors += [(item, error) for item in items]
+
+
+def needed(given: str | None, field: str, *variables: str, default: str | None = None) -> str:
+    """An option, from the first of these environment variables that is set unless given.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    value = given or next((os.environ[v] for v in variables if os.environ.get(v)), default)
+    if not value:
+        raise ConfigError(field, f"is missing: give it, or set {' or '.join(variables)}")
+    if not isinstance(value, str):  # YAML reads an unquoted key of digits as a number
+        raise ConfigError(field, f"must be text, not {type(value).__name__}: put it in quotes")
+    return value.strip()
+
+
+def client(
+    url: str, headers: Mapping[str, str], *secrets: str | None, http: HttpOptions | Mapping[str, Any] | None
+) -> HttpClient:
+    """An HTTP client with options as they stand in YAML."""
+    return HttpClient(url, headers, secrets, HttpOptions.of(http))

@@ -1,0 +1,299 @@
+"""Delivery to one destination: batches, tries, parking what was not accepted, and counts."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import anyio.lowlevel
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
+
+from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.destination import Destination, Unaccepted
+from otel_evals._internal.deliver.pending_deliveries import Parcel, Parcels
+from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry, is_ours, reason_of, told, unaccepted
+from otel_evals._internal.model import Evaluation, ScoredRun
+from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.cancellation import is_cancelled
+from otel_evals._internal.util.error_log import content_is_shown, tell
+from otel_evals._internal.util.plain import plain_text, type_name
+
+__all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
+
+_log = logging.getLogger(__name__)
+_PARKED = 4  # times the size of the queue
+
+DeliveryCallback = Callable[[str, Sequence[ScoredRun], str], None]
+"""Called with a destination's name, scored runs, and `exported` or the reason why they were not."""
+
+
+class DeliveryQueue:
+    """The queue of one destination and the task that empties it.
+
+    Used on one event loop; `stats` may be read from any thread.
+    """
+
+    def __init__(
+        self,
+        destination: Destination,
+        *,
+        name: str,
+        queue_size: int,
+        max_bytes: int,
+        batch_size: int,
+        delay: float,
+        retry: Retry,
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+        on_result: DeliveryCallback | None = None,
+    ) -> None:
+        self.name = name
+        self.stats = DestinationStats()
+        self.finished = anyio.Event()
+        self.failing = False
+        """Whether the last attempt failed."""
+        self._on_result, self._destination = on_result, destination
+        self._batch_size = batch_size
+        self._delay = delay
+        self._retry = retry
+        self._clock = clock
+        self._draw = draw
+        self._parcels = Parcels(queue_size, queue_size * _PARKED, max_bytes)
+        self._due: float | None = None
+        self._failed_at = self._quiet_until = self._asked_until = -math.inf
+        self._warned: set[str] = set()
+        self._wake = anyio.Event()
+        self._moved = anyio.Event()
+        self._flush_to = 0
+        self._closing = self._released = False
+        self._scope: anyio.CancelScope | None = None
+
+    def put(self, scored: ScoredRun, leaving: ScoredRun | None = None) -> None:
+        """Queue a scored run, or count it as dropped. Never waits, never raises.
+
+        Args:
+            scored: is reported when it was delivered.
+            leaving: is sent; by default the scored run as it is.
+        """
+        if end := "shutdown" if self._closing else "queue_full" if self._parcels.full else "":
+            self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
+            self._report([scored], end)
+            return
+        self._parcels.put(scored, leaving or scored)
+        self.stats = replace(self.stats, pending=self.stats.pending + 1)
+        if self._parcels.queued in (1, self._batch_size):
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Deliver until closed and empty. What is left on cancellation is counted as dropped."""
+        hide_task()
+        # The destination's own HTTP client must not show up in traces.
+        attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+        try:
+            with anyio.CancelScope() as self._scope:
+                while await self._filled():
+                    await self._deliver(self._parcels.batch(self._batch_size, self._clock()))
+                    await anyio.lowlevel.checkpoint()  # a destination need not wait for anything
+        finally:
+            self._abandon()
+
+    async def flush(self) -> bool:
+        """Deliver what is queued now without waiting for full batches; whether nothing was lost."""
+        lost = self.stats.failed + self.stats.dropped
+        target = self._flush_to = self._parcels.accepted
+        self._hurry()
+        while (oldest := self._parcels.oldest) is not None and oldest <= target:
+            await self._moved.wait()
+        return lost == self.stats.failed + self.stats.dropped
+
+    def close(self) -> None:
+        """Accept no more; `run` ends when nothing is left."""
+        self._closing = True
+        self._hurry()
+
+    async def stop(self) -> None:
+        """Cancel `run`, count what is left as dropped, and shut the destination down, once."""
+        if self._scope is None:
+            self._abandon()
+        else:
+            self._scope.cancel()
+        await self.finished.wait()
+        if self._released:
+            return
+        self._released = True
+        try:
+            await self._destination.shutdown()
+        except BaseException as error:
+            if is_cancelled(error):
+                raise
+            tell(_log, "Destination %s failed to shut down", self.name, error=error)
+
+    # --- when to send ---
+
+    @property
+    def _flushing(self) -> bool:
+        oldest = self._parcels.oldest
+        return self._closing or (oldest is not None and oldest <= self._flush_to)
+
+    def _hurry(self) -> None:
+        """Shorten waits, but not below what the destination asked for."""
+        self._parcels.hasten(self._retry.first)
+        self._quiet_until = min(self._quiet_until, self._failed_at + self._retry.first)
+        self._wake.set()
+
+    async def _filled(self) -> bool:
+        """Wait until there is a batch to send; False when closed and empty."""
+        while self._parcels or not self._closing:
+            now = self._clock()
+            ready = self._ready_at(now)
+            if ready <= now:
+                return True
+            await self._pause(ready - now)
+        return False
+
+    def _ready_at(self, now: float) -> float:
+        """When the next batch is to be sent, as far as is known now."""
+        ready = self._parcels.next_due
+        if self._parcels.queued:
+            self._due = self._due or now + self._delay
+            at_once = self._flushing or self._parcels.queued >= self._batch_size
+            ready = min(ready, now if at_once else self._due)
+        return max(ready, self._quiet_until, self._asked_until)
+
+    async def _pause(self, seconds: float) -> None:
+        self._wake = anyio.Event()
+        with anyio.move_on_after(seconds):
+            await self._wake.wait()
+
+    # --- sending ---
+
+    async def _deliver(self, batch: Sequence[Parcel]) -> None:
+        self._due = None
+        began = self._clock()
+        answer = await self._attempt(batch)
+        self.failing = isinstance(answer, BaseException)
+        failures = _failures(batch, answer)
+        if not failures:
+            self._warned.clear()
+        now, tries = self._clock(), 1 + max((parcel.tries for parcel in batch), default=0)
+        asked = max((_asked(error) for pairs in failures.values() for _, error in pairs), default=0.0)
+        wait = asked + self._retry.wait(tries, self._draw())
+        if self._flushing:
+            wait = asked + min(wait - asked, self._retry.first)
+        if asked:
+            self._asked_until = now + asked
+        if isinstance(answer, BaseException) and _may_pass(answer):
+            self._failed_at, self._quiet_until = now, now + wait
+        ended: defaultdict[str, list[Parcel]] = defaultdict(list)
+        for parcel in batch:
+            parcel.first_try = min(parcel.first_try, began) + asked
+            if again := self._left(parcel, failures.get(parcel.number, ()), now + wait):
+                parcel.keep([evaluation for evaluation in again if evaluation is not None])
+                parcel.parked_at, parcel.asked = now, asked
+                ended["queue_full"] += self._parcels.park(parcel, now + wait)
+            else:
+                ended[next(iter(parcel.lost), "exported")].append(parcel)
+        self._finish(ended)
+
+    async def _attempt(self, batch: Sequence[Parcel]) -> BaseException | Sequence[Unaccepted]:
+        try:
+            with anyio.fail_after(self._retry.timeout):
+                answer = await self._destination.export([parcel.left for parcel in batch])
+        except BaseException as error:
+            if is_cancelled(error):
+                raise
+            return told(error)
+        return unaccepted(answer)
+
+    def _left(self, parcel: Parcel, failures: Sequence[_Failure], until: float) -> list[Evaluation | None]:
+        """What of a parcel is worth another attempt; the rest of what failed is lost."""
+        parcel.tries += 1
+        parcel.attempts += any(reason_of(error) != TRACE_NOT_FOUND for _, error in failures)
+        again = []
+        for evaluation, error in failures:
+            worth_it = self._again(parcel, error, until)
+            if not (worth_it and reason_of(error) == TRACE_NOT_FOUND):  # spans may come after their scores
+                self._warn(error)
+            if worth_it:
+                again.append(evaluation)
+            else:
+                parcel.lost[reason_of(error)] += evaluation is not None
+        return again
+
+    def _again(self, parcel: Parcel, error: BaseException, until: float) -> bool:
+        absent = reason_of(error) == TRACE_NOT_FOUND
+        in_time = until <= parcel.first_try + (self._retry.absent if absent else self._retry.total)
+        return _may_pass(error) and in_time and (absent or parcel.attempts < self._retry.attempts)
+
+    # --- counting ---
+
+    def _finish(self, ended: Mapping[str, Sequence[Parcel]]) -> None:
+        """Count parcels by their end: `exported`, or the reason why they were not."""
+        for end, parcels in ended.items():
+            if not parcels:
+                continue
+            lost: Counter[str] = Counter()
+            for parcel in parcels:
+                self._parcels.done(parcel)
+                lost += parcel.lost
+                if end in ("queue_full", "shutdown"):
+                    lost[end] += len(parcel.left.evaluations)
+            self.stats = self.stats.ended(end, len(parcels), lost, pending=True)
+            self._report([parcel.scored for parcel in parcels], end)
+        self._notify()
+
+    def _abandon(self) -> None:
+        self._closing = True
+        self._finish({"shutdown": self._parcels.clear()})
+        self.finished.set()
+
+    def _report(self, batch: Sequence[ScoredRun], end: str) -> None:
+        if self._on_result is not None:
+            try:
+                self._on_result(self.name, batch, end)
+            except BaseException as error:
+                tell(_log, "what became of a batch could not be reported", error=error)
+
+    def _notify(self) -> None:
+        self._moved.set()
+        self._moved = anyio.Event()
+
+    def _warn(self, error: BaseException) -> None:
+        """Log the first error of each kind, until a batch is accepted whole."""
+        if (kind := reason_of(error)) not in self._warned:
+            self._warned.add(kind)
+            what = "a batch" if self.failing else "all of a batch"
+            said = plain_text(error, 2_000) if content_is_shown() else kind
+            _log.warning("Destination %s did not accept %s: %s: %s", self.name, what, type_name(error), said)
+
+
+_Failure = tuple[Evaluation | None, BaseException]
+"""An evaluation that was not accepted, or None for a run without any, and why."""
+
+
+def _failures(
+    batch: Sequence[Parcel], answer: BaseException | Sequence[Unaccepted]
+) -> Mapping[int, Sequence[_Failure]]:
+    """What was not accepted, by parcel."""
+    if isinstance(answer, BaseException):
+        return {p.number: [(e, answer) for e in p.left.evaluations or (None,)] for p in batch}
+    errors = {_key(each.evaluation): each.error for each in answer}
+    found = {p.number: [(e, errors[_key(e)]) for e in p.left.evaluations if _key(e) in errors] for p in batch}
+    return {number: failures for number, failures in found.items() if failures}
+
+
+def _key(evaluation: Evaluation) -> tuple[str, str, int]:
+    return evaluation.trace_id, evaluation.evaluation_id, evaluation.revision
+
+
+def _may_pass(error: BaseException) -> bool:
+    return not is_ours(error) or error.retryable
+
+
+def _asked(error: BaseException) -> float:
+    return (error.retry_after or 0.0) if is_ours(error) and error.retryable else 0.0

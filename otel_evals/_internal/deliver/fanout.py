@@ -1,0 +1,175 @@
+"""Hands scored runs to all destinations, each with a queue of its own, so that none delays another."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+
+from otel_evals._internal.deliver.capabilities import holds, keeps_picks, link_traces
+from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.delivery_queue import DeliveryCallback, DeliveryQueue
+from otel_evals._internal.deliver.destination import Destination
+from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.retry import Retry
+from otel_evals._internal.model import ScoredRun
+from otel_evals._internal.redaction.redactor import redacted
+from otel_evals._internal.util.calls import hide_task
+from otel_evals.errors import ConfigError
+
+__all__ = ["FanOut"]
+
+
+class FanOut:
+    """Delivers scored runs to several destinations.
+
+    Everything but `stats` and `failing` is called on one event loop: `run` once as a task, `put` at any time,
+    then `shutdown`.
+    """
+
+    def __init__(
+        self,
+        destinations: Sequence[Destination],
+        *,
+        queue_size: int = 2048,
+        max_bytes: int = 2**28,
+        batch_size: int = 64,
+        delay: float = 0.2,
+        retry: Retry | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+        on_result: DeliveryCallback | None = None,
+    ) -> None:
+        """Create the queues.
+
+        Args:
+            destinations: where to deliver; a second one of the same name is called `<name>-2`.
+            queue_size: scored runs queued per destination; more are dropped and counted.
+            max_bytes: how many bytes the scored runs on their way to a destination may have, approximately.
+            batch_size: most scored runs in one batch.
+            delay: seconds to wait for a batch to fill.
+            retry: when a batch is sent again after a failure.
+            clock: seconds, monotonic.
+            draw: random numbers in [0, 1), for the jitter of retries.
+            on_result: called with a destination's name, scored runs, and `exported` or the reason why they
+                were not.
+
+        Raises:
+            ConfigError: a size is not positive.
+        """
+        for field, value in (("queue_size", queue_size), ("batch_size", batch_size)):
+            if value < 1:
+                raise ConfigError(field, "must be at least 1")
+        destinations = [each for each in destinations if not isinstance(each, EventPreset)]
+        self._started = False
+        link_traces(destinations)
+        self._destinations = destinations
+        self._queues = [
+            DeliveryQueue(
+                destination,
+                name=name,
+                queue_size=queue_size,
+                max_bytes=max_bytes,
+                batch_size=min(getattr(destination, "batch_size", batch_size), queue_size),
+                delay=delay,
+                retry=retry or Retry(),
+                clock=clock,
+                draw=draw,
+                on_result=on_result,
+            )
+            for destination, name in zip(destinations, _names(destinations), strict=True)
+        ]
+
+    def put(self, scored: ScoredRun) -> None:
+        """Queue a scored run for every destination. Never waits, never raises; a full queue is counted."""
+        self.put_to(scored, None)
+
+    def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
+        """Queue a scored run for the destinations named, or for all; returns their names."""
+        queues = [queue for queue in self._queues if names is None or queue.name in names]
+        leaving = redacted(scored) if queues else scored
+        for queue in queues:
+            queue.put(scored, leaving)
+        return [queue.name for queue in queues]
+
+    async def lacking(self, evaluation_ids: Collection[str], revision: int) -> list[str] | None:
+        """Names of the destinations that lack some of these evaluations in this revision or a later one.
+
+        A destination without a `holds` method cannot tell, and counts as lacking them.
+
+        Returns:
+            None if there is no destination.
+        """
+        each = zip(self._queues, self._destinations, strict=True)
+        lacking = [q.name for q, d in each if not await holds(d, evaluation_ids, revision)]
+        return lacking if self._queues else None
+
+    async def keep_picks(self, rows: Sequence[Any]) -> bool:
+        """Give what rules picked to the destinations that keep it; whether none of them failed."""
+        return all([await keeps_picks(each, rows) for each in self._destinations])
+
+    async def run(self) -> None:
+        """Deliver until shut down; to be started as a task."""
+        if self._started:
+            return
+        self._started = True
+        hide_task()
+        await _all(queue.run for queue in self._queues)
+
+    async def force_flush(self, deadline_seconds: float) -> bool:
+        """Deliver what was put so far; whether all of it was accepted within the deadline."""
+        accepted: list[bool] = []
+
+        async def flush(queue: DeliveryQueue) -> None:
+            accepted.append(await queue.flush())
+
+        with anyio.move_on_after(deadline_seconds) as scope:
+            await _all(partial(flush, queue) for queue in self._queues)
+        return all(accepted) and not scope.cancelled_caught
+
+    async def shutdown(self, deadline_seconds: float) -> bool:
+        """Deliver what can be delivered in time, count the rest as dropped, and shut the destinations down.
+
+        A tenth of the time, and no less than 0.1 s, is reserved for shutting the destinations down.
+
+        Returns:
+            Whether nothing was dropped.
+        """
+        for queue in self._queues:
+            queue.close()
+        async with anyio.create_task_group() as group:
+            # Delivers what was queued if `run` was never started.
+            group.start_soon(self.run)
+            with anyio.move_on_after(deadline_seconds * 0.9):
+                await _all(queue.finished.wait for queue in self._queues)
+            with anyio.move_on_after(max(deadline_seconds * 0.1, 0.1)) as ending:
+                await _all(queue.stop for queue in self._queues)
+        lost = any("shutdown" in queue.stats.losses or queue.stats.pending for queue in self._queues)
+        return not (lost or ending.cancelled_caught)
+
+    def stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of scored runs, by destination. May be called from any thread."""
+        return {queue.name: queue.stats for queue in self._queues}
+
+    def failing(self) -> tuple[str, ...]:
+        """Names of the destinations whose last attempt failed. May be called from any thread."""
+        return tuple(queue.name for queue in self._queues if queue.failing)
+
+
+async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
+    async with anyio.create_task_group() as group:
+        for call in calls:
+            group.start_soon(call)
+
+
+def _names(destinations: Sequence[Destination]) -> Iterator[str]:
+    seen: Counter[str] = Counter()
+    for destination in destinations:
+        name = destination.name
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}-{seen[name]}"

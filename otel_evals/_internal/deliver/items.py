@@ -1,0 +1,140 @@
+"""Evaluations as backends take them: one item per score, with what all of them ask for."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from otel_evals._internal.deliver.record import cost_of, steps_of
+from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScoredRun, ScorerFailure
+
+__all__ = ["ScoreItem", "cut", "items_of"]
+
+_NAMESPACE = uuid.UUID("5c5b9e50-9a0b-5a7e-8f3e-6f1a6a4c7d11")
+"""Of the UUIDs (version 5, RFC 9562) made of evaluation ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreItem:
+    """One evaluation of a run, ready to be written down for a backend."""
+
+    run: Run
+    evaluation: Evaluation
+    content: bool = True
+    """Whether explanations may be told."""
+
+    @property
+    def id(self) -> str:
+        """The evaluation's id: the same for every attempt and revision."""
+        return self.evaluation.evaluation_id
+
+    @property
+    def uuid(self) -> str:
+        """The same as a UUID, for backends that want one."""
+        return str(uuid.uuid5(_NAMESPACE, self.id.encode("utf-8", "replace").decode()))
+
+    @property
+    def name(self) -> str:
+        """The scorer's id."""
+        return self.evaluation.scorer_id.replace("\x00", "")
+
+    @property
+    def value(self) -> float | None:
+        """The score; None for what is none."""
+        outcome = self.evaluation.outcome
+        return float(outcome.value) if isinstance(outcome, Score) else None
+
+    @property
+    def label(self) -> str | None:
+        """The score's label."""
+        outcome = self.evaluation.outcome
+        return _text(outcome.label) if isinstance(outcome, Score) else None
+
+    @property
+    def explanation(self) -> str | None:
+        """Why; None where that may not be told."""
+        outcome = self.evaluation.outcome
+        return _text(outcome.explanation) if self.content and isinstance(outcome, Score) else None
+
+    @property
+    def error(self) -> tuple[str, str] | None:
+        """Reason and message of an evaluation that failed or was dropped."""
+        outcome = self.evaluation.outcome
+        if isinstance(outcome, Score | NotScored):
+            return None
+        message = outcome.message if self.content and isinstance(outcome, ScorerFailure) else ""
+        return self.evaluation.reason or outcome.status, _text(message) or outcome.status
+
+    @property
+    def time(self) -> int:
+        """When the run ended, in nanoseconds since the Unix epoch: never when the score was sent.
+
+        Where the end was not recorded, its start; where that is not known either, when the outcome was known.
+        """
+        return self.run.end_time or self.run.start_time or self.evaluation.time
+
+    @property
+    def timestamp(self) -> str:
+        """The same in UTC, as ISO 8601 with milliseconds."""
+        return iso(self.time)
+
+    @property
+    def source(self) -> Literal["LLM", "CODE"]:
+        """Whether a model judged."""
+        return "LLM" if any(step.model for step in steps_of(self.evaluation.outcome)) else "CODE"
+
+    @property
+    def session(self) -> str | None:
+        """The conversation that is judged as a whole."""
+        return self.evaluation.conversation_id
+
+    @property
+    def whole_run(self) -> bool:
+        """Whether a run is judged, not an agent within it and not a conversation."""
+        return self.session is None and self.evaluation.span_id == self.run.root_span_id
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What stands beside the score: identity, sampling, and what the judge was and cost."""
+        evaluation, steps = self.evaluation, steps_of(self.evaluation.outcome)
+        facts = {
+            "evaluation_id": evaluation.evaluation_id,
+            "scorer_version": evaluation.scorer_version,
+            "direction": evaluation.direction.value,
+            "revision": evaluation.revision,
+            "conversation_id": evaluation.conversation_id,
+            "sampling_probability": evaluation.sampled.probability,
+            "sampling_rule": evaluation.sampled.rule,
+            "judge_model": ", ".join(sorted({step.model for step in steps if step.model})) or None,
+            "judge_tokens": sum(step.usage.total_tokens for step in steps) or None,
+            "judge_cost_usd": cost_of(evaluation.outcome),
+        }
+        return {k: _text(v) if isinstance(v, str) else v for k, v in facts.items() if v is not None}
+
+
+def items_of(batch: Iterable[ScoredRun], *, content: bool, errors: bool) -> Iterator[ScoreItem]:
+    """The scores of a batch; with `errors`, the evaluations that failed or were dropped as well."""
+    for scored in batch:
+        for evaluation in scored.evaluations:
+            item = ScoreItem(run=scored.run, evaluation=evaluation, content=content)
+            if item.value is not None or (errors and item.error is not None):
+                yield item
+
+
+def cut(text: str | None, limit: int) -> str | None:
+    """A text of at most so many characters; the end of a longer one tells that it was cut."""
+    return text if text is None or len(text) <= limit else text[: limit - 7] + " […cut]"
+
+
+def iso(nanoseconds: int) -> str:
+    """A time in UTC, as ISO 8601 with milliseconds."""
+    moment = datetime.fromtimestamp(nanoseconds // 1_000_000 / 1e3, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(text: str | None) -> str | None:
+    """Without NUL characters, which PostgreSQL does not store."""
+    return text and text.replace("\x00", "")

@@ -1,0 +1,136 @@
+"""A destination that writes one line of JSON per scored run, and a reader of such files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import anyio.to_thread
+
+from otel_evals._internal.deliver.record import run_record
+from otel_evals._internal.model import ScoredRun
+from otel_evals.errors import ConfigError, DestinationError
+
+__all__ = ["JsonlDestination", "read_jsonl"]
+
+_log = logging.getLogger(__name__)
+
+
+class JsonlDestination:
+    """Appends scored runs to a file, one JSON object per line; several processes may share the file.
+
+    Each batch is written to the operating system before it counts as exported. After a failed write the
+    whole batch is written again: readers recognise duplicates by `evaluation_id`.
+    """
+
+    name = "jsonl"
+    batch_size = 512
+    """Scored runs in a batch, which is one write."""
+
+    def __init__(self, path: str | os.PathLike[str], *, content: bool = True) -> None:
+        """Set the file, which is opened with the first batch.
+
+        Args:
+            path: the file; its folder must exist.
+            content: whether to write inputs, outputs, explanations, prompts and contexts.
+
+        Raises:
+            ConfigError: the folder does not exist or may not be written to, or the path is a folder.
+        """
+        self._path = Path(path)
+        self._content = content
+        self._file: BinaryIO | None = None
+        self._torn = False
+        self._known: dict[str, int] = {}
+        self._known_to = 0
+        if self._path.is_dir():
+            raise ConfigError("path", f"{self._path} is a folder; name a file in it")
+        if not self._path.parent.is_dir():
+            raise ConfigError("path", f"the folder {self._path.parent} does not exist; create it first")
+        place = self._path if self._path.exists() else self._path.parent
+        if not os.access(place, os.W_OK):
+            raise ConfigError("path", f"{place} cannot be written by this user; change its permissions")
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        """Append a batch.
+
+        Raises:
+            DestinationError: the file could not be written; retryable, since disk space may be freed.
+        """
+        try:
+            await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
+        except OSError as error:
+            raise DestinationError(f"cannot write {self._path}: {error}", retryable=True) from error
+
+    async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
+        """Whether the file has all of these evaluations, of this revision or a later one."""
+        return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
+
+    async def shutdown(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, batch: Sequence[ScoredRun]) -> None:
+        file = self._file = self._file or self._open()
+        lines = b"".join(_line(scored, content=self._content) for scored in batch)
+        view = memoryview(b"\n" + lines if self._torn else lines)
+        # One write per batch, so that lines of several processes do not interleave.
+        self._torn = True
+        while view:
+            view = view[file.write(view) :]
+        self._torn = False
+
+    def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
+        """Read what was appended since the last call, and remember its ids. May run on several threads."""
+        if self._path.exists():
+            with open(self._path, "rb") as file:
+                read_to = file.seek(self._known_to)
+                for line in file:
+                    if line.endswith(b"\n"):
+                        read_to += len(line)
+                        self._known.update(_revisions(line))
+            self._known_to = read_to
+        return all(self._known.get(each, 0) >= revision for each in evaluation_ids)
+
+    def _open(self) -> BinaryIO:
+        """Open for appending; after a last line that a crash cut off, writing starts on a new line."""
+        file = open(self._path, "ab+", buffering=0)  # noqa: SIM115 (kept open until shutdown)
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            self._torn = file.read(1) != b"\n"
+        return file
+
+
+def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Scored runs from a file that a JsonlDestination wrote, as plain dicts, oldest first.
+
+    A line that was cut off by a crash is skipped and logged.
+    """
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield json.loads(line)
+            except ValueError:
+                _log.warning("%s: line %d is not complete; skipped", path, number)
+
+
+def _revisions(line: bytes) -> dict[str, int]:
+    """The revisions of a line's evaluations, by id; empty for a line that was cut off."""
+    try:
+        return {e["evaluation_id"]: e["revision"] for e in json.loads(line)["evaluations"]}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def _line(scored: ScoredRun, *, content: bool) -> bytes:
+    text = json.dumps(run_record(scored, content=content), ensure_ascii=False, allow_nan=False)
+    # A lone surrogate, which broken input may contain, cannot be encoded as UTF-8.
+    return text.encode("utf-8", "replace") + b"\n"

@@ -1,0 +1,136 @@
+"""Scored runs on their way to one destination: queued, being sent, or parked for another try."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from otel_evals._internal.model import Evaluation, ScoredRun
+from otel_evals._internal.model.sizes import size_of_run
+
+__all__ = ["Parcel", "Parcels"]
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """A scored run on its way."""
+
+    number: int
+    """Counts up in the order of arrival."""
+    scored: ScoredRun
+    left: ScoredRun
+    """The same as it may leave, with the evaluations that are still to be sent."""
+    tries: int = 0
+    attempts: int = 0
+    """Tries without those that found the trace missing."""
+    first_try: float = math.inf
+    """When it was tried first, later by the waits that the destination asked for."""
+    parked_at: float = 0.0
+    asked: float = 0.0
+    """Seconds that the destination asked to wait."""
+    size: int = 0
+    """Bytes of the run."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Its evaluations that are lost, by reason."""
+
+    def keep(self, evaluations: Sequence[Evaluation]) -> None:
+        """Leave only these to be sent."""
+        if len(evaluations) < len(self.left.evaluations):
+            self.left = replace(self.left, evaluations=tuple(evaluations))
+
+
+class Parcels:
+    """The queue and the parked scored runs of one destination, each bounded.
+
+    Args:
+        queue_size: scored runs that may be queued.
+        parked_size: scored runs that may be parked.
+        max_bytes: how many bytes the runs of both may have, approximately.
+    """
+
+    def __init__(self, queue_size: int, parked_size: int, max_bytes: int) -> None:
+        self._queue_size = queue_size
+        self._parked_size = parked_size
+        self._queue: deque[Parcel] = deque()
+        self._parked: list[tuple[float, int, Parcel]] = []
+        self._open: dict[int, Parcel] = {}
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self.accepted = 0
+        """Number of the last scored run that was queued."""
+
+    def __len__(self) -> int:
+        """All that are on their way, those being sent included."""
+        return len(self._open)
+
+    @property
+    def queued(self) -> int:
+        """Those that were never tried."""
+        return len(self._queue)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more can be queued."""
+        return len(self._queue) >= self._queue_size or self._bytes >= self._max_bytes
+
+    @property
+    def oldest(self) -> int | None:
+        """Number of the oldest that is on its way."""
+        return next(iter(self._open), None)
+
+    def put(self, scored: ScoredRun, left: ScoredRun) -> None:
+        """Queue a scored run, to be sent in another form."""
+        self.accepted += 1
+        parcel = self._open[self.accepted] = Parcel(self.accepted, scored, left)
+        parcel.size = size_of_run(scored.run)
+        self._bytes += parcel.size
+        self._queue.append(parcel)
+
+    def park(self, parcel: Parcel, until: float) -> list[Parcel]:
+        """Keep a parcel until it is tried again; returns those that give way to it, the oldest first."""
+        heapq.heappush(self._parked, (until, parcel.number, parcel))
+        if len(self._parked) <= self._parked_size:
+            return []
+        least = min(self._parked, key=lambda each: each[1])
+        self._parked.remove(least)
+        heapq.heapify(self._parked)
+        return [least[2]]
+
+    def hasten(self, soonest: float) -> None:
+        """Have what is parked tried again `soonest` seconds after its last try, or as it was asked."""
+        self._parked = [
+            (min(until, parcel.parked_at + max(soonest, parcel.asked)), number, parcel)
+            for until, number, parcel in self._parked
+        ]
+        heapq.heapify(self._parked)
+
+    @property
+    def next_due(self) -> float:
+        """When the next parked one is to be tried again; infinity if none is parked."""
+        return self._parked[0][0] if self._parked else math.inf
+
+    def batch(self, size: int, now: float) -> list[Parcel]:
+        """The next to be sent: those that are due again, and as many new ones where there are any."""
+        taken: list[Parcel] = []
+        again = size if not self._queue else max(1, size // 2)
+        while len(taken) < again and self.next_due <= now:
+            taken.append(heapq.heappop(self._parked)[2])
+        while len(taken) < size and self._queue:
+            taken.append(self._queue.popleft())
+        return taken
+
+    def done(self, parcel: Parcel) -> None:
+        """It has arrived, or is lost."""
+        if self._open.pop(parcel.number, None) is not None:
+            self._bytes -= parcel.size
+
+    def clear(self) -> list[Parcel]:
+        """All that are left, oldest first; none is queued or parked any more."""
+        self._queue.clear()
+        self._parked.clear()
+        return list(self._open.values())

@@ -1,0 +1,175 @@
+"""A scored run as plain JSON values, as destinations write it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from otel_evals import semconv
+from otel_evals._internal.model import (
+    ContextSeen,
+    Dropped,
+    Evaluation,
+    Message,
+    NotScored,
+    Outcome,
+    Run,
+    Score,
+    ScoredRun,
+    ScorerFailure,
+    StepRecord,
+    ToolCall,
+    Usage,
+)
+from otel_evals._internal.util.fields import field_values
+
+__all__ = ["cost_of", "plain", "run_record", "steps_of", "tenant_of"]
+
+
+def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
+    """A scored run as JSON values: a summary of the run, and every evaluation in full.
+
+    Without `content`, everything that could quote the conversation is None: input, output, explanations,
+    error messages, and the steps' prompts, results and contexts. Numbers that are not finite become None.
+    """
+    return {
+        **_run(scored.run, content=content),
+        "evaluations": [_evaluation(evaluation, content=content) for evaluation in scored.evaluations],
+    }
+
+
+def steps_of(outcome: Outcome) -> tuple[StepRecord, ...]:
+    """The steps of an outcome, also of one that is not a score."""
+    return () if isinstance(outcome, Dropped) else outcome.steps
+
+
+def cost_of(outcome: Outcome) -> float | None:
+    """US dollars of all judge calls; None if a price is unknown or no judge was called."""
+    return Score(value=0.0, steps=steps_of(outcome)).cost
+
+
+def plain(value: Any) -> Any:
+    """Any object as a JSON value: numbers that are not finite become None, other objects their text."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case bytes() | bytearray():
+            return value.hex()
+        case Sequence() | set() | frozenset():
+            return [plain(item) for item in value]
+    # Pydantic models are recognised by their method, since importing pydantic is slow.
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return plain(dump())
+    if (held := field_values(value)) is not None:
+        return {name: plain(item) for name, item in held.items()}
+    return str(value)
+
+
+def _run(run: Run, *, content: bool) -> dict[str, Any]:
+    return {
+        "trace_id": run.trace_id,
+        "span_id": run.root_span_id,
+        "service": plain(run.resource.get(semconv.SERVICE_NAME)),
+        "agent": run.agent_name,
+        "agent_version": run.agent_version,
+        "conversation_id": run.conversation_id,
+        "turns": [{"trace_id": turn.trace_id, "span_id": turn.root_span_id} for turn in run.turns],
+        "user_id": run.user_id,
+        "tenant": plain(tenant_of(run)),
+        "provider": run.provider,
+        "models": list(run.models),
+        "start_time": run.start_time,
+        "end_time": run.end_time,
+        "duration": run.duration,
+        "usage": plain(run.usage),
+        "content": run.content,
+        "error_type": run.error_type,
+        "error": run.error if content else None,
+        "input": run.input if content else None,
+        "output": run.output if content else None,
+        "system": run.system_instructions if content else None,
+        "history": [_message(each) for each in run.history] if content else [],
+        "tool_calls": [_tool_call(call, content=content) for call in run.tool_calls],
+        "documents": [{"id": d.id, "content": d.content} for d in run.documents] if content else [],
+    }
+
+
+def tenant_of(run: Run) -> Any:
+    """Whose run it was, as its root span or its resource says."""
+    own = run.root.span.attributes if run.root else {}
+    return own.get(semconv.TENANT_ID, run.resource.get(semconv.TENANT_ID))
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "content": message.text}
+
+
+def _tool_call(call: ToolCall, *, content: bool) -> dict[str, Any]:
+    """What a scorer reads of a tool call, so that a run can be scored again from its record."""
+    said = {"arguments": plain(call.arguments), "result": plain(call.result), "error": call.error}
+    return {"name": call.name, "status": call.status, **(said if content else {})}
+
+
+def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
+    outcome = evaluation.outcome
+    steps = steps_of(outcome)
+    explanation = outcome.explanation if isinstance(outcome, Score | NotScored) else None
+    return {
+        "evaluation_id": evaluation.evaluation_id,
+        "rule": evaluation.rule or evaluation.scorer_id,
+        "scorer": evaluation.scorer_id,
+        "version": evaluation.scorer_version,
+        "direction": evaluation.direction.value,
+        "scale": plain(evaluation.scale),
+        "trace_id": evaluation.trace_id,
+        "span_id": evaluation.span_id,
+        "conversation_id": evaluation.conversation_id,
+        "status": evaluation.status,
+        "value": plain(float(outcome.value)) if isinstance(outcome, Score) else None,
+        "label": outcome.label if isinstance(outcome, Score) else None,
+        "explanation": explanation if content else None,
+        "reason": evaluation.reason,
+        "message": outcome.message if content and isinstance(outcome, ScorerFailure) else None,
+        "sampling": {"probability": plain(evaluation.sampled.probability), "rule": evaluation.sampled.rule},
+        "duration": plain(evaluation.duration),
+        "attempts": evaluation.attempts,
+        "revision": evaluation.revision,
+        "time": evaluation.time,
+        "cost": plain(cost_of(outcome)),
+        "usage": plain(_usage(steps)),
+        "steps": [_step(step, content=content) for step in steps],
+    }
+
+
+def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "result": plain(step.result) if content else None,
+        "prompt": step.prompt if content else None,
+        "model": step.model,
+        "usage": plain(step.usage),
+        "cost": plain(step.cost),
+        "attempts": step.attempts,
+        "start_time": step.start_time,
+        "duration": plain(step.duration),
+        "context": step.context and _context(step.context, content=content),
+        "error": step.error if content else None,
+    }
+
+
+def _context(seen: ContextSeen, *, content: bool) -> dict[str, Any]:
+    return {
+        "digest": seen.digest,
+        "pieces": seen.pieces,
+        "truncated": seen.truncated,
+        "text": list(seen.text) if content and seen.text is not None else None,
+    }
+
+
+def _usage(steps: Iterable[StepRecord]) -> Usage:
+    return sum((step.usage for step in steps), Usage())

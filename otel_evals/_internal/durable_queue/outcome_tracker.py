@@ -1,0 +1,117 @@
+"""Knows which traces still have evaluations to make or to deliver, for sources that keep what they gave.
+
+Such a source, a broker for instance, gives everything again that was not acknowledged. So nothing has to be
+kept here; only what is done with has to be known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
+
+from otel_evals._internal.durable_queue.deliveries import Deliveries
+from otel_evals._internal.durable_queue.queue import RunStore, StoreClient
+from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals._internal.model import Dropped, Outcome, ScoredRun
+
+__all__ = ["OutcomeTracker"]
+
+_AGAIN_SECONDS = 5.0
+_QUEUE_SECONDS = 0.05
+
+
+class OutcomeTracker(RunStore):
+    """Follows every sampled run until all destinations have answered; on the engine's thread."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        """Targets by trace id."""
+        self._followed: set[Target] = set()
+        self._waiting: deque[Job] = deque()
+        """Jobs for which there was no room in the queue."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces with evaluations to make or to deliver."""
+        return set(self._open)
+
+    def open(self, client: StoreClient) -> None:
+        """Connect to the stages."""
+        self._client = client
+        self._deliveries = Deliveries(client.put)
+
+    def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
+        """The rules have decided."""
+        for target in {job.target: None for job in jobs}:
+            self._followed.add(target)
+            self._open.update(_traces(target))
+
+    def defer(self, job: Job, outcome: Outcome) -> bool:
+        """Have a job wait for room in the queue: the source gives no more while much of that waits."""
+        full = isinstance(outcome, Dropped) and outcome.reason == "queue_full"
+        if full and job.target in self._followed:
+            self._waiting.append(job)
+            self._look_again()
+            return True
+        return False
+
+    async def prepare_shutdown(self, seconds: float) -> None:
+        """Nothing runs any more: what waits for room ends as what is queued does."""
+        for job in [self._waiting.popleft() for _ in range(len(self._waiting))]:
+            self._submit(job)
+
+    def deliver(self, target: Target) -> bool:
+        """Deliver the evaluations of a target."""
+        if target not in self._followed:
+            return False
+        self._followed.discard(target)
+        if target.evaluations:
+            self._send(target, ScoredRun(run=target.run, evaluations=tuple(target.evaluations)), None)
+        else:
+            self._end(target)
+        return True
+
+    def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+        """A destination has accepted or lost scored runs."""
+        self._deliveries.answered(destination, batch, end)
+
+    def _send(self, target: Target, scored: ScoredRun, destinations: Collection[str] | None) -> None:
+        """Deliver to destinations, and again to those that were unavailable."""
+
+        def answered(missed: list[str]) -> None:
+            if missed:
+                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._send, target, scored, missed)
+            else:
+                self._end(target)
+
+        self._deliveries.start(scored, destinations, answered)
+
+    def _look_again(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_QUEUE_SECONDS, self._submit_waiting)
+
+    def _submit_waiting(self) -> None:
+        """Submit what waits, in its order, until the queue is full again."""
+        self._timer = None
+        waiting, self._waiting = self._waiting, deque()
+        while waiting and not self._waiting:
+            self._submit(waiting.popleft())
+        self._waiting += waiting
+        if self._waiting:
+            self._look_again()
+
+    def _submit(self, job: Job) -> None:
+        job.ended = False
+        self._client.submit([job])
+
+    def _end(self, target: Target) -> None:
+        self._open.subtract(_traces(target))
+        self._open = +self._open
+
+
+def _traces(target: Target) -> set[str]:
+    """Ids of the traces that a target's run is made of."""
+    return {target.run.trace_id, *target.run.trace_ids}

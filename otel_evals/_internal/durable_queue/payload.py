@@ -1,0 +1,122 @@
+"""Encodes spans for the store: compact JSON that decodes to equal spans, and never runs code.
+
+The first line is what they have in common, and each span has a line: one call for all of a large run would
+keep the interpreter's lock from other threads for as long as it takes.
+
+Attribute values are what OpenTelemetry allows; log bodies may nest. Sequences come back as tuples inside
+attributes, as the SDK has them, and bytes as bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+from msgspec.structs import replace
+
+from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.rows import span_of, span_rows
+
+__all__ = ["decode", "encode"]
+
+_BYTES = "\x00bytes"
+
+
+def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> bytes:
+    """Spans and the links between them as bytes.
+
+    Raises:
+        ValueError: an attribute holds something that JSON cannot represent, such as a circular reference.
+        RecursionError: one is nested too deep.
+    """
+    rows, resources = span_rows(spans)
+    common = {"links": dict(links), "resources": resources, "count": len(rows)}
+    return b"\n".join(map(_line, (common, *rows)))
+
+
+def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None]]:
+    """The spans and links that `encode` was given.
+
+    Raises:
+        ValueError: the bytes are not an encoded run.
+    """
+    try:
+        first, *lines = payload.split(b"\n")
+        common = json.loads(first)
+        rows = map(json.loads, lines) if "count" in common else iter(common["spans"])  # of earlier versions
+        resources = [_attributes(each) for each in common["resources"]]
+        spans = tuple(_restored(span_of(row, resources)) for row in rows)
+        links, count = common["links"], common.get("count", len(spans))
+        if count != len(spans) or not all(map(_is_span, spans)) or type(links) is not dict:
+            raise TypeError("a value of the wrong type")
+        return spans, links
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a stored run: {error!r}") from error
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=_other).encode("ascii")
+
+
+def _is_span(span: SpanRecord) -> bool:
+    """Whether what everything else relies on has its type: other programs may have written the file."""
+    texts = span.trace_id, span.span_id, span.name, span.status, span.trace_state
+    return (
+        all(type(each) is str for each in texts)
+        and type(span.attributes) is dict
+        and type(span.parent_span_id) in (str, NoneType)
+        and type(span.start_time) is type(span.trace_flags) is int
+        and type(span.end_time) in (int, NoneType)
+    )
+
+
+def _restored(span: SpanRecord) -> SpanRecord:
+    """The span with tuples and bytes restored, which JSON does not have."""
+    _attributes(span.attributes)
+    if not (span.events or span.logs):
+        return span
+    return replace(
+        span,
+        events=tuple(_restored_event(event) for event in span.events),
+        logs=tuple(_restored_event(log) for log in span.logs),
+    )
+
+
+def _restored_event(event: SpanEvent) -> SpanEvent:
+    _attributes(event.attributes)
+    return event if event.body is None else replace(event, body=_body(event.body))
+
+
+def _attributes(read: Any) -> dict[str, Any]:
+    """Restore the values of attributes, in place."""
+    attributes: dict[str, Any] = read
+    for key, value in attributes.items():
+        if type(value) is list or type(value) is dict:
+            attributes[key] = _value(value)
+    return attributes
+
+
+def _value(value: Any) -> Any:
+    if type(value) is list:
+        return tuple(_value(each) for each in value)
+    return _body(value) if type(value) is dict else value
+
+
+def _body(value: Any) -> Any:
+    """A log's body with its bytes restored."""
+    if type(value) is dict:
+        if len(value) == 1 and _BYTES in value:
+            return base64.b64decode(value[_BYTES])
+        return {key: _body(each) for key, each in value.items()}
+    return [_body(each) for each in value] if type(value) is list else value
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return {_BYTES: base64.b64encode(value).decode("ascii")}
+    if isinstance(value, Mapping):
+        return {str(key): each for key, each in value.items()}
+    return list(value) if isinstance(value, Sequence | set | frozenset) else str(value)

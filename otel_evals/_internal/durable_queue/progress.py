@@ -1,0 +1,206 @@
+"""What a long `otel-evals score` has done, in a file: started again, it goes on where it was cut off.
+
+`Progress` itself knows nothing and is the default. An evaluation is written as soon as its outcome is known,
+before it is delivered, so that a judge is not asked again for what it has answered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from otel_evals._internal.durable_queue.stored_evaluations import restored, stored
+from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.model import Dropped, Evaluation, Outcome, Run, ScoredRun, ScorerFailure
+from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
+from otel_evals._internal.util.sqlite_file import SQLiteFile
+from otel_evals.errors import ConfigError, StoreError
+
+__all__ = ["FileProgress", "Progress"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS evaluation (
+    id TEXT, turns TEXT, revision INTEGER NOT NULL, final INTEGER NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (id, turns)
+);
+CREATE TABLE IF NOT EXISTS delivery (
+    id TEXT, revision INTEGER, destination TEXT, PRIMARY KEY (id, revision, destination)
+);
+"""
+
+Known = tuple[str, int]
+"""An evaluation by its id and revision."""
+
+_BUDGET, _UNAVAILABLE = "BudgetExceededError", "JudgeUnavailableError"
+
+
+class Progress:
+    """Knows nothing, and keeps nothing."""
+
+    stopped: str | None = None
+    """Why no more can be scored now; None while it can."""
+    known_before: int = 0
+    """Evaluations that were not made again."""
+    left: int = 0
+    """Evaluations that could not be made now."""
+
+    def known(self, job: Job) -> Evaluation | None:
+        """An evaluation that was made before and stands."""
+        return None
+
+    def ended(self, evaluation: Evaluation, run: Run) -> Evaluation:
+        """Keep an evaluation; returns it with its revision: the next one, if it was made before."""
+        return evaluation
+
+    def leaves(self, outcome: Outcome) -> str | None:
+        """Why an evaluation is left for the next time; None if its outcome stands."""
+        return None
+
+    def lacking(self, scored: ScoredRun, names: Collection[str]) -> Iterable[tuple[ScoredRun, str | None]]:
+        """What of a scored run is to be delivered, and to which destination; None stands for all."""
+        return [(scored, None)]
+
+    def undelivered(self, name: str) -> Sequence[Known]:
+        """The evaluations that a destination is not known to have."""
+        return ()
+
+    def delivered(self, name: str, known: Iterable[Known]) -> None:
+        """A destination has evaluations."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class FileProgress(Progress):
+    """Keeps evaluations and their deliveries in a SQLite file, which one process uses at a time.
+
+    Args:
+        path: of the file; it is made, readable by its owner only.
+
+    Raises:
+        ConfigError: the file cannot be used, or another process uses it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = SQLiteFile(path, _SCHEMA)
+        except StoreError as error:
+            raise ConfigError("--resume", str(error)) from None
+        self._lock = _locked(path)
+
+    def known(self, job: Job) -> Evaluation | None:
+        """An evaluation that stands: it did not fail, or the conversation went on after it."""
+        id = evaluation_id(job.run, job.rule.evaluates_as, job.rule.scorer.version)
+        query = (
+            "SELECT content FROM evaluation WHERE id = ?1 AND turns = ?2 AND "
+            "(final OR revision < (SELECT max(revision) FROM evaluation WHERE id = ?1))"
+        )
+        for (content,) in self._rows(query, (id, _turns(job.run))):
+            try:
+                found = restored(json.loads(content))
+            except ValueError:  # written by another version: made again
+                return None
+            self.known_before += 1
+            return found
+        return None
+
+    def ended(self, evaluation: Evaluation, run: Run) -> Evaluation:
+        """Keep an evaluation."""
+        id, final = evaluation.evaluation_id, not isinstance(evaluation.outcome, ScorerFailure | Dropped)
+        for (newest,) in self._rows("SELECT max(revision) FROM evaluation WHERE id = ?", (id,)):
+            evaluation = replace(evaluation, revision=max(evaluation.revision, (newest or 0) + 1))
+        row = (id, _turns(run), evaluation.revision, final, json.dumps(stored(evaluation)))
+        self._write("INSERT OR REPLACE INTO evaluation VALUES (?, ?, ?, ?, ?)", [row])
+        return evaluation
+
+    def leaves(self, outcome: Outcome) -> str | None:
+        """Budgets that are used up, judges that are away and interruptions pass."""
+        reason = None
+        if isinstance(outcome, Dropped):
+            reason = outcome.reason
+        elif isinstance(outcome, ScorerFailure) and outcome.error_type in (_BUDGET, _UNAVAILABLE):
+            reason = outcome.error_type
+            if reason == _BUDGET:
+                self.stopped = self.stopped or f"a budget is used up: {outcome.message}"
+        self.left += reason is not None
+        return reason
+
+    def lacking(self, scored: ScoredRun, names: Collection[str]) -> Iterable[tuple[ScoredRun, str | None]]:
+        """The evaluations that each destination was not given before."""
+        query = "SELECT destination FROM delivery WHERE id = ? AND revision = ?"
+        there = {(e.evaluation_id, *row) for e in scored.evaluations for row in self._rows(query, _known(e))}
+        for name in names:
+            lacks = tuple(e for e in scored.evaluations if (e.evaluation_id, name) not in there)
+            if lacks:
+                yield replace(scored, evaluations=lacks), name
+
+    def undelivered(self, name: str) -> Sequence[Known]:
+        """What was made and perhaps not delivered, before the process ended."""
+        query = (
+            "SELECT id, revision FROM evaluation AS made WHERE NOT EXISTS (SELECT 1 FROM delivery "
+            "WHERE id = made.id AND revision = made.revision AND destination = ?)"
+        )
+        return self._rows(query, (name,))
+
+    def delivered(self, name: str, known: Iterable[Known]) -> None:
+        """Keep that a destination has evaluations."""
+        rows = [(id, revision, name) for id, revision in known]
+        self._write("INSERT OR IGNORE INTO delivery VALUES (?, ?, ?)", rows)
+
+    def close(self) -> None:
+        """Let go of the file, for other processes."""
+        self._file.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _rows(self, query: str, values: Sequence[Any]) -> list[Any]:
+        try:
+            with self._file.transaction() as db:
+                return db.execute(query, values).fetchall()
+        except StoreError as error:
+            self._fail(error)
+            return []
+
+    def _write(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        try:
+            with self._file.transaction() as db:
+                db.executemany(statement, rows)
+        except StoreError as error:
+            self._fail(error)
+
+    def _fail(self, error: StoreError) -> None:
+        """Score no more than what is in progress: it would be scored and paid for again."""
+        self.stopped = self.stopped or f"what is done cannot be kept: {error}"
+
+
+def _known(evaluation: Evaluation) -> Known:
+    return evaluation.evaluation_id, evaluation.revision
+
+
+def _turns(run: Run) -> str:
+    """Tells the states of a conversation apart; empty for a single run."""
+    turns = "\0".join(f"{turn.trace_id}:{turn.root_span_id}" for turn in run.turns)
+    return sha256(turns.encode("utf-8", "surrogatepass")).hexdigest()[:32] if turns else ""
+
+
+def _locked(path: Path) -> int | None:
+    """A lock on the file that ends with this process; None where there are no such locks.
+
+    Raises:
+        ConfigError: another process has it.
+    """
+    if not HAS_FILE_LOCKS:
+        return None
+    file = os.open(path, os.O_RDONLY)
+    if not try_lock(file):
+        os.close(file)
+        raise ConfigError("--resume", f"another process is scoring with {path}")
+    return file

@@ -1,0 +1,92 @@
+"""Retries from the store: whether a run that could not be scored or delivered is tried again, and when."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun
+from otel_evals._internal.model import Dropped, Outcome, ScorerFailure
+from otel_evals._internal.util.retry import backoff
+
+__all__ = [
+    "ABSENT",
+    "ABSENT_SECONDS",
+    "UNAVAILABLE_SECONDS",
+    "absent",
+    "failure_of",
+    "may_succeed_later",
+    "postpone",
+    "settled",
+]
+
+UNAVAILABLE_SECONDS = 30.0
+"""Wait before the next attempt where a judge or a destination is unavailable."""
+
+ABSENT = "its rule is not configured here"
+ABSENT_SECONDS = 60.0
+"""Wait before the next attempt where another process may have the rule."""
+
+_FIRST_RETRY, _LONGEST_RETRY = 5.0, 3600.0
+"""Seconds before a failed evaluation is tried again."""
+_UNAVAILABLE = "JudgeUnavailableError"
+
+
+def may_succeed_later(status: RunStatus, outcome: Outcome, attempts: int) -> bool:
+    """Whether another attempt at an evaluation is worthwhile.
+
+    Args:
+        status: of its run.
+        outcome: of this attempt.
+        attempts: how often scoring a run may fail.
+    """
+    match outcome:
+        case Dropped() | ScorerFailure(error_type="JudgeUnavailableError"):
+            return True
+        case ScorerFailure(error_type="BudgetExceededError"):
+            return False  # the budget does not grow by trying again
+        case ScorerFailure():
+            return status.attempts + 1 < attempts
+    return False
+
+
+def failure_of(outcome: Outcome) -> str:
+    """An evaluation's error on one line; empty if it did not fail."""
+    return f"{outcome.error_type}: {outcome.message}"[:500] if isinstance(outcome, ScorerFailure) else ""
+
+
+def postpone(run: StoredRun, position: int, outcome: Outcome) -> None:
+    """Note on a run that a task is to be tried again, and after which delay."""
+    run.postponed.append(position)
+    if isinstance(outcome, ScorerFailure):
+        unavailable = outcome.error_type == _UNAVAILABLE
+        run.reason = failure_of(outcome)
+        run.failed_attempt |= not unavailable
+        attempt = run.status.attempts + 1
+        wait = backoff(attempt, first=_FIRST_RETRY, longest=_LONGEST_RETRY, draw=lambda: 1.0)
+        run.delay = max(run.delay, UNAVAILABLE_SECONDS if unavailable else wait)
+    elif isinstance(outcome, Dropped):
+        run.reason = run.reason or outcome.reason
+
+
+def absent(status: RunStatus) -> RunStatus:
+    """The status of a run whose rules are not configured here: free for another process."""
+    return replace(status, free=True, due=time.time() + ABSENT_SECONDS, reason=ABSENT)
+
+
+def settled(run: StoredRun) -> RunStatus:
+    """The status of a run of which no task is in progress: to be tried again, dead letter, or done."""
+    status = run.status
+    if run.postponed or run.undelivered:
+        return replace(
+            status,
+            free=True,
+            due=time.time() + run.delay,
+            attempts=status.attempts + run.failed_attempt,
+            left=tuple(sorted(run.postponed)),
+            undelivered=tuple(run.undelivered),
+            reason=run.reason,
+        )
+    if run.failed:
+        return replace(status, state="dead_letter", reason=run.failed)
+    return replace(status, state="done", left=None, undelivered=(), attempts=0, reason="")

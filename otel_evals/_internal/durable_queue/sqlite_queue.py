@@ -1,0 +1,450 @@
+"""The store in an SQLite file: when runs are written, retried, delivered again and scored again.
+
+Lives on the engine's thread; the writer has a thread of its own. A sampled run is handed to the writer as
+soon as the rules have decided, and is scored meanwhile. What then cannot be completed (the queue is full, a
+judge or a destination is unavailable, the process ends) is tried again later, if the run is in the file.
+
+Long for one module, because a stored run changes hands here: what adds to what it waits for and what removes
+from it must be read side by side, or a run is deleted too early or never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from otel_evals._internal.accounting.counters import StoreStats
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.durable_queue import retries
+from otel_evals._internal.durable_queue.deliveries import Deliveries
+from otel_evals._internal.durable_queue.late_spans import Late, LateSpans, add_late, run_of
+from otel_evals._internal.durable_queue.queue import ConversationState, KeptRun, RunStore, StoreClient
+from otel_evals._internal.durable_queue.queue_file import store_limits
+from otel_evals._internal.durable_queue.resumption import expected_ids, judged_runs, resumptions
+from otel_evals._internal.durable_queue.stored_evaluations import restored, stored
+from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task, Undelivered, merged
+from otel_evals._internal.durable_queue.writer import Writer
+from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals._internal.model import Outcome, Run, ScoredRun, SpanRecord
+from otel_evals._internal.read.rejoin import group_of
+from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.plain import plain_text, type_name
+
+__all__ = ["SQLiteStore"]
+
+_logger = logging.getLogger(__name__)
+_MAX_ENDED = 20_000
+
+
+class SQLiteStore(RunStore):
+    """Keeps sampled runs in a file until they are scored and delivered.
+
+    Args:
+        config: the store's path and bounds, and the rules.
+    """
+
+    keeps = True
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.use_rules(config.rules)
+        self._ended: dict[str, StoredRun] = {}
+        """By root span id: runs whose grace period is not over."""
+        self._by_target: dict[Target, StoredRun] = {}
+        self._by_trace: dict[str, list[StoredRun]] = {}
+        """Runs that are being scored."""
+        self._late_spans = LateSpans(self._join)
+        self._asking: set[asyncio.Future[None]] = set()
+        self._stopping = False
+
+    def use_rules(self, rules: Iterable[Rule]) -> None:
+        """Resume the evaluations of these rules from now on."""
+        self._rules = {rule.name: rule for rule in rules}
+
+    def open(self, client: StoreClient) -> None:
+        """Connect the store to the stages."""
+        self._client = client
+        self._deliveries = Deliveries(client.put)
+        self._writer = Writer(
+            str(self._config.store),
+            store_limits(self._config),
+            client.post,
+            self._room,
+            self._take_up,
+            self._resolve_undecided,
+        )
+
+    def start(self) -> None:
+        """Start to claim what earlier processes left."""
+        self._writer.start()
+
+    # --- the way of a run ---
+
+    def root_ended(self, root: str, group: SpanGroup) -> None:
+        """Write a run whose root has ended, so that a crash within its grace period does not lose it."""
+        run = self._ended[root] = StoredRun(group.spans[0].trace_id, group.spans, group.links)
+        self._writer.save(run)
+        if len(self._ended) > _MAX_ENDED:
+            self._delete([self._ended.pop(next(iter(self._ended)))])
+
+    def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
+        """Write the run with its jobs, or delete it if there are none."""
+        known = [run for span in group.spans if (run := self._ended.pop(span.span_id, None)) is not None]
+        first = known.pop(0) if known and jobs else None
+        self._delete(known)
+        if jobs:
+            status = RunStatus(revision=jobs[0].target.revision)
+            run = first or StoredRun(jobs[0].run.trace_id, group.spans, group.links, status)
+            if run.spans != group.spans:
+                run.spans, run.links, run.grown = group.spans, group.links, True
+            run.status = replace(run.status, tasks=tuple(_task(job) for job in jobs))
+            self._adopt(run, jobs)
+            self._by_trace.setdefault(run.trace_id, []).append(run)
+            self._writer.save(run)
+
+    def add(self, job: Job) -> None:
+        """Write one more job of a run that is in the store."""
+        run = self._by_target.get(job.target)
+        if run is None:
+            return
+        tasks, left = run.status.tasks or (), run.status.left
+        run.status = replace(
+            run.status, tasks=(*tasks, _task(job)), left=None if left is None else (*left, len(tasks))
+        )
+        self._writer.save(run)
+
+    def defer(self, job: Job, outcome: Outcome) -> bool:
+        """Keep a job for another attempt, if one is worthwhile and the run is in the file."""
+        run = self._by_target.get(job.target)
+        if run is None or run.kept is False:
+            return False
+        if not retries.may_succeed_later(run.status, outcome, self._config.store_attempts):
+            run.failed = retries.failure_of(outcome) or run.failed
+            return False
+        if run.kept:
+            self._postpone(run, job, outcome)
+        else:
+            run.undecided.append((job, outcome))
+        return True
+
+    def deliver(self, target: Target) -> bool:
+        """Deliver the evaluations of a target whose run is in the store."""
+        run = self._by_target.pop(target, None)
+        if run is None:
+            return False
+        if not target.evaluations:
+            self._done(run, target)
+            return True
+        scored = ScoredRun(run=target.run, evaluations=tuple(target.evaluations))
+        if run.status.crashes and target.span_id not in run.lacking:
+            self._ask(self._deliver_to_lacking(run, target, scored))
+        else:
+            self._send(run, target, target.span_id, scored, run.lacking.get(target.span_id))
+        return True
+
+    def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+        """A destination has accepted or lost scored runs."""
+        self._deliveries.answered(destination, batch, end)
+
+    def take_late(self, span: SpanRecord, above: str | None) -> bool:
+        """Take a late span; whether it was accepted."""
+        return not self._stopping and self._late_spans.take(span, above)
+
+    def stats(self) -> StoreStats:
+        """Runs written, taken over and lost so far."""
+        return self._writer.stats()
+
+    def _adopt(self, run: StoredRun, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            run.awaited.add(job.target)
+            self._by_target[job.target] = run
+
+    def _delete(self, runs: Iterable[StoredRun]) -> None:
+        for run in runs:
+            run.status = replace(run.status, state="gone")
+            self._writer.save(run)
+
+    # --- runs that wait with their conversation ---
+
+    def keep_for_conversation(self, run: Run, state: ConversationState) -> KeptRun:
+        """Write a run whose conversation waits."""
+        group = group_of([run])
+        kept = StoredRun(run.trace_id, group.spans, group.links, RunStatus(conversation=state))
+        self._writer.save(kept)
+        return kept
+
+    def note_conversation(self, kept: KeptRun, state: ConversationState) -> None:
+        """Write the conversation's current state."""
+        run = cast("StoredRun", kept)
+        run.status = replace(run.status, conversation=state)
+        self._writer.save(run)
+
+    def forget_conversation(self, kept: Iterable[KeptRun]) -> None:
+        """Delete runs."""
+        self._delete(cast("Iterable[StoredRun]", kept))
+
+    # --- the process ---
+
+    def before_fork(self) -> None:
+        """Have the file closed while this process forks."""
+        self._writer.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Resume after the fork."""
+        self._writer.after_fork_in_parent()
+
+    def after_fork_in_child(self) -> None:
+        """Leave the parent's runs and connection to the parent."""
+        self._writer.after_fork_in_child()
+
+    async def all_sent(self, seconds: float) -> None:
+        """Wait until destinations were asked what they have already, and the rest was queued for them."""
+        if self._asking:
+            await asyncio.wait(self._asking, timeout=max(0.0, seconds))
+
+    async def flush(self, seconds: float) -> bool:
+        """Have everything written; whether that was done in time."""
+        return await self._ask_writer(self._writer.flush, seconds)
+
+    async def prepare_shutdown(self, seconds: float) -> None:
+        """Find out which runs are in the file; the others end as they would without a store."""
+        self._stopping = True
+        for task in self._asking:
+            task.cancel()
+        await self.flush(seconds)
+        for run in [run for runs in self._by_trace.values() for run in runs]:
+            if run.kept is None:
+                run.kept = False
+                self._resolve_undecided(run)
+
+    async def close(self, seconds: float) -> None:
+        """Free the runs that this process still holds, and close the file."""
+        await self._ask_writer(self._writer.close, seconds)
+
+    async def _ask_writer(self, ask: Callable[[Callable[[], None]], None], seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        answered = asyncio.Event()
+        ask(lambda: _call_soon(loop, answered.set))
+        try:
+            await asyncio.wait_for(answered.wait(), max(0.0, seconds))
+        except TimeoutError:
+            return False
+        return True
+
+    # --- retries ---
+
+    def _postpone(self, run: StoredRun, job: Job, outcome: Outcome) -> None:
+        retries.postpone(run, run.position(job), outcome)
+        self._client.withdraw(job, run.reason)
+
+    def _resolve_undecided(self, run: StoredRun) -> None:
+        """End or postpone the jobs that waited to know whether their run is in the file."""
+        undecided, run.undecided = run.undecided, []
+        for job, outcome in undecided:
+            if run.kept:
+                self._postpone(run, job, outcome)
+            else:
+                self._client.finish(job, outcome)
+
+    def _done(self, run: StoredRun, awaited: object) -> None:
+        """A target, or an earlier evaluation of one, was delivered or postponed."""
+        run.awaited.discard(awaited)
+        if not run.awaited:
+            self._settle(run)
+
+    def _settle(self, run: StoredRun) -> None:
+        """Nothing of a run is in progress: write its state, or score it again with its late spans."""
+        self._forget(run)
+        if run.late and not self._stopping:
+            self._score_again(run)
+            return
+        if run.late:
+            self._client.lose_late(run.trace_id, len(run.late))
+        run.status = retries.settled(run)
+        if run.kept is not False:
+            self._writer.save(run)
+
+    def _forget(self, run: StoredRun) -> None:
+        runs = self._by_trace.get(run.trace_id, [])
+        if run in runs:
+            runs.remove(run)
+        if not runs:
+            self._by_trace.pop(run.trace_id, None)
+
+    def _send(
+        self,
+        run: StoredRun,
+        awaited: object,
+        span_id: str,
+        scored: ScoredRun,
+        destinations: Collection[str] | None,
+    ) -> None:
+        run.awaited.add(awaited)
+        self._deliveries.start(
+            scored, destinations, lambda missed: self._sent(run, awaited, span_id, scored, missed)
+        )
+
+    async def _deliver_to_lacking(self, run: StoredRun, target: Target, scored: ScoredRun) -> None:
+        """Deliver only where evaluations are missing: the process that crashed may have delivered some."""
+        ids = [evaluation.evaluation_id for evaluation in scored.evaluations]
+        lacking = await self._client.lacking(ids, run.status.revision)
+        self._send(run, target, target.span_id, scored, lacking)
+
+    def _sent(
+        self, run: StoredRun, awaited: object, span_id: str, scored: ScoredRun, missed: Sequence[str]
+    ) -> None:
+        if missed and run.kept:
+            run.undelivered.append(
+                Undelivered(span_id, tuple(missed), tuple(stored(e) for e in scored.evaluations))
+            )
+            run.reason = run.reason or f"not delivered to {', '.join(missed)}"
+            if not self._stopping:
+                run.delay = max(run.delay, retries.UNAVAILABLE_SECONDS)
+        self._done(run, awaited)
+
+    # --- runs that other processes left ---
+
+    def _room(self) -> int:
+        return 0 if self._stopping else max(1, self._config.queue_size // 2) - self._client.waiting
+
+    def _take_up(self, runs: Sequence[StoredRun]) -> None:
+        """Go on with runs that the writer has claimed."""
+        for run in runs:
+            try:
+                self._go_on_with(run)
+            except Exception as error:  # it costs no other run
+                tell(_logger, "a stored run could not be resumed", error=error)
+                run.status = replace(run.status, state="dead_letter", reason=type_name(error))
+                self._writer.save(run)
+
+    def _go_on_with(self, run: StoredRun) -> None:
+        if run.status.conversation is not None:
+            self._take_back(run, run.status.conversation)
+        elif run.status.tasks is None:
+            self._score_ended(run)
+        elif run.status.crashes:
+            self._ask(self._resume_crashed(run))
+        else:
+            self._resume(run)
+
+    def _take_back(self, run: StoredRun, state: ConversationState) -> None:
+        """Add a run to its conversation, which is stored anew by the conversation stage."""
+        if self._stopping:
+            return
+        if state.asked.keys() & self._rules.keys():
+            for each in self._client.read(run.spans, run.links):
+                self._client.take_back(each, state)
+            self._delete([run])
+        else:
+            run.status = retries.absent(run.status)
+            self._writer.save(run)
+
+    def _score_ended(self, run: StoredRun) -> None:
+        """Score a run whose process ended within the grace period, before the rules were evaluated."""
+        if not self._stopping:
+            self._ended[run.spans[0].span_id] = run
+            self._client.score_group(SpanGroup(run.spans, run.links))
+
+    def _ask(self, questions: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(questions)
+        self._asking.add(task)
+        task.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Future[None]) -> None:
+        self._asking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            tell(_logger, "destinations could not be asked what they have", error=error)
+
+    async def _resume_crashed(self, run: StoredRun) -> None:
+        """Ask the destinations first: the process may have crashed between delivering and committing that."""
+        lacking: dict[str, tuple[str, ...]] = {}
+        expected = expected_ids(run, self._rules, lambda: self._client.read(run.spans, run.links))
+        for span_id, ids in expected.items():
+            destinations = await self._client.lacking(ids, run.status.revision)
+            if destinations is not None:
+                lacking[span_id] = tuple(destinations)
+        run.lacking = lacking
+        self._resume(run)
+
+    def _resume(self, run: StoredRun) -> None:
+        """Make the remaining evaluations of a run, and deliver those that were not delivered."""
+        if self._stopping:
+            return
+        self._by_trace.setdefault(run.trace_id, []).append(run)
+        run.begin_attempt()
+        all_begun = object()  # awaited too, so that the run cannot settle before everything has begun
+        run.awaited = {all_begun}
+        try:
+            runs = judged_runs(run, self._client.read(run.spans, run.links))
+            found, absent = resumptions(run, runs, self._rules)
+            self._deliver_owed(run, runs)
+            jobs = self._client.resume(found)
+            self._adopt(run, jobs)
+            self._client.submit(jobs)
+        except Exception as error:
+            tell(_logger, "a stored run could not be resumed", error=error)
+            run.failed = f"{type_name(error)}: {plain_text(error)}"[:500]
+        else:
+            if absent:
+                run.postponed += absent
+                run.reason, run.delay = retries.ABSENT, retries.ABSENT_SECONDS
+        self._done(run, all_begun)
+
+    def _deliver_owed(self, run: StoredRun, runs: Sequence[Run]) -> None:
+        by_span = {each.root_span_id: each for each in runs}
+        for undelivered in run.status.undelivered:
+            evaluations = tuple(restored(values) for values in undelivered.evaluations)
+            judged = by_span.get(undelivered.target) or replace(runs[0], root_span_id=undelivered.target)
+            scored = ScoredRun(run=judged, evaluations=evaluations)
+            self._send(run, object(), undelivered.target, scored, undelivered.destinations)
+
+    # --- late spans ---
+
+    def _join(self, trace_id: str, late: Sequence[Late]) -> None:
+        """Add late spans to the run that is being scored, or have the writer find the one that was."""
+        run = run_of(self._by_trace.get(trace_id, []), late)
+        if run is not None:
+            add_late(run, late)
+        elif self._stopping:
+            self._client.lose_late(trace_id, len(late))
+        else:
+            self._writer.ask(trace_id, lambda found: self._rejoin(trace_id, late, found))
+
+    def _rejoin(self, trace_id: str, late: Sequence[Late], found: Sequence[StoredRun]) -> None:
+        owner = run_of(found, late)
+        for run in found:
+            if run is not owner:
+                run.status = replace(run.status, state="done")
+                self._writer.save(run)
+        if owner is None:
+            self._client.lose_late(trace_id, len(late))
+        else:
+            add_late(owner, late)
+            self._score_again(owner)
+
+    def _score_again(self, run: StoredRun) -> None:
+        """Score a run again with its late spans, as the next revision of the same evaluations."""
+        run.spans, run.late, run.grown = merged(run.spans, run.late), [], True
+        status = run.status
+        run.status = replace(
+            status, state="open", free=False, left=None, undelivered=(), revision=status.revision + 1
+        )
+        run.lacking = {}
+        self._writer.save(run)
+        self._resume(run)
+
+
+def _task(job: Job) -> Task:
+    return Task(job.rule.name, job.target.span_id, job.sampled.probability, job.sampled.rule, job.rule.scope)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:  # the loop is closed
+        _logger.debug("the scoring thread has already ended")

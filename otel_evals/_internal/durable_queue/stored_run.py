@@ -1,0 +1,166 @@
+"""A run in the store, shared by the engine's thread and the writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from otel_evals._internal.durable_queue.queue import ConversationState, KeptRun
+from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.model import Outcome, SpanRecord
+
+__all__ = ["RunStatus", "StoredRun", "Task", "Undelivered", "load_status", "merged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One sampled evaluation of a run."""
+
+    rule: str
+    """Name of the rule."""
+    target: str
+    """Id of the judged span."""
+    probability: float | None
+    sampler: str
+    """The rule's sampler, as written in configuration."""
+    scope: str = "run"
+    """Of the rule: `run`, `agent` or `conversation`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """Evaluations that some destinations have not accepted yet."""
+
+    target: str
+    """Id of the judged span."""
+    destinations: tuple[str, ...]
+    evaluations: tuple[Any, ...]
+    """As JSON values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """The part of a run's row that changes. Replaced as a whole."""
+
+    state: Literal["open", "done", "dead_letter", "gone"] = "open"
+    """To be scored, kept for late spans, given up, or to be deleted."""
+    free: bool = False
+    """Whether any process may claim it."""
+    due: float = 0.0
+    """Not to be claimed before, in seconds since the Unix epoch."""
+    attempts: int = 0
+    """How often scoring it failed."""
+    crashes: int = 0
+    """How many processes ended while they scored it."""
+    revision: int = 1
+    reason: str = ""
+    """Why it is free or a dead letter."""
+    tasks: tuple[Task, ...] | None = None
+    """All its evaluations; None before the rules were evaluated."""
+    left: tuple[int, ...] | None = None
+    """Positions in `tasks` of the evaluations that are still to be made; None for all."""
+    undelivered: tuple[Undelivered, ...] = ()
+    conversation: ConversationState | None = None
+    """Set where the run is stored only as part of a conversation."""
+
+    def dump(self) -> str | None:
+        """The `jobs` column: tasks, remaining positions and undelivered evaluations, as JSON."""
+        if (state := self.conversation) is not None:
+            return json.dumps({"conversation": [dict(state.asked), state.waits]}, separators=(",", ":"))
+        if self.tasks is None:
+            return None
+        tasks = [[t.rule, t.target, t.probability, t.sampler, t.scope] for t in self.tasks]
+        undelivered = [[o.target, list(o.destinations), list(o.evaluations)] for o in self.undelivered]
+        return json.dumps(
+            {"tasks": tasks, "left": self.left, "undelivered": undelivered}, separators=(",", ":")
+        )
+
+
+@dataclass(slots=True, eq=False)
+class StoredRun(KeptRun):
+    """A run in the store. The engine's thread changes it and hands it to the writer, which writes it."""
+
+    trace_id: str
+    spans: tuple[SpanRecord, ...]
+    links: Mapping[str, str | None]
+    status: RunStatus = field(default_factory=RunStatus)
+    row: int | None = None
+    """Row id in the file; set by the writer."""
+    grown: bool = False
+    """Whether spans were added since the row was written; cleared by the writer."""
+    written: RunStatus | None = None
+    """The status in the file; set by the writer."""
+    counted: bool = False
+    """Whether it was counted as not written."""
+    kept: bool | None = None
+    """Whether it was committed to the file; None while that is not known."""
+    awaited: set[object] = field(default_factory=set)
+    """What is still to be delivered: targets, and tokens for earlier evaluations of targets."""
+    postponed: list[int] = field(default_factory=list)
+    """Positions of the tasks to try again later."""
+    undelivered: list[Undelivered] = field(default_factory=list)
+    failed_attempt: bool = False
+    """Whether one of them failed in a way that counts as an attempt."""
+    delay: float = 0.0
+    """Seconds before the next attempt."""
+    reason: str = ""
+    """Why the run will be tried again."""
+    failed: str = ""
+    """The error of an evaluation that is not tried again."""
+    undecided: list[tuple[Job, Outcome]] = field(default_factory=list)
+    """Jobs to try again if the run was committed to the file, and to end with this outcome if not."""
+    late: list[SpanRecord] = field(default_factory=list)
+    """Spans that arrived while it was being scored."""
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """After a crash, by judged span: the destinations that lack its evaluations, where they can tell."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is not in the file as it is: it may change again before its change was written."""
+        return self.row is None or self.grown or self.status is not self.written
+
+    def begin_attempt(self) -> None:
+        """Reset what the last attempt left."""
+        self.postponed, self.undelivered, self.failed, self.reason = [], [], "", ""
+        self.failed_attempt, self.delay = False, 0.0
+
+    def position(self, job: Job) -> int:
+        """The position of a job's task in `status.tasks`."""
+        tasks = self.status.tasks or ()
+        wanted = job.rule.name, job.target.span_id
+        return next(place for place, task in enumerate(tasks) if (task.rule, task.target) == wanted)
+
+
+def load_status(jobs: str | None, **columns: Any) -> RunStatus:
+    """The status of a row, from its `jobs` column and the others.
+
+    Raises:
+        ValueError: the `jobs` column cannot be read.
+    """
+    if jobs is None:
+        return RunStatus(**columns)
+    try:
+        read = json.loads(jobs)
+        if "conversation" in read:
+            asked, waits = read["conversation"]
+            state = ConversationState({str(k): int(v) for k, v in asked.items()}, tuple(waits))
+            return RunStatus(conversation=state, **columns)
+        return RunStatus(
+            tasks=tuple(Task(*each) for each in read["tasks"]),
+            left=None if read["left"] is None else tuple(read["left"]),
+            undelivered=tuple(
+                Undelivered(target, tuple(places), tuple(e)) for target, places, e in read["undelivered"]
+            ),
+            **columns,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"tasks cannot be read: {error!r}") from error
+
+
+def merged(spans: Sequence[SpanRecord], late: Sequence[SpanRecord]) -> tuple[SpanRecord, ...]:
+    """A run's spans with its late spans; a late span replaces an earlier one of the same id."""
+    known = {span.span_id: span for span in spans}
+    known.update((span.span_id, span) for span in late)
+    return tuple(known.values())

@@ -1,0 +1,1 @@
+"""Evaluate: a job becomes an evaluation."""

@@ -1,0 +1,108 @@
+"""The rules that hold now, and those that held before, until what they sampled has ended.
+
+Lives on the engine's thread only, but for what says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.evaluate.evaluator import Evaluations
+from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.model import Loss, Run
+from otel_evals._internal.sampling.consistent import is_sampled
+
+__all__ = ["RuleSets"]
+
+_RAISES = 16
+"""Rises of the highest sampling probability that are remembered."""
+
+
+class RuleSets:
+    """The evaluations under each set of rules.
+
+    Args:
+        config: with the first rules.
+        make: makes the evaluations under a configuration's rules.
+    """
+
+    def __init__(self, config: Config, make: Callable[[Config], Evaluations]) -> None:
+        self._make = make
+        self._ceiling = config.ceiling
+        self.raised: deque[tuple[int, float]] = deque(maxlen=_RAISES)
+        """When a set of rules came that samples more than the one before, and how much that one sampled."""
+        self._tasks: set[asyncio.Future[None]] = set()
+        self.current = make(config)
+        self.earlier: list[Evaluations] = []
+
+    def use(self, config: Config) -> None:
+        """Judge by other rules from now on; what was sampled ends under the rules that sampled it."""
+        if config.ceiling > self._ceiling:
+            self.raised.append((time.time_ns(), self._ceiling))
+        self._ceiling = config.ceiling
+        self.earlier.append(self.current)
+        self.current = self._make(config)
+        self._spawn(self.current.scheduler.prepare())
+
+    def of(self, job: Job) -> Evaluations:
+        """The evaluations that a job belongs to."""
+        return next((each for each in self.earlier if job in each.live), self.current)
+
+    def whole(self, runs: Sequence[Run]) -> tuple[Sequence[Run], list[Loss]]:
+        """The runs whose spans were all kept, and the losses of the others.
+
+        Spans of a trace that no rule can sample are not kept. Where a later set of rules can, what began
+        under the earlier one may lack spans.
+        """
+        partial = [run for run in runs if self._is_partial(run)]
+        if not partial:
+            return runs, []
+        losses = [Loss("run", "began_before_reload", run.trace_id) for run in partial]
+        return [run for run in runs if run not in partial], losses
+
+    def _is_partial(self, run: Run) -> bool:
+        trace_id, state = int(run.trace_id, 16), run.trace_state
+        return any(run.start_time < when and not is_sampled(c, trace_id, state) for when, c in self.raised)
+
+    def retire(self) -> None:
+        """Let go of earlier rules under which nothing is pending."""
+        for each in [each for each in self.earlier if not each.live]:
+            self.earlier.remove(each)
+            self._spawn(asyncio.to_thread(each.scheduler.close))
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have no slot yet."""
+        return sum(each.scheduler.waiting for each in self._all)
+
+    def running(self) -> set[tuple[str, str]]:
+        """Rule and judged span of the jobs whose scorer runs at the moment. May be called from any thread."""
+        return {pair for each in self._all for pair in each.scheduler.running()}
+
+    def abort(self, reason: str) -> None:
+        """Drop all jobs that have not ended, and all that are submitted from now on."""
+        for each in self._all:
+            each.scheduler.abort(reason)
+
+    def close(self) -> None:
+        """End the scoring processes; after the engine's thread has ended."""
+        for each in self._all:
+            each.scheduler.close()
+
+    def disown(self) -> None:
+        """In a forked child: leave the scoring processes to the parent."""
+        for each in self._all:
+            each.scheduler.disown()
+
+    @property
+    def _all(self) -> list[Evaluations]:
+        return [*self.earlier, self.current]
+
+    def _spawn(self, coroutine: object) -> None:
+        task = asyncio.ensure_future(coroutine)  # type: ignore[call-overload]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,1 @@
+"""Gather: ended spans become the spans of one closed run."""

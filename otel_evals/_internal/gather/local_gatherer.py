@@ -1,0 +1,298 @@
+"""Collects the spans of open traces until a run's root has ended, within bounds.
+
+Lives on the engine's thread only. A run closes after a grace period from its root's end, or at once where it
+is complete; a span that arrives after that is late. What the bounds evict is returned, with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection
+from math import inf
+
+import msgspec
+from msgspec.structs import replace
+from opentelemetry.trace import format_span_id, format_trace_id
+
+from otel_evals._internal.capture.items import (
+    CapturedLog,
+    CapturedSpan,
+    IntakeItem,
+    RecordedSpan,
+    UnclaimedSpan,
+)
+from otel_evals._internal.capture.open_spans import OpenSpansNow
+from otel_evals._internal.gather.complete_runs import CompleteRuns
+from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
+from otel_evals._internal.gather.held_logs import HeldLogs
+from otel_evals._internal.gather.lost_spans import LostSpans
+from otel_evals._internal.gather.misplaced_choices import take_choice
+from otel_evals._internal.gather.unread import SpanPlace, count_unread, places_of
+from otel_evals._internal.model import Loss, SpanRecord
+from otel_evals._internal.model.sizes import size_of_span
+
+__all__ = ["SpanGatherer"]
+
+_logger = logging.getLogger(__name__)
+_REMEMBERED = 20_000
+_UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
+_UNREADABLE_LOG = Loss("log", "log_unreadable", "")
+
+
+class _Trace(msgspec.Struct, gc=False):
+    last_seen: float
+    spans: dict[str, _Span] = {}  # a struct copies it
+    size: int = 0
+    scopes: set[str] = set()
+    root_ended: bool = False
+    came_late: bool = False
+
+
+class _Span(msgspec.Struct, gc=False):
+    record: SpanRecord
+    above: str | None  # id of the nearest known ancestor
+    is_root: bool
+    size: int
+
+
+class SpanGatherer:
+    """Collects spans and log records by trace, and closes runs.
+
+    Args:
+        limits: the bounds.
+        report_ended: whether `add` returns the roots that have ended, before their grace period is over.
+        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
+    """
+
+    def __init__(
+        self,
+        limits: AssemblyLimits,
+        *,
+        report_ended: bool = False,
+        open_spans: Callable[[], OpenSpansNow] | None = None,
+    ) -> None:
+        self._limits = limits
+        self._report_ended = report_ended
+        self._complete = CompleteRuns(open_spans)
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._due: deque[tuple[float, str, str]] = deque()
+        self._closed: OrderedDict[str, Collection[str]] = OrderedDict()
+        """By span id: the instrumentation scopes of its run."""
+        self._logs = HeldLogs(limits.max_spans_per_trace, limits.max_bytes)
+        self._lost = LostSpans(_REMEMBERED)
+        self._bytes = 0
+        self.next_close = inf  # on the caller's clock, as all times
+        self.next_eviction = inf  # when to call `evict_old` at the latest
+
+    def waiting(self, trace_id: str) -> int:
+        """How many spans of a trace wait for their root to end. May be called from any thread."""
+        trace = self._traces.get(trace_id)
+        return 0 if trace is None else len(trace.spans)
+
+    @property
+    def open_spans(self) -> int:
+        """Spans whose run is not closed."""
+        return sum(len(trace.spans) for trace in self._traces.values())
+
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces with such spans."""
+        return set(self._traces)
+
+    def add(self, items: Collection[IntakeItem], now: float) -> Gathered:
+        """Add captured spans and log records. Never raises; an item that cannot be decoded is a loss."""
+        gathered = Gathered()
+        if self._complete.adding(len(items)):
+            self.next_close = -inf
+        for item in items:
+            try:
+                if isinstance(item, CapturedLog):
+                    self._add_log(item, gathered)
+                elif not isinstance(item, UnclaimedSpan):  # here the spans that are open tell what is above
+                    self._add_span(item, now, gathered)
+            except Exception:
+                _logger.debug("a captured item could not be decoded", exc_info=True)
+                gathered.losses.append(_UNREADABLE_LOG if isinstance(item, CapturedLog) else _UNREADABLE_SPAN)
+        return gathered
+
+    def close_due(self, now: float) -> list[SpanGroup]:
+        """Close the runs that are complete, and those whose grace period is over."""
+        closed = [self._close_root(*root) for root in (self._complete.take() if self._complete.roots else ())]
+        while self._due and self._due[0][0] <= now and (len(closed) < CLOSED_AT_ONCE or now == inf):
+            due, trace_id, root = self._due.popleft()
+            closed.append(self._close_root(trace_id, root, waited=due <= now < inf))
+        self.next_close = self._due[0][0] if self._due else inf
+        return [group for group in closed if group is not None]
+
+    def _close_root(self, trace_id: str, root: str, *, waited: bool = False) -> SpanGroup | None:
+        trace = self._traces.get(trace_id)
+        group = self._close(trace_id, trace, root, waited=waited) if trace and root in trace.spans else None
+        return group if group and group.spans else None  # else a span above has ended: it closes with that
+
+    def evict_old(self, now: float) -> list[Loss]:
+        """Evict the traces whose root has not ended, and that had no new span for `max_age`."""
+        lost: list[Loss] = []
+        while self._traces:
+            trace_id, trace = next(iter(self._traces.items()))
+            self.next_eviction = trace.last_seen + self._limits.max_age
+            if now < self.next_eviction:
+                return lost
+            lost += self._evict(trace_id, "root_never_ended")
+        self.next_eviction = inf
+        return lost
+
+    def end(self, items: Collection[IntakeItem]) -> list[Loss]:
+        """Forget all traces; returns the runs that are lost with them, and with items that were not added."""
+        ended = {root for _, _, root in self._due}
+        places = dict(places_of(items))
+        for trace_id, trace in self._traces.items():
+            places |= {s: SpanPlace(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
+        self._traces.clear()
+        return count_unread(places, self._closed, ended if self._report_ended else ())
+
+    def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
+        record = item.record()
+        owner = format_span_id(item.owner) if item.owner else None
+        above = owner or record.parent_span_id
+        if above in self._closed or record.span_id in self._closed:
+            self._take_late(record, above, gathered)
+            return
+        trace = self._trace(record.trace_id, now)
+        if self._lost.evicted and self._lost.was_evicted(record):
+            self._drop_with_evicted(trace, record, gathered)
+            return
+        if len(trace.spans) >= self._limits.max_spans_per_trace and owner:
+            self._drop(record, owner, gathered)
+            return
+        trace.scopes.add(record.scope_name)
+        trace.came_late = trace.came_late or (trace.root_ended and above in trace.spans)
+        size = size_of_span(record)
+        trace.spans[record.span_id] = _Span(record, above, owner is None, size)
+        trace.size += size
+        self._bytes += size
+        if owner is None and above not in trace.spans:
+            self._end_root(trace, record, now, gathered)
+        if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
+            gathered.losses += self._evict_excess(record.trace_id)
+
+    def _drop(self, span: SpanRecord, owner: str, gathered: Gathered) -> None:
+        """Drop a span that is one too many; the run that it belongs to is told when it closes."""
+        self._remember(span.span_id)  # so that its late children are late, and no runs
+        self._lost.drop(span.span_id, owner)
+        gathered.losses.append(Loss("span", "span_limit_per_trace", span.trace_id))
+
+    def _drop_with_evicted(self, trace: _Trace, span: SpanRecord, gathered: Gathered) -> None:
+        """Drop a span that began before its trace was evicted, and what is below it: their run is lost."""
+        below = [s for s in trace.spans if trace.spans[self._root_of(trace, s)].above == span.span_id]
+        for span_id in below:
+            self._take_out(trace, span_id)
+        self._remember(span.span_id)
+        if not trace.spans:
+            self._traces.pop(span.trace_id, None)
+        gathered.losses.append(Loss("span", "span_late", span.trace_id, 1 + len(below)))
+
+    def _take_late(self, span: SpanRecord, above: str | None, gathered: Gathered) -> None:
+        gathered.late.append((span, above))
+        scopes = {span.scope_name, *self._closed.get(above or "", ())}
+        self._complete.learn(scopes, complete=False)
+        self._remember(span.span_id, scopes)
+
+    def _end_root(self, trace: _Trace, root: SpanRecord, now: float, gathered: Gathered) -> None:
+        due = now + self._limits.grace
+        self._due.append((due, root.trace_id, root.span_id))
+        self.next_close = min(self.next_close, due)
+        trace.root_ended = True
+        if self._complete.root_ended(root, trace.scopes):
+            self.next_close = -inf
+        if self._report_ended:
+            gathered.ended.append((root.span_id, self._so_far(trace, root.span_id)))
+
+    def _add_log(self, item: CapturedLog, gathered: Gathered) -> None:
+        span_id = format_span_id(item.span_id)
+        if span_id in self._closed:
+            gathered.losses.append(Loss("log", "log_late", format_trace_id(item.trace_id)))
+            self._complete.learn(self._closed[span_id], complete=False)
+        elif lost := self._logs.add(span_id, item.event):
+            gathered.losses.append(Loss("log", "log_limit", format_trace_id(item.trace_id), lost))
+
+    def _trace(self, trace_id: str, now: float) -> _Trace:
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = _Trace(now)
+            self.next_eviction = min(self.next_eviction, now + self._limits.max_age)
+        else:
+            trace.last_seen = now
+            self._traces.move_to_end(trace_id)
+        return trace
+
+    def _close(self, trace_id: str, trace: _Trace, root: str, *, waited: bool = False) -> SpanGroup:
+        mine = [s for s in trace.spans if self._root_of(trace, s) == root]
+        scopes = tuple({trace.spans[s].record.scope_name for s in mine})
+        punctual = not trace.came_late
+        records: list[SpanRecord] = []
+        links: dict[str, str | None] = {}
+        for span_id in mine:
+            record = (held := self._take_out(trace, span_id, scopes)).record
+            if self._logs.by_span and (logs := self._logs.take(span_id)):
+                punctual = False
+                record = replace(record, logs=tuple(logs))
+            if self._lost.dropped_below and self._lost.has_dropped_below(span_id):
+                record = replace(record, spans_dropped=True)
+            records.append(record)
+            if span_id != root and held.above != record.parent_span_id:
+                links[span_id] = held.above
+        if self._logs.by_span and (
+            choice := take_choice(next(r for r in records if r.span_id == root), self._logs)
+        ):
+            punctual = False
+            records.append(choice)
+        if waited or not punctual:
+            self._complete.learn(scopes, complete=punctual)
+        if not trace.spans:
+            self._traces.pop(trace_id, None)
+        return SpanGroup(tuple(records), links)
+
+    def _take_out(self, trace: _Trace, span_id: str, scopes: Collection[str] = ()) -> _Span:
+        held = trace.spans.pop(span_id)
+        trace.size -= held.size
+        self._bytes -= held.size
+        self._remember(span_id, scopes)
+        return held
+
+    def _so_far(self, trace: _Trace, root: str) -> SpanGroup:
+        """The spans of a run as if it closed now, without log records."""
+        mine = [trace.spans[s] for s in trace.spans if self._root_of(trace, s) == root]
+        links = {h.record.span_id: h.above for h in mine if h.above != h.record.parent_span_id}
+        return SpanGroup(tuple(h.record for h in mine), {s: links[s] for s in links if s != root})
+
+    def _root_of(self, trace: _Trace, span_id: str) -> str:
+        """The topmost span above this one that has ended; malformed traces may have cycles."""
+        for _ in range(len(trace.spans)):
+            above = trace.spans[span_id].above
+            if above is None or above not in trace.spans or above == span_id:
+                break
+            span_id = above
+        return span_id
+
+    def _remember(self, span_id: str, scopes: Collection[str] = ()) -> None:
+        self._closed[span_id] = scopes
+        if len(self._closed) > _REMEMBERED:
+            self._closed.popitem(last=False)
+
+    def _evict_excess(self, newest: str) -> list[Loss]:
+        lost: list[Loss] = []
+        while excess := self._limits.excess(self._traces, self._bytes, newest):
+            lost += self._evict(*excess)
+        return lost
+
+    def _evict(self, trace_id: str, reason: str) -> list[Loss]:
+        """Lose the runs of a trace: also what comes later of those that go on."""
+        trace = self._traces.pop(trace_id)
+        self._bytes -= trace.size
+        tops = {self._root_of(trace, s) for s in trace.spans}
+        runs = {top if (held := trace.spans[top]).is_root else held.above or top for top in tops}
+        for span_id in (*trace.spans, *runs):
+            self._remember(span_id)
+        self._lost.evict(trace_id, (held.record for held in trace.spans.values()))
+        return [Loss("run", reason, trace_id, len(runs))] if runs else []

@@ -1,0 +1,59 @@
+"""Restores choices of streamed model calls that were logged on the parent span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.gather.held_logs import HeldLogs
+from otel_evals._internal.model import SpanRecord
+
+__all__ = ["restore_choices", "take_choice"]
+
+_CHOICE = "gen_ai.choice"
+
+
+def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
+    """Move `gen_ai.choice` log records that are on a parent span to its model calls, in order.
+
+    Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
+    """
+    restored: dict[str, SpanRecord] = {}
+    for record in records.values():
+        if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
+            continue
+        choices = [log for log in record.logs if log.name == _CHOICE]
+        if choices:
+            calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
+            if len(calls) == len(choices):
+                restored.update(
+                    (c.span_id, replace(c, logs=(*c.logs, log)))
+                    for c, log in zip(calls, choices, strict=True)
+                )
+    return {**records, **restored} if restored else records
+
+
+def take_choice(root: SpanRecord, logs: HeldLogs) -> SpanRecord | None:
+    """The unclaimed span above a root, with its logs, if the only choice of a model was logged there."""
+    above = root.parent_span_id
+    found = logs.get(above) if above is not None else None
+    if above is None or found is None or [log.name for log in found].count(_CHOICE) != 1:
+        return None
+    logs.take(above)
+    return SpanRecord(trace_id=root.trace_id, span_id=above, parent_span_id=None, logs=tuple(found))
+
+
+def _without_choice(
+    parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
+) -> Iterable[SpanRecord]:
+    for record in records.values():
+        told = any(log.name == _CHOICE for log in record.logs)
+        if (
+            record.parent_span_id == parent
+            and record.status != "ERROR"
+            and not told
+            and dialects.choose(record.scope_name, record.attributes)
+        ):
+            yield record

@@ -1,0 +1,93 @@
+"""What has arrived of a trace that is not complete."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.sizes import size_of_event, size_of_span
+
+__all__ = ["OpenTrace"]
+
+_LEFT_OUT = 10_000
+_LINK_BYTES = 200
+
+
+@dataclass(slots=True)
+class OpenTrace:
+    """What has arrived of a trace."""
+
+    first_seen: float
+    last_seen: float
+    spans: dict[str, SpanRecord] = field(default_factory=dict)
+    arrived: dict[str, float] = field(default_factory=dict)
+    """When each claimed span arrived."""
+    links: dict[str, str | None] = field(default_factory=dict)
+    """The parents of unclaimed spans."""
+    logs: dict[str, list[SpanEvent]] = field(default_factory=dict)
+    size: int = 0
+    """Bytes of the spans, links and log records."""
+    left_out: deque[str] = field(default_factory=lambda: deque(maxlen=_LEFT_OUT))
+    """The newest spans that were one too many; what comes below them is late, and no run."""
+    rooted: bool = False
+    """Whether a span without a parent has arrived."""
+
+    def add_link(self, span_id: str, parent: str | None, most: int) -> int:
+        """Keep the parent of an unclaimed span, of at most so many; returns the bytes it takes."""
+        if span_id in self.links or len(self.links) >= most:
+            return 0
+        self.links[span_id] = parent
+        self.size += _LINK_BYTES
+        return _LINK_BYTES
+
+    def add_log(self, span_id: str, log: SpanEvent, most: int) -> int | None:
+        """Keep a log record, of so many spans and of each; returns its bytes, or None if it is dropped."""
+        held = self.logs.setdefault(span_id, []) if len(self.logs) < most else self.logs.get(span_id)
+        if held is None or len(held) >= most:
+            return None
+        held.append(log)
+        size = size_of_event(log)
+        self.size += size
+        return size
+
+    def take_logs_of(self, span_id: str) -> SpanRecord:
+        """A claimed span with its log records, oldest first, which are kept no longer."""
+        span, logs = self.spans[span_id], self.logs.pop(span_id, None)
+        if logs:
+            span = replace(span, logs=_oldest_first(logs))
+        return replace(span, spans_dropped=True) if self.left_out else span
+
+    def measure(self) -> int:
+        """What `size` should be, counted anew."""
+        logs = (log for held in self.logs.values() for log in held)
+        spans = sum(map(size_of_span, self.spans.values()))
+        return spans + _LINK_BYTES * len(self.links) + sum(map(size_of_event, logs))
+
+    def top(self, span_id: str) -> str:
+        """The topmost claimed span above this one that has arrived; malformed traces may have cycles."""
+        top, above, seen = span_id, self.spans[span_id].parent_span_id, {span_id}
+        while above is not None and above not in seen:
+            seen.add(above)
+            if above in self.spans:
+                top, above = above, self.spans[above].parent_span_id
+            else:
+                above = self.links.get(above)
+        return top
+
+    def unclaimed_with_logs(self) -> Iterator[SpanRecord]:
+        """Unclaimed spans in whose context something was logged: it may belong to a claimed span beside."""
+        trace_id = next((span.trace_id for span in self.spans.values()), "")
+        for span_id, parent in self.links.items():
+            if logs := self.logs.pop(span_id, None):
+                yield SpanRecord(
+                    trace_id=trace_id, span_id=span_id, parent_span_id=parent, logs=_oldest_first(logs)
+                )
+
+
+def _oldest_first(logs: Iterable[SpanEvent]) -> tuple[SpanEvent, ...]:
+    """Log records in the order of their times."""
+    return tuple(sorted(logs, key=lambda log: log.time))

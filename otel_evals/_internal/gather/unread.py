@@ -1,0 +1,68 @@
+"""Counts the runs whose spans are not read any more, because scoring ends.
+
+No span becomes a record for it: there may be tens of thousands, and no time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from opentelemetry.trace import format_span_id, format_trace_id
+
+from otel_evals._internal.capture.items import CapturedSpan, IntakeItem, RecordedSpan
+from otel_evals._internal.model import Loss
+
+__all__ = ["SpanPlace", "count_unread", "places_of"]
+
+
+class SpanPlace(NamedTuple):
+    """Where a captured span stands."""
+
+    trace_id: str
+    above: str | None
+    """Id of the nearest claimed span above that was still open, or else of the parent."""
+    is_root: bool
+    """Whether no claimed span above was open, so that a run ended with it, unless it joins another."""
+
+
+def places_of(items: Iterable[IntakeItem]) -> Iterator[tuple[str, SpanPlace]]:
+    """Span ids and places of the spans among captured items."""
+    for item in items:
+        if isinstance(item, CapturedSpan):
+            context, parent = item.span.context, item.span.parent
+            above = item.owner or (parent.span_id if parent else 0)
+            place = SpanPlace(
+                format_trace_id(context.trace_id), format_span_id(above) if above else None, not item.owner
+            )
+            yield format_span_id(context.span_id), place
+        elif isinstance(item, RecordedSpan):
+            span = item.span
+            above_record = format_span_id(item.owner) if item.owner else span.parent_span_id
+            yield span.span_id, SpanPlace(span.trace_id, above_record, not item.owner)
+
+
+def count_unread(
+    places: Mapping[str, SpanPlace], closed: Collection[str] = (), kept: Collection[str] = ()
+) -> list[Loss]:
+    """The runs that these spans would have come to, as losses.
+
+    Args:
+        places: by span id.
+        closed: ids of the spans of closed runs; what stands below them is late, no run of its own.
+        kept: roots that are not lost, because a store has them.
+    """
+    ended: Counter[str] = Counter()
+    without_root: dict[str, set[str | None]] = {}
+    for span_id, place in places.items():
+        if place.above in closed or place.above in places or span_id in kept:
+            continue
+        if place.is_root:
+            ended[place.trace_id] += 1
+        else:  # all those below one open span are one run
+            without_root.setdefault(place.trace_id, set()).add(place.above)
+    return [
+        *(Loss("run", "undecided_at_shutdown", trace_id, count) for trace_id, count in ended.items()),
+        *(Loss("run", "root_not_ended_at_shutdown", t, len(above)) for t, above in without_root.items()),
+    ]

@@ -1,0 +1,1 @@
+"""Judges: their interface, LiteLLM, limits, budgets and caches."""

@@ -1,0 +1,180 @@
+"""What of a server's response is shown to LiteLLM: an answer of the usual form, or an error's first words.
+
+LiteLLM looks for secrets in the text of every error, and of answers that it cannot read, with patterns that
+take time growing with the cube of the text and keep the interpreter's lock: some thousand characters would
+stop the application for seconds. Servers repeat in their errors what they were asked, so anybody may write
+such text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from otel_evals._internal.redaction.secrets import redact_secrets
+
+__all__ = ["bounded_body", "bounded_headers"]
+
+_MAX_ERROR = 300
+"""Characters of texts in the body of an error."""
+_MAX_NAME = 200
+_MAX_CALLS = 10
+_MAX_PARTS = 100
+_ANSWERS = {
+    "candidates", "choices", "completion", "content", "generations", "message", "output", "outputs",
+    "response", "result", "results", "text",
+}  # fmt: skip
+"""Where providers with a form of their own put an answer."""
+_KEPT = ("content-type", "location", "retry-after", "retry-after-ms", "x-request-id")
+
+
+def bounded_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that matter for judges, cut short."""
+    return {name: headers[name][:_MAX_NAME] for name in _KEPT if name in headers}
+
+
+def bounded_body(body: bytes, *, success: bool, path: str) -> bytes:
+    """The body of a response as LiteLLM may see it.
+
+    Args:
+        body: as it was received.
+        success: whether the status says that it is an answer.
+        path: of the request. If it asked for a chat completion in OpenAI's form, or for content in Gemini's,
+            nothing is kept that has no place in an answer of that form.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return redact_secrets(body[: 4 * _MAX_ERROR].decode("utf-8", "replace"))[:_MAX_ERROR].encode()
+    if not success or not isinstance(value, dict):
+        return _encoded(_Shortened().value(value))
+    read = next((form for end, form in _FORMS.items() if path.endswith(end)), None)
+    if read is not None:
+        answer = read(value)
+        if answer is None:
+            answer = _Shortened().value({name: value[name] for name in value.keys() - _ANSWERS})
+        return _encoded(answer)
+    if value.keys() & _ANSWERS and "error" not in value:
+        return body
+    return _encoded(_Shortened().value(value))
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+class _Shortened:
+    """One error's JSON, its texts cut short: codes and the first words tell what it is."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_ERROR
+
+    def value(self, value: Any, depth: int = 4) -> Any:
+        if isinstance(value, str):
+            text = redact_secrets(value[: 4 * _MAX_ERROR])[: self._left]
+            self._left -= len(text)
+            return text
+        if isinstance(value, dict) and depth:
+            return {str(key)[:50]: self.value(value[key], depth - 1) for key in list(value)[:10]}
+        if isinstance(value, list) and depth:
+            return [self.value(item, depth - 1) for item in value[:3]]
+        return value if value is None or isinstance(value, bool) else _number(value)
+
+
+def _completion(value: dict[str, Any]) -> dict[str, Any] | None:
+    """A chat completion of OpenAI's form; None where it is none."""
+    choices = value.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    if not isinstance(first, dict) or not isinstance(message, dict):
+        return None
+    kept = {"role": "assistant", "content": _content(message.get("content")), "tool_calls": _calls(message)}
+    finish = _name(first.get("finish_reason")) or "stop"
+    return {
+        "id": _name(value.get("id")) or "completion",
+        "object": "chat.completion",
+        "created": _number(value.get("created")) or 0,
+        "model": _name(value.get("model")) or "",
+        "choices": [{"index": 0, "finish_reason": finish, "message": {k: v for k, v in kept.items() if v}}],
+        "usage": {
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "total_tokens": 0,
+            **_numbers(value.get("usage")),
+        },
+    }
+
+
+def _generated(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Content of Gemini's form; None where it is none."""
+    candidates = value.get("candidates")
+    first = candidates[0] if isinstance(candidates, list) and candidates else None
+    if not isinstance(first, dict):
+        return None
+    content = first.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    given = parts[:_MAX_PARTS] if isinstance(parts, list) else ()  # one that was stopped has none
+    kept = [part for each in given if isinstance(each, dict) and (part := _part(each))]
+    finish = _name(first.get("finishReason")) or "STOP"
+    counts = {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}
+    return {
+        "candidates": [{"index": 0, "finishReason": finish, "content": {"role": "model", "parts": kept}}],
+        "modelVersion": _name(value.get("modelVersion")) or "",
+        "responseId": _name(value.get("responseId")) or "",
+        "usageMetadata": counts | _numbers(value.get("usageMetadata")),
+    }
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """A text, or the call of a function by which an answer of a given form was given."""
+    text, call = part.get("text"), part.get("functionCall")
+    kept: dict[str, Any] = {"text": text} if isinstance(text, str) else {}
+    if isinstance(call, dict) and isinstance(call.get("args"), dict):
+        kept["functionCall"] = {"name": _name(call.get("name")) or "", "args": call["args"]}
+    return kept | {"thought": True} if kept and part.get("thought") is True else kept
+
+
+_FORMS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+    "/chat/completions": _completion,
+    ":generateContent": _generated,
+}
+"""By how the path of a request ends: makes an answer anew, of what has a place in it."""
+
+
+def _content(content: Any) -> str | None:
+    """Text; that of an answer in parts is joined."""
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else None
+
+
+def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Calls of functions, by which some models give an answer of a given form."""
+    calls = message.get("tool_calls")
+    found = []
+    for number, call in enumerate(calls[:_MAX_CALLS] if isinstance(calls, list) else ()):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            named = {"name": _name(function.get("name")) or "", "arguments": function["arguments"]}
+            found.append({"id": _name(call.get("id")) or str(number), "type": "function", "function": named})
+    return found
+
+
+def _name(value: Any) -> str | None:
+    return value[:_MAX_NAME] if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and abs(value) < 2**63 else None
+
+
+def _numbers(usage: Any, depth: int = 2) -> dict[str, Any]:
+    if not isinstance(usage, dict) or not depth:
+        return {}
+    kept = {
+        str(name)[:50]: _numbers(value, depth - 1) if isinstance(value, dict) else _number(value)
+        for name, value in list(usage.items())[:30]
+    }
+    return {name: value for name, value in kept.items() if value is not None}

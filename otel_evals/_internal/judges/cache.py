@@ -1,0 +1,191 @@
+"""A cache of judges' answers; equal questions at the same time make one call."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import RunVar
+
+from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.shared_limits import SharedAnswers
+from otel_evals._internal.model import Usage
+from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
+from otel_evals.errors import ConfigError, StoreError
+
+__all__ = ["CachedJudge"]
+
+_log = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS judge_cache (key TEXT PRIMARY KEY, model TEXT, value TEXT, used INTEGER);
+CREATE INDEX IF NOT EXISTS judge_cache_used ON judge_cache (used);
+"""
+
+
+class CachedJudge:
+    """A judge that remembers its answers. A remembered answer costs nothing and counts no attempt.
+
+    Questions are the same when system message, prompt (but for the fences' random marks), form and vote are,
+    and the judge's `identity`: for LiteLLM's model, server, temperature and the other options. A cache that
+    cannot be used, locked or full or deleted or away, is asked past: the answer is paid for again, not lost.
+
+    Args:
+        judge: who is asked what is not remembered.
+        store: path of a SQLite file to remember in across processes and restarts, or address
+            `redis://HOST:PORT/NUMBER` of a server to remember in across machines; in memory when None.
+        max_entries: how many answers are kept; the longest unused go first.
+
+    Raises:
+        ConfigError: `max_entries` is not positive.
+        StoreError: the file cannot be used, or is not private to this user.
+    """
+
+    def __init__(self, judge: Judge, *, store: str | Path | None = None, max_entries: int = 10_000) -> None:
+        if max_entries < 1:
+            raise ConfigError("cache.max_entries", f"must be at least 1, not {max_entries}")
+        self._judge = judge
+        self._answers = _Answers(_kept(store, max_entries))
+        self._asking: RunVar[dict[str, _Pending]] = RunVar("otel_evals.judge.asking")  # one per event loop
+        self.redact = getattr(judge, "redact", None)
+        if self.redact is None:
+            del self.redact
+
+    @property
+    def judge(self) -> Judge:
+        """Who is asked what is not remembered."""
+        return self._judge
+
+    @property
+    def model(self) -> str:
+        """The model asked."""
+        return self._judge.model
+
+    @property
+    def identity(self) -> str:
+        """What answers depend on besides the question: the judge's own word for it, or its type and model."""
+        own = getattr(self._judge, "identity", None)
+        return own if isinstance(own, str) else f"{type(self._judge).__qualname__} {self._judge.model}"
+
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
+        """Answer from memory, from a question under way, or by asking.
+
+        Raises:
+            JudgeError: as the judge behind it does; failures are not remembered.
+        """
+        key = question_key(self.identity, request)
+        asking = self._asking.get(None)
+        if asking is None:
+            asking = {}
+            self._asking.set(asking)
+        while (pending := asking.get(key)) is not None:
+            await pending.done.wait()
+            if pending.reply is not None:
+                return _free(pending.reply)
+        asking[key] = pending = _Pending()
+        try:
+            found = await to_thread.run_sync(self._answers.get, key)
+            pending.reply = _reply(found, request) if found is not None else None
+            if pending.reply is None:
+                pending.reply = await self._judge.ask(request)
+                await to_thread.run_sync(self._answers.put, key, pending.reply)
+            return pending.reply
+        finally:
+            del asking[key]
+            pending.done.set()
+
+
+class _Pending:
+    """A question under way."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.reply: JudgeReply | None = None
+
+
+def question_key(identity: str, request: JudgeRequest) -> str:
+    """What makes two questions the same, as hex digits."""
+    schema = request.schema.model_json_schema() if request.schema else None
+    parts = [identity, request.instructions, request.prompt, schema, request.sample]
+    text = json.dumps(parts, sort_keys=True)
+    if request.mark:
+        text = text.replace(request.mark, "")
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _free(reply: JudgeReply) -> JudgeReply:
+    return JudgeReply(value=reply.value, model=reply.model, usage=Usage(), cost=0.0, attempts=0)
+
+
+def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply | None:
+    """A remembered answer; None where what is remembered is no answer to this question."""
+    model, text = found
+    try:
+        value = json.loads(text) if request.schema is None else request.schema.model_validate_json(text)
+    except ValueError:
+        return None
+    return _free(JudgeReply(value=value, model=model))
+
+
+def _kept(store: str | Path | None, max_entries: int) -> _FileAnswers | SharedAnswers:
+    if is_address(store, "cache.store"):
+        return SharedAnswers(redis_server(str(store)), max_entries)
+    return _FileAnswers(str(store) if store is not None else MEMORY, max_entries)
+
+
+class _Answers:
+    """Answers by key. What keeps them and cannot be used costs a question, never an answer."""
+
+    def __init__(self, kept: _FileAnswers | SharedAnswers) -> None:
+        self._kept = kept
+        self._warned = False
+
+    def get(self, key: str) -> tuple[str, str] | None:
+        try:
+            return self._kept.get(key)
+        except (StoreError, ValueError, TypeError) as error:
+            self._warn(error)
+            return None
+
+    def put(self, key: str, reply: JudgeReply) -> None:
+        try:
+            value = json.dumps(reply.value) if isinstance(reply.value, str) else reply.value.model_dump_json()
+            self._kept.put(key, reply.model, value)
+        except (StoreError, ValueError, TypeError, AttributeError) as error:
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            _log.warning("the judge's cache is not used: %s", error)
+        self._warned = True
+
+
+class _FileAnswers:
+    """In SQLite."""
+
+    def __init__(self, path: str, max_entries: int) -> None:
+        self._file = SQLiteFile(path, _SCHEMA, wait=1.0)
+        self._max_entries = max_entries
+
+    def get(self, key: str) -> tuple[str, str] | None:
+        with self._file.transaction() as db:
+            row = db.execute("SELECT model, value FROM judge_cache WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                db.execute(f"UPDATE judge_cache SET used = {_NEXT} WHERE key = ?", (key,))
+        return None if row is None else (str(row[0]), str(row[1]))
+
+    def put(self, key: str, model: str, text: str) -> None:
+        with self._file.transaction() as db:
+            row = (key, model, text)
+            db.execute(f"INSERT OR REPLACE INTO judge_cache VALUES (?, ?, ?, {_NEXT})", row)
+            (count,) = db.execute("SELECT COUNT(*) FROM judge_cache").fetchone()
+            db.execute(_FORGET, (max(0, count - self._max_entries),))
+
+
+_NEXT = "(SELECT COALESCE(MAX(used), 0) + 1 FROM judge_cache)"
+_FORGET = "DELETE FROM judge_cache WHERE key IN (SELECT key FROM judge_cache ORDER BY used LIMIT ?)"

@@ -1,0 +1,209 @@
+"""Limits of a judge's provider: how many calls at once, how many per minute, and when to make none.
+
+Calls beyond a limit wait in line. A call is refused only while the circuit breaker is open, or while the
+provider has asked to be left alone for longer than a call should wait.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import RunVar
+
+from otel_evals._internal.judges.breaker import CircuitBreaker
+from otel_evals._internal.judges.limiter import Call, Settle
+from otel_evals._internal.judges.rate_window import RateWindow, Reservation, parse_rate
+from otel_evals._internal.judges.shared_limits import SharedWindows
+from otel_evals._internal.model import Usage
+from otel_evals._internal.redis_server import is_address, redis_server
+from otel_evals._internal.util.fork import renew_after_fork
+from otel_evals.errors import ConfigError, JudgeUnavailableError
+
+__all__ = ["JudgeLimits"]
+
+_LONGEST_WAIT = 5.0
+"""Seconds a call waits for the end of a pause that the provider asked for; it fails before a longer one."""
+_POLL = 0.05
+"""Seconds between two looks for room: a call that ends sooner than expected makes room sooner."""
+
+
+class JudgeLimits:
+    """What a provider may be asked to bear. Share one object among the judges that share the provider.
+
+    Args:
+        concurrency: calls at the same time.
+        requests: calls per time, such as `10/s` or `500/min`; never exceeded over any window of that length.
+        tokens: tokens per time, in and out, such as `200_000/min`; estimated before a call, corrected after.
+        failures: calls in a row that find the provider unavailable until the breaker opens.
+        cooldown: seconds an open breaker fails every call without making it; then one call tries again.
+        longest_pause: seconds that a provider's `Retry-After` may stop calls at most.
+        store: address `redis://HOST:PORT/NUMBER` of a server over which `requests` and `tokens` hold for all
+            processes that name it; of one process when None. While it is away, they hold for each process.
+        name: of the provider, where several have limits in one store.
+        clock: seconds, never going back.
+
+    Raises:
+        ConfigError: an option is out of its range, or the store's address is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        concurrency: int = 16,
+        requests: str | None = None,
+        tokens: str | None = None,
+        failures: int = 5,
+        cooldown: float = 30.0,
+        longest_pause: float = 300.0,
+        store: str | None = None,
+        name: str = "judge",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if concurrency < 1 or failures < 1 or not cooldown > 0 or not longest_pause > 0:
+            wanted = "concurrency and failures must be at least 1, cooldown and longest_pause positive"
+            raise ConfigError("limits", wanted)
+        self._concurrency = concurrency
+        asked = {"requests": requests, "tokens": tokens}
+        rates = {what: parse_rate(rate, f"limits.{what}") for what, rate in asked.items() if rate}
+        self._windows = {what: RateWindow(*rate) for what, rate in rates.items()}
+        self._shared = _shared(store, name, rates)
+        self._breaker = CircuitBreaker(failures, cooldown)
+        self._longest_pause = longest_pause
+        self._paused_until = 0.0
+        self._clock = clock
+        self.lock = threading.Lock()
+        renew_after_fork(self)
+        self._queues: RunVar[_LoopQueue] = RunVar("otel_evals._internal.judges.call_limits")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """In a forked child: a lock that nobody holds."""
+        self.lock = threading.Lock()
+
+    @asynccontextmanager
+    async def around(self, call: Call) -> AsyncIterator[Settle]:
+        """Wait for a turn.
+
+        Raises:
+            JudgeUnavailableError: the breaker is open, or the provider asked for a long pause.
+        """
+        with self.lock:
+            self._refuse_if_stopped()
+        async with self._queue().slots:
+            id = uuid4().hex
+            reservations = await self._reserve(id, call)
+            try:
+                yield lambda usage, cost: self._settle(reservations, usage)
+            except JudgeUnavailableError as error:
+                self._failed(error)
+                raise
+            finally:
+                await self._ended(id, reservations)
+            with self.lock:
+                self._breaker.call_succeeded()
+
+    def _queue(self) -> _LoopQueue:
+        """Where calls of this event loop wait."""
+        queue = self._queues.get(None)
+        if queue is None:
+            queue = _LoopQueue(self._concurrency)
+            self._queues.set(queue)
+        return queue
+
+    async def _reserve(self, id: str, call: Call) -> list[Reservation]:
+        """Wait for room in every window, first come first served; take it as the call starts."""
+        wanted = {"requests": 1, "tokens": call.max_input_tokens // 3 + (call.max_output_tokens or 500)}
+        async with self._queue().line:
+            while True:
+                with self.lock:
+                    self._refuse_if_stopped()
+                    now = self._clock()
+                    waits = [window.wait(now, wanted[name]) for name, window in self._windows.items()]
+                    wait = max([self._paused_until - now, *waits])
+                    if wait <= 0.0:
+                        taken = [window.reserve(now, wanted[name]) for name, window in self._windows.items()]
+                if wait <= 0.0 and (wait := await self._take_shared(id, wanted, taken)) <= 0.0:
+                    with self.lock:
+                        self._breaker.call_started(self._clock())
+                    return taken
+                await anyio.sleep(min(wait, _POLL))
+
+    async def _take_shared(self, id: str, wanted: dict[str, int], taken: list[Reservation]) -> float:
+        """Take room in the windows of all processes too; or the seconds to wait, and nothing is taken."""
+        if self._shared is None:
+            return 0.0
+        wait = math.inf
+        try:
+            wait = await to_thread.run_sync(self._shared.take, id, wanted)
+        finally:
+            if wait > 0.0:
+                with self.lock:
+                    for reservation in taken:
+                        reservation.until = -math.inf
+        return wait
+
+    def _refuse_if_stopped(self) -> None:
+        now = self._clock()
+        if (wait := self._breaker.wait(now)) > 0:
+            problem = f"the judge was unavailable {self._breaker.failures} times in a row"
+        elif (wait := self._paused_until - now) > _LONGEST_WAIT:
+            problem = "the judge's provider asked for a pause"
+        else:
+            return
+        raise JudgeUnavailableError(f"{problem}: not asked again for {wait:.0f} s", retry_after=wait)
+
+    def _settle(self, reservations: list[Reservation], usage: Usage) -> None:
+        with self.lock:
+            for window, reservation in zip(self._windows, reservations, strict=True):
+                if window == "tokens":
+                    reservation.amount = max(usage.total_tokens, 0)
+
+    def _failed(self, error: JudgeUnavailableError) -> None:
+        with self.lock:
+            now = self._clock()
+            pause = min(error.retry_after or 0.0, self._longest_pause)
+            self._paused_until = max(self._paused_until, now + pause)
+            self._breaker.call_failed(now)
+
+    async def _ended(self, id: str, reservations: list[Reservation]) -> None:
+        with self.lock:
+            now = self._clock()
+            for window, reservation in zip(self._windows.values(), reservations, strict=True):
+                window.call_ended(now, reservation)
+        if self._shared is not None:
+            used = dict(zip(self._windows, (reservation.amount for reservation in reservations), strict=True))
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._shared.end, id, used)
+
+
+def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -> SharedWindows | None:
+    if store is None:
+        return None
+    if not is_address(store, "limits.store"):
+        raise ConfigError("limits.store", f"must be redis://HOST:PORT/NUMBER, not {store!r}")
+    if not rates:
+        raise ConfigError("limits.store", "needs `requests`, `tokens` or both: nothing else is shared")
+    return SharedWindows(redis_server(store), name, rates)
+
+
+class _LoopQueue:
+    """Where the calls of one event loop wait: for a slot, then in line for room in the windows."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.slots = anyio.Semaphore(concurrency)
+        self.line = anyio.Lock()

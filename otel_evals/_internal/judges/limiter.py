@@ -1,0 +1,61 @@
+"""The interface for what every single call of a model goes through: limits and budgets.
+
+A question to a judge may take several calls (another form, a repair); a limiter sees each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from otel_evals._internal.model import Usage
+
+__all__ = ["Call", "Limiter", "Settle", "call_limited"]
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call that is about to be made."""
+
+    model: str
+    scorer_id: str
+    max_input_tokens: int
+    """An upper bound: a token is at least one byte."""
+    max_output_tokens: int | None
+    """None when the answer's length is not limited."""
+    max_cost: float | None
+    """US dollars it can cost at most; None when the price or the answer's length is not known."""
+
+
+Settle = Callable[[Usage, float | None], None]
+"""Tells a limiter what a call has used and cost in US dollars; None is an unknown cost."""
+
+
+class Limiter(Protocol):
+    """Lets calls through: at once, later, or not at all."""
+
+    def around(self, call: Call) -> AbstractAsyncContextManager[Settle]:
+        """Entered before the call is made, left when it has ended; errors of the call pass through.
+
+        Raises:
+            JudgeError: the call must not be made (now, or at all).
+        """
+
+
+async def call_limited(
+    limiters: Sequence[Limiter],
+    call: Call,
+    make: Callable[[], Awaitable[_Answer]],
+    spent: Callable[[_Answer], tuple[Usage, float | None]],
+) -> _Answer:
+    """Make a call inside all limiters, the first one outermost, and settle with each."""
+    async with AsyncExitStack() as stack:
+        settles = [await stack.enter_async_context(limiter.around(call)) for limiter in limiters]
+        answer = await make()
+        for settle in settles:
+            settle(*spent(answer))
+        return answer

@@ -1,0 +1,291 @@
+"""LiteLLM as judge: any provider it knows, and any OpenAI-compatible address.
+
+Only LiteLLM's translation between providers is used. Its retries, router, cache and telemetry stay off: there
+are our own, and LiteLLM's multiply calls, reject instead of queueing, or fail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from pydantic import BaseModel
+
+from otel_evals import semconv
+from otel_evals._internal.judges.budget import Budget
+from otel_evals._internal.judges.fence import retry_request
+from otel_evals._internal.judges.judge import JudgeReply, JudgeRequest
+from otel_evals._internal.judges.limiter import Call, Limiter, call_limited
+from otel_evals._internal.judges.litellm_calls import Completion, judge_error, load, price_of
+from otel_evals._internal.judges.reply_parser import describe_schema, parse_reply
+from otel_evals._internal.model import Usage
+from otel_evals._internal.recursion import need_span, signature
+from otel_evals._internal.redaction.credentials import own_secrets
+from otel_evals._internal.redaction.redactor import redact
+from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
+from otel_evals._internal.util.addresses import without_credentials
+from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
+
+__all__ = ["LiteLLMJudge"]
+
+_OWN_CLIENT = {
+    "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
+    "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
+}  # fmt: skip
+"""Options of LiteLLM that a client made here would not know of."""
+
+
+@dataclass(frozen=True, repr=False)
+class LiteLLMJudge:
+    """A model asked through LiteLLM.
+
+    A typed answer is asked for in the provider's own way first, then by showing the schema in the prompt,
+    then once more with what was wrong.
+
+    Raises:
+        ConfigError: LiteLLM is not installed, or an option is out of its range.
+    """
+
+    model: str
+    """As LiteLLM names it: `openai/gpt-5-mini`; with `api_base`, `openai/` and any name the server knows."""
+    _: KW_ONLY
+    api_base: str | None = None
+    """Address of an OpenAI-compatible server, such as `http://localhost:8000/v1`."""
+    api_key: str | None = field(default=None, repr=False)
+    """Read from the provider's usual environment variable when None."""
+    temperature: float | None = 0.0
+    """Left out for models that refuse it; None leaves it to the provider."""
+    timeout: float = 60.0
+    """Seconds for one call, until the whole answer is there."""
+    max_tokens: int | None = None
+    """Limit of one answer."""
+    input_price: float | None = None
+    """US dollars per million input tokens; for models LiteLLM has no price of."""
+    output_price: float | None = None
+    """US dollars per million output tokens."""
+    limiters: tuple[Limiter, ...] = ()
+    """What each call goes through: JudgeLimits, Budget. Share them among judges of the same provider."""
+    redact: Callable[[str], str] = redact
+    """Applied to all judged text before it leaves the process; by default what the configuration says."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of `litellm.acompletion`, such as `reasoning_effort`."""
+    _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if find_spec("litellm") is None:
+            raise ConfigError("judge", "needs LiteLLM: pip install 'otel-evals[litellm]'")
+        if not self.model:
+            raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
+        if self.timeout <= 0:
+            raise ConfigError("judge.timeout", f"must be positive, not {self.timeout}")
+        if self.max_tokens is None and any(isinstance(limiter, Budget) for limiter in self.limiters):
+            raise ConfigError(
+                "judge.max_tokens", "is needed with a budget: without it a call may cost anything"
+            )
+        if (self.input_price is None) != (self.output_price is None):
+            raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
+
+    def __repr__(self) -> str:
+        """Model and server; no option's value, since any may be a secret."""
+        server = f", api_base={without_credentials(self.api_base)!r}" if self.api_base else ""
+        options = f", options={sorted(self.options)}" if self.options else ""
+        return f"LiteLLMJudge({self.model!r}{server}{options})"
+
+    @property
+    def identity(self) -> str:
+        """What an answer depends on besides the question; part of a cache's key."""
+        options = json.dumps(dict(self.options), sort_keys=True, default=str)
+        return f"litellm {self.model} {self.api_base} {self.temperature} {self.max_tokens} {options}"
+
+    def prepare(self) -> None:
+        """Import LiteLLM now, so that the first run's time is not spent on it."""
+        load()
+
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
+        """Ask, at most three times for a typed answer.
+
+        Raises:
+            JudgeUnavailableError: 429, 5xx, connection lost or timed out.
+            JudgeReplyError: the answer does not fit the schema.
+            JudgeError: the provider refused the request for good.
+        """
+        spent = CallTotals()
+        need_span()
+        try:
+            return await self._ask(request, spent)
+        except JudgeError as error:
+            error.usage, error.cost, error.attempts = spent.usage, spent.cost, spent.calls
+            raise
+
+    async def _ask(self, request: JudgeRequest, spent: CallTotals) -> JudgeReply:
+        if request.schema is None:
+            answer = await self._complete(request, spent, native=False)
+            if not answer.text.strip():
+                raise JudgeReplyError(f"{self.model} answered nothing ({answer.finish_reason})")
+            return spent.reply(answer.text.strip(), answer.model)
+        if not self._plain_text_only:
+            value = await self._natively(request, request.schema, spent)
+            if value is not None:
+                return spent.reply(value, spent.model)
+        return await self._by_prompt(request, request.schema, spent)
+
+    async def _natively(self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals) -> Any:
+        """The answer by the provider's own structured output; None where that did not work."""
+        try:
+            answer = await self._complete(request, spent, native=True)
+        except JudgeError as error:
+            if error.status not in (400, 422) or _hopeless(error):
+                raise
+            self._plain_text_only.append(True)  # this provider does not know the form: spare the next calls
+            return None
+        value, _ = parse_reply(answer.text, schema)
+        return value
+
+    async def _by_prompt(
+        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
+    ) -> JudgeReply:
+        asked = replace(request, prompt=f"{request.prompt}\n\n{describe_schema(schema)}")
+        for again in (True, False):
+            answer = await self._complete(asked, spent, native=False)
+            value, complaint = parse_reply(answer.text, schema)
+            if value is not None:
+                return spent.reply(value, answer.model)
+            if again:
+                asked = retry_request(asked, answer.text, complaint)
+        said = redact_secrets(answer.text)[:300]
+        raise JudgeReplyError(f"{complaint} ({self.model}, {answer.finish_reason}); it answered: {said!r}")
+
+    async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
+        """One call behind the limiters. Not retried here: the engine asks again, with its slot freed."""
+        litellm = await to_thread.run_sync(load)
+        answer = await call_limited(
+            self.limiters,
+            self._call(litellm, request),
+            lambda: self._answer(litellm, request, spent, native=native),
+            lambda answer: (answer.usage, self._cost(answer)),
+        )
+        spent.add(answer, self._cost(answer))
+        return answer
+
+    async def _answer(
+        self, litellm: Any, request: JudgeRequest, spent: CallTotals, *, native: bool
+    ) -> Completion:
+        messages = [
+            {"role": "system", "content": request.instructions},
+            {"role": "user", "content": request.prompt},
+        ]
+        spent.calls += 1
+        try:
+            with anyio.fail_after(self.timeout):  # LiteLLM's own timeout is for one read, not for the answer
+                response = await litellm.acompletion(
+                    model=self.model,
+                    messages=messages[0 if request.instructions else 1 :],
+                    response_format=request.schema if native else None,
+                    **self._options(litellm),
+                )
+        except Exception as error:  # not kept as the cause: its text may hold the judge's key
+            raise judge_error(error, self.model, own_secrets(self)) from None
+        answer = Completion.of(response)
+        return replace(answer, text=redact_values(answer.text, own_secrets(self)))
+
+    def _call(self, litellm: Any, request: JudgeRequest) -> Call:
+        schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
+        tokens = len(f"{request.instructions}{request.prompt}{schema}".encode()) + 100
+        return Call(
+            model=self.model,
+            scorer_id=request.scorer_id,
+            max_input_tokens=tokens,
+            max_output_tokens=self.max_tokens,
+            max_cost=self._max_cost(litellm, tokens),
+        )
+
+    def _max_cost(self, litellm: Any, input_tokens: int) -> float | None:
+        prices = (self.input_price, self.output_price)
+        if None in prices and self.max_tokens is not None:
+            prices = price_of(litellm, self.model)
+        if self.max_tokens is None or prices[0] is None or prices[1] is None:
+            return None
+        return (input_tokens * prices[0] + self.max_tokens * prices[1]) / 1e6
+
+    def _options(self, litellm: Any) -> dict[str, Any]:
+        return {
+            "api_base": self.api_base,
+            "api_key": self.api_key or ("none" if self.api_base else None),
+            "temperature": self.temperature,
+            "timeout": self.timeout,
+            "max_tokens": self.max_tokens,
+            "max_retries": 0,
+            "num_retries": 0,
+            "caching": False,
+            "drop_params": True,
+            **self._client(litellm),
+            **self.options,
+            **self._headers(),
+        }
+
+    def _client(self, litellm: Any) -> dict[str, Any]:
+        """A client that bounds answers and follows no redirect, where LiteLLM takes one."""
+        from otel_evals._internal.judges.http_client import openai_client, provider_client
+
+        if not _OWN_CLIENT.isdisjoint(self.options):
+            return {}
+        if self.api_base is not None and self.model.startswith("openai/"):
+            return {"client": openai_client(self.api_base, self.api_key or "none")}
+        version = self.options.get("api_version")
+        client = provider_client(litellm, self.model, self.api_base, self.api_key, version)
+        return {} if client is None else {"client": client}
+
+    def _headers(self) -> dict[str, Any]:
+        """A server of one's own may run otel-evals too: the mark tells it not to score this."""
+        if self.api_base is None:
+            return {}
+        return {
+            "extra_headers": {
+                "baggage": f"{semconv.MARK}={signature()}",
+                **self.options.get("extra_headers", {}),
+            }
+        }
+
+    def _cost(self, answer: Completion) -> float | None:
+        if self.input_price is None or self.output_price is None:
+            return answer.cost
+        usage = answer.usage
+        return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6
+
+
+class CallTotals:
+    """What one question has cost so far."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.model = ""
+        self.usage = Usage()
+        self._costs: list[float | None] = []
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None if any call's price is unknown."""
+        known = [cost for cost in self._costs if cost is not None]
+        return sum(known) if known and len(known) == len(self._costs) else None
+
+    def add(self, answer: Completion, cost: float | None) -> None:
+        """Count an answer."""
+        self.model = answer.model
+        self.usage += answer.usage
+        self._costs.append(cost)
+
+    def reply(self, value: Any, model: str) -> JudgeReply:
+        """The finished reply."""
+        return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
+
+
+def _hopeless(error: JudgeError) -> bool:
+    """Whether the request itself was refused, so that asking in another form cannot help."""
+    if isinstance(error, JudgeKeyError | JudgeModelError):
+        return True
+    return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")

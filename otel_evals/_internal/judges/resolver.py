@@ -1,0 +1,72 @@
+"""Makes a judge of what a configuration names."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from otel_evals._internal.judges.budget import Budget
+from otel_evals._internal.judges.cache import CachedJudge
+from otel_evals._internal.judges.call_limits import JudgeLimits
+from otel_evals._internal.judges.judge import Judge
+from otel_evals._internal.judges.limiter import Limiter
+from otel_evals._internal.judges.litellm import LiteLLMJudge
+from otel_evals.errors import ConfigError
+
+__all__ = ["resolve_judge"]
+
+
+_NOT_IN_TEXT = ("limiters", "judge", "clock")
+"""Parameters that take objects."""
+
+
+def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
+    """A judge as it is; a model's name or a mapping of options as a LiteLLMJudge.
+
+    A mapping has `model`, the other options of LiteLLMJudge, and `limits`, `budget` (one or a list) and
+    `cache` with the options of JudgeLimits, Budget and CachedJudge. Equal mappings give the same judge, so
+    scorers configured alike share its limits.
+
+    Raises:
+        ConfigError: it is neither, an option is wrong, or LiteLLM is not installed.
+    """
+    if isinstance(judge, str):
+        return LiteLLMJudge(judge)
+    if isinstance(judge, Mapping):
+        return _built(json.dumps(dict(judge), sort_keys=True))
+    if not callable(getattr(judge, "ask", None)):
+        raise ConfigError("judge", f"must be a model's name or have an `ask` method, not {judge!r:.60}")
+    return judge
+
+
+@lru_cache(maxsize=64)
+def _built(text: str) -> Judge:
+    options: dict[str, Any] = json.loads(text)
+    limits, budgets, cache = (options.pop(name, None) for name in ("limits", "budget", "cache"))
+    budgets = budgets if isinstance(budgets, list) else [budgets] if budgets else []
+    limiters: list[Limiter] = [_make(JudgeLimits, limits, "judge.limits")] if limits else []
+    limiters.extend(_make(Budget, budget, "judge.budget") for budget in budgets)
+    judge: Judge = _make(LiteLLMJudge, {**options, "limiters": tuple(limiters)}, "judge")
+    if not cache:
+        return judge
+    cached: Judge = _make(CachedJudge, {"judge": judge, **({} if cache is True else cache)}, "judge.cache")
+    return cached
+
+
+def _make(kind: Any, options: Any, field: str) -> Any:
+    if not isinstance(options, dict):
+        raise ConfigError(field, f"must be a mapping of options, not {options!r:.60}")
+    known = [name for name in inspect.signature(kind).parameters if name not in _NOT_IN_TEXT]
+    for name in options:
+        if name not in known and name not in _NOT_IN_TEXT:
+            near = difflib.get_close_matches(str(name), [*known, "limits", "budget", "cache"], n=1)
+            fix = f"; meant {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"
+            raise ConfigError(f"{field}.{name}", f"there is no such option{fix}")
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise ConfigError(field, f"refuses its options: {error}") from None

@@ -1,0 +1,75 @@
+"""Scoring without code: `OTEL_EVALS_CONFIG=otel-evals.yaml opentelemetry-instrument python app.py`.
+
+Two entry points of OpenTelemetry's auto-instrumentation lead here: `start` runs once the providers are set,
+and `OTEL_TRACES_EXPORTER=otel_evals` puts the hold in front of the exporter that
+`OTEL_EVALS_TRACES_EXPORTER` names (`otlp` by default), so that judged spans carry their scores.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib.metadata import entry_points
+
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from otel_evals._internal.live.adoption import AdoptedExporter
+from otel_evals.errors import ConfigError
+
+__all__ = ["CONFIG", "TRACES_EXPORTER", "HoldingExporter", "start"]
+
+_logger = logging.getLogger(__name__)
+
+CONFIG = "OTEL_EVALS_CONFIG"
+"""Environment variable: path of the YAML configuration."""
+TRACES_EXPORTER = "OTEL_EVALS_TRACES_EXPORTER"
+"""Environment variable: name of the exporter behind the hold."""
+
+
+class HoldingExporter(AdoptedExporter):
+    """The exporter that OTEL_EVALS_TRACES_EXPORTER names, adopted from the beginning.
+
+    Raises:
+        ConfigError: the exporter behind it is unknown or not installed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_exporter(os.environ.get(TRACES_EXPORTER, "otlp").strip()))
+
+
+def start() -> None:
+    """Configure this process from the file that OTEL_EVALS_CONFIG names.
+
+    Errors in the configuration are logged; the application then runs without scoring.
+    """
+    path = os.environ.get(CONFIG, "").strip()
+    if not path or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return
+    try:
+        from otel_evals._internal.live.configure import install
+
+        install(path)
+    except ConfigError as error:
+        _logger.error("nothing will be scored: %s", error)
+        from otel_evals._internal.live.doctor.examine import report_mistakes
+
+        report_mistakes(error)
+    except Exception:
+        _logger.exception("nothing will be scored")
+
+
+def _exporter(name: str) -> SpanExporter:
+    alias = {"otlp": "otlp_proto_http"}
+    variables = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next(filter(None, map(os.environ.get, variables)), "")
+    if protocol.strip().lower() == "grpc":
+        alias = {"otlp": "otlp_proto_grpc"}
+    points = {
+        p.name: p for p in entry_points(group="opentelemetry_traces_exporter") if p.name != "otel_evals"
+    }
+    point = points.get(alias.get(name, name))
+    if point is None:
+        known = ", ".join(sorted(points)) or "none; pip install 'otel-evals[otlp]'"
+        raise ConfigError(TRACES_EXPORTER, f"there is no traces exporter {name!r}; installed are {known}")
+    exporter: SpanExporter = point.load()()
+    return exporter

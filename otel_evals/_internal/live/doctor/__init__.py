@@ -1,0 +1,1 @@
+"""`otel_evals.doctor()`: examines this process and its surroundings, and reports problems with their fix."""

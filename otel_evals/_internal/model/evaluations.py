@@ -1,0 +1,221 @@
+"""What comes out: outcomes, evaluations and scored runs."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+from otel_evals._internal.model.operations import NO_USAGE, Usage
+from otel_evals._internal.model.record import Record
+from otel_evals._internal.model.runs import Run
+
+__all__ = [
+    "Context",
+    "ContextSeen",
+    "Direction",
+    "Dropped",
+    "Evaluation",
+    "NotScored",
+    "Outcome",
+    "Sampled",
+    "Score",
+    "ScoredRun",
+    "ScorerFailure",
+    "Status",
+    "StepRecord",
+    "is_missing",
+]
+
+
+Status = Literal["scored", "not_scored", "failed", "dropped"]
+"""The four ways in which a sampled run ends for a rule."""
+
+
+class Direction(StrEnum):
+    """Which way a score is good."""
+
+    HIGHER = "higher_is_better"
+    LOWER = "lower_is_better"
+
+
+class ContextSeen(Record, frozen=True, kw_only=True):
+    """What a resolver gave a judge."""
+
+    digest: str
+    """SHA-256 over the context's pieces, as hex."""
+    pieces: int
+    truncated: bool = False
+    text: tuple[str, ...] | None = None
+    """The pieces themselves; None where content capture is off."""
+
+
+class Context(Record, frozen=True):
+    """The texts a resolver found, in the order the judge sees them."""
+
+    pieces: tuple[str, ...] = ()
+    truncated: bool = False
+    """Whether anything was left out because of a size limit; the text says where."""
+    note: str | None = None
+    """For people: why there is nothing, and the setting that would change it."""
+
+
+class StepRecord(Record, frozen=True, kw_only=True):
+    """One step of a scorer: what it was asked, what came back, what that cost."""
+
+    name: str
+    result: Any = None
+    prompt: str | None = None
+    """The prompt sent to the judge; None for code steps and where content capture is off."""
+    model: str | None = None
+    usage: Usage = NO_USAGE
+    cost: float | None = None
+    """US dollars; None when no judge was called or its price is unknown."""
+    attempts: int = 1
+    start_time: int = 0
+    duration: float = 0.0
+    context: ContextSeen | None = None
+    error: str | None = None
+    """Set on a reason step that failed: the score stands without its explanation."""
+
+
+class Score(Record, frozen=True, kw_only=True):
+    """A scorer's judgement of a run."""
+
+    status: ClassVar[Status] = "scored"
+    value: float
+    label: str | None = None
+    explanation: str | None = None
+    steps: tuple[StepRecord, ...] = ()
+    agreement: float | None = None
+    """Share of a panel's votes that agree with this score; None where nobody voted."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all judge calls."""
+        return sum((s.usage for s in self.steps), Usage())
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of all judge calls; None when a price is unknown or no judge was called."""
+        costs = [s.cost for s in self.steps if s.model is not None]
+        return sum(c for c in costs if c is not None) if costs and None not in costs else None
+
+
+class NotScored(Record, frozen=True, kw_only=True):
+    """The scorer looked and says it does not apply. Not a zero, not an error, never averaged."""
+
+    status: ClassVar[Status] = "not_scored"
+    reason: str
+    """Low cardinality, lower_snake_case: `no_tool_calls`, `content_not_recorded`, ..."""
+    explanation: str | None = None
+    """For people: what is missing and the setting that would turn it on."""
+    steps: tuple[StepRecord, ...] = ()
+
+
+class ScorerFailure(Record, frozen=True, kw_only=True):
+    """The scorer or its judge failed."""
+
+    status: ClassVar[Status] = "failed"
+    error_type: str
+    """As OpenTelemetry's `error.type`: an exception's name, `timeout`, or an HTTP status."""
+    message: str
+    attempts: int = 1
+    steps: tuple[StepRecord, ...] = ()
+
+
+class Dropped(Record, frozen=True, kw_only=True):
+    """The run was sampled, but never reached its scorer."""
+
+    status: ClassVar[Status] = "dropped"
+    reason: str
+    """Low cardinality: `queue_full`, `shutdown`, ..."""
+
+
+Outcome = Score | NotScored | ScorerFailure | Dropped
+"""How a sampled run ends for one rule: exactly one of these."""
+
+
+_MISSING = re.compile(r"too_many_.+|no_verdicts|.+_(captured_off|not_recorded|too_long|truncated)")
+_NO_TRUTH = ("ground_truth_not_recorded", "ground_truth_captured_off")
+
+
+def is_missing(status: Status, reason: str | None) -> bool:
+    """Whether a score is missing: the run is one that the scorer judges, and it has none all the same.
+
+    So it is with all that failed or was dropped, and with what the scorer could not see
+    (`input_captured_off`, `tool_results_truncated`). Not missing are runs to which the scorer does not apply
+    (`no_claims`), runs without a ground truth, and those with reasons that are not this package's.
+
+    Args:
+        status: how the evaluation ended.
+        reason: of an outcome other than a score.
+    """
+    if status == "not_scored":
+        return reason not in _NO_TRUTH and _MISSING.fullmatch(reason or "") is not None
+    return status != "scored"
+
+
+class Sampled(Record, frozen=True):
+    """Why a run was picked, and how likely that was."""
+
+    probability: float | None
+    """Probability that a run like this one is picked; None where it cannot be known, and where only a
+    predicate picked the run. Estimates leave such runs out."""
+    rule: str
+    """The sampler, in words."""
+
+    @property
+    def weight(self) -> float | None:
+        """For how many runs this one stands in an estimate: one over its probability; None without one."""
+        return max(1.0, 1.0 / self.probability) if self.probability else None
+
+
+class Evaluation(Record, frozen=True, kw_only=True):
+    """One scorer's outcome for one target."""
+
+    evaluation_id: str
+    """Derived from trace and span, or from the conversation, scorer and version: a repeat has the same id."""
+    scorer_id: str
+    scorer_version: str
+    direction: Direction
+    trace_id: str
+    span_id: str
+    """The judged span."""
+    outcome: Outcome
+    sampled: Sampled
+    duration: float = 0.0
+    """Seconds that the last attempt took; waiting for a slot and between attempts does not count."""
+    attempts: int = 1
+    revision: int = 1
+    """Counts up when the same target is scored again, for instance after a late span."""
+    time: int = 0
+    """When the outcome was known, nanoseconds since the Unix epoch."""
+    rule: str = ""
+    """Name of the rule that asked for it."""
+    scale: float | None = 1.0
+    """Scores lie in 0..scale; None where every number is allowed."""
+    conversation_id: str | None = None
+    """The judged conversation, for rules of scope `conversation`; the judged span is its last run's root."""
+
+    @property
+    def status(self) -> Status:
+        """Which of the four ends this is."""
+        return self.outcome.status
+
+    @property
+    def reason(self) -> str | None:
+        """Low-cardinality reason of an outcome other than a score."""
+        match self.outcome:
+            case NotScored(reason=reason) | Dropped(reason=reason):
+                return reason
+            case ScorerFailure(error_type=error_type):
+                return error_type
+        return None
+
+
+class ScoredRun(Record, frozen=True, kw_only=True):
+    """A run with all its evaluations: what destinations receive."""
+
+    run: Run
+    evaluations: tuple[Evaluation, ...] = ()

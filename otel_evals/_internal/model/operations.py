@@ -1,0 +1,212 @@
+"""What a dialect reads from a span: an operation with its messages, tool call, documents and usage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+from otel_evals._internal.model.derived import derives
+from otel_evals._internal.model.record import Record, nothing
+from otel_evals._internal.model.spans import SpanRecord
+
+__all__ = [
+    "CONTENT",
+    "NO_USAGE",
+    "Availability",
+    "Document",
+    "Message",
+    "Operation",
+    "OperationKind",
+    "Part",
+    "Source",
+    "ToolCall",
+    "Usage",
+]
+
+
+class Availability(StrEnum):
+    """Whether a field's content can be trusted to be what happened."""
+
+    PRESENT = "present"
+    """Recorded whole."""
+    TRUNCATED = "truncated"
+    """Recorded, but cut off by a limit."""
+    CAPTURED_OFF = "captured_off"
+    """The instrumentation left it out or masked it: a setting would turn it on."""
+    NOT_RECORDED = "not_recorded"
+    """Nothing speaks of it."""
+
+
+class Source(Record, frozen=True):
+    """Where a field came from."""
+
+    span_id: str
+    key: str
+    """Attribute, event or log name."""
+    dialect: str
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """One part of a message."""
+
+    kind: Literal["text", "reasoning", "tool_call", "tool_result", "media", "other"]
+    text: str | None = None
+    data: Any = None
+    """Arguments of a tool call, result of a tool, or the part as it was recorded."""
+    tool_call_id: str | None = None
+    name: str | None = None
+    """The tool's name, for tool calls and results."""
+    failed: bool = False
+    """For tool results: the message says that the call failed."""
+    truncated: bool = False
+
+
+class Message(Record, frozen=True, kw_only=True):
+    """One message of a conversation."""
+
+    role: str
+    """`system`, `user`, `assistant` or `tool` where the convention says so."""
+    parts: tuple[Part, ...] = ()
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The message's text parts, joined by a blank line; empty when it has none."""
+        texts = [p.text for p in self.parts if p.kind == "text" and p.text]
+        return texts[0] if len(texts) == 1 else "\n\n".join(texts)
+
+
+class ToolCall(Record, frozen=True, kw_only=True):
+    """One call of a tool, recovered from its span, from the messages, or from both."""
+
+    name: str
+    id: str | None = None
+    arguments: Any = None
+    """The arguments as the JSON value they were; None when not recorded."""
+    result: Any = None
+    """The result as the JSON value it was; None when not recorded."""
+    error: str | None = None
+    """What went wrong, when the call failed and the reason was recorded."""
+    error_type: str | None = None
+    status: Literal["ok", "error", "unknown"] = "unknown"
+    span_id: str | None = None
+    source: Literal["span", "messages", "both"] = "span"
+    duration: float | None = None
+
+
+class Document(Record, frozen=True, kw_only=True):
+    """One document that a retriever brought."""
+
+    content: str | None = None
+    id: str | None = None
+    score: float | None = None
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=nothing)
+    query: str | None = None
+    span_id: str | None = None
+
+
+class Usage(Record, frozen=True, kw_only=True):
+    """Tokens used. Input includes cached tokens, output includes reasoning, as OpenTelemetry counts them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+NO_USAGE = Usage()
+"""The default of records that may have used tokens."""
+
+
+class OperationKind(StrEnum):
+    """What a span did."""
+
+    AGENT = "agent"
+    WORKFLOW = "workflow"
+    INFERENCE = "inference"
+    TOOL = "tool"
+    RETRIEVAL = "retrieval"
+    EMBEDDING = "embedding"
+    OTHER = "other"
+    """Claimed by a dialect, but a mere wrapper: a step, a turn, a guardrail."""
+
+
+CONTENT = (
+    "input_messages",
+    "output_messages",
+    "system_instructions",
+    "new_messages_from",
+    "tool_call",
+    "tool_definitions",
+    "documents",
+    "availability",
+    "sources",
+)
+"""The fields of an operation that a dialect may leave to be read when they are asked for."""
+
+
+@derives(*CONTENT)
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One span, read by a dialect: its kind and the normalised fields of that kind.
+
+    None (or an empty tuple) says that the span does not tell; `availability` says why, by field name. What
+    was said in a span is read when it is first asked for.
+    """
+
+    span: SpanRecord
+    kind: OperationKind
+    dialect: str
+    name: str | None = None
+    """Of the agent, workflow, tool or retriever."""
+    input_messages: tuple[Message, ...] = ()
+    """Everything that went in, history included, oldest first."""
+    output_messages: tuple[Message, ...] = ()
+    system_instructions: str | None = None
+    new_messages_from: int | None = None
+    """Where this turn begins in `input_messages`, if the convention says so."""
+    groups_invocations: bool = False
+    """Whether this is no invocation itself, but a trace that an application puts around several."""
+    stands_alone: bool = False
+    """Whether a workflow is an invocation by itself, even if nothing inside of it was recorded."""
+    tool_call: ToolCall | None = None
+    tool_definitions: tuple[Mapping[str, Any], ...] = ()
+    documents: tuple[Document, ...] = ()
+    provider: str | None = None
+    request_model: str | None = None
+    response_model: str | None = None
+    response_id: str | None = None
+    finish_reasons: tuple[str, ...] = ()
+    usage: Usage | None = None
+    conversation_id: str | None = None
+    user_id: str | None = None
+    agent_name: str | None = None
+    agent_version: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    availability: Mapping[str, Availability] = field(default_factory=nothing)
+    """By field: `input`, `output`, `system`, `tool_arguments`, `tool_results`, `documents`."""
+    sources: Mapping[str, Source] = field(default_factory=nothing)
+    """By field, as in `availability`."""
+
+    @property
+    def span_id(self) -> str:
+        """Id of the span that this operation is."""
+        return self.span.span_id

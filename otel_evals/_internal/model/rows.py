@@ -1,0 +1,77 @@
+"""Span records as rows of values and back: what the store's file and the pipe to another process are made of.
+
+A row holds a record's fields in their order; spans of one process share their resource, which is kept once
+beside them. How rows become bytes is left to who writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from otel_evals._internal.model.spans import SpanEvent, SpanRecord
+
+__all__ = ["event_of", "event_row", "span_of", "span_rows"]
+
+_SPAN = SpanRecord.__struct_fields__
+_EVENT = SpanEvent.__struct_fields__
+_span_values = attrgetter(*_SPAN)
+_LINKS = _SPAN.index("links")
+"""The first field that rows of earlier versions do not have."""
+_RESOURCE, _EVENTS, _LOGS = (_SPAN.index(name) for name in ("resource", "events", "logs"))
+
+event_row = attrgetter(*_EVENT)
+"""A span event or log record as a row."""
+
+
+def event_of(row: Sequence[Any]) -> SpanEvent:
+    """The event or log record of a row.
+
+    Raises:
+        TypeError: the row has another number of values.
+    """
+    if len(row) != len(_EVENT):
+        raise TypeError(f"a row of {len(row)} values is no event")
+    return SpanEvent(**dict(zip(_EVENT, row, strict=True)))
+
+
+def span_rows(spans: Iterable[SpanRecord]) -> tuple[list[list[Any]], list[Mapping[str, Any]]]:
+    """Rows of spans, and their resources, of which each row holds the index."""
+    resources: list[Mapping[str, Any]] = []
+    rows = []
+    for span in spans:
+        row = list(_span_values(span))
+        row[_RESOURCE] = _index(resources, span.resource)
+        if span.events:
+            row[_EVENTS] = [event_row(event) for event in span.events]
+        if span.logs:
+            row[_LOGS] = [event_row(log) for log in span.logs]
+        rows.append(row)
+    return rows, resources
+
+
+def span_of(row: Sequence[Any], resources: Sequence[Mapping[str, Any]]) -> SpanRecord:
+    """The span of a row.
+
+    Raises:
+        TypeError: the row has another number of values.
+        IndexError: there is no such resource.
+    """
+    if not _LINKS <= len(row) <= len(_SPAN):
+        raise TypeError(f"a row of {len(row)} values is no span")
+    values = dict(zip(_SPAN, row, strict=False))
+    values["resource"] = resources[values["resource"]]
+    values["events"] = tuple([event_of(each) for each in values["events"]])
+    values["logs"] = tuple([event_of(each) for each in values["logs"]])
+    if "links" in values:
+        values["links"] = tuple([(trace_id, span_id) for trace_id, span_id in values["links"]])
+    return SpanRecord(**values)
+
+
+def _index(resources: list[Mapping[str, Any]], resource: Mapping[str, Any]) -> int:
+    for index, known in enumerate(resources):
+        if known is resource or known == resource:
+            return index
+    resources.append(resource)
+    return len(resources) - 1

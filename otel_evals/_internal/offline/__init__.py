@@ -1,0 +1,1 @@
+"""Offline evaluation: the same scorers on data sets, in tests and on stored traces."""

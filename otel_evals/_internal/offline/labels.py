@@ -1,0 +1,88 @@
+"""Labelled examples, one JSON object per line, and the runs they describe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from otel_evals._internal.model import Document, Message, OperationKind, Part, Run, ToolCall
+from otel_evals._internal.util.plain import as_text
+from otel_evals.errors import ConfigError
+
+__all__ = ["Example", "read_labels", "run_of"]
+
+_KEYS = {"id", "label", "input", "output", "system", "history", "tools", "context", "expected"}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A run and its human label."""
+
+    id: str
+    run: Run
+    label: float
+    """On the scorer's own scale: a hallucinated answer has a high label for `hallucination`."""
+
+
+def read_labels(lines: Iterable[str]) -> list[Example]:
+    """Read examples.
+
+    Each line has `label` (true, false or a number), `output`, and as needed `input`, `system`, `history` (a
+    list of `role` and `content`), `tools` (a list of `name`, `arguments`, `result`, `error`), `context` (a
+    list of texts, taken as retrieved documents), `expected` and `id`.
+
+    Raises:
+        ConfigError: a line is not such an object; names the line.
+    """
+    return [_example(line, number) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _example(line: str, number: int) -> Example:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"line {number}", f"is not JSON: {error}") from None
+    if not isinstance(record, dict) or not isinstance(record.get("label"), bool | int | float):
+        raise ConfigError(f"line {number}.label", "is needed: true, false or a number")
+    if unknown := sorted(record.keys() - _KEYS):
+        raise ConfigError(f"line {number}.{unknown[0]}", f"is not known; known: {', '.join(sorted(_KEYS))}")
+    try:
+        return Example(str(record.get("id", number)), run_of(record), float(record["label"]))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(f"line {number}", f"has a wrong shape: {error!r}") from None
+
+
+def run_of(record: Mapping[str, Any]) -> Run:
+    """The run an example describes."""
+    output = record.get("output")
+    given = record.get("input")
+    return Run(
+        trace_id="0" * 32,
+        root_span_id="0" * 16,
+        root_kind=OperationKind.AGENT,
+        input_messages=() if given is None else (_message("user", given),),
+        history=tuple(_message(m["role"], m["content"]) for m in record.get("history") or ()),
+        system_instructions=record.get("system"),
+        output=None if output is None else as_text(output),
+        output_messages=() if output is None else (_message("assistant", output),),
+        tool_calls=tuple(_tool_call(call) for call in record.get("tools") or ()),
+        documents=tuple(Document(content=as_text(piece)) for piece in record.get("context") or ()),
+        ground_truth=record.get("expected"),
+    )
+
+
+def _message(role: str, content: Any) -> Message:
+    return Message(role=role, parts=(Part(kind="text", text=as_text(content)),))
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    error = call.get("error")
+    return ToolCall(
+        name=call["name"],
+        arguments=call.get("arguments"),
+        result=call.get("result"),
+        error=None if error is None else as_text(error),
+        status="ok" if error is None else "error",
+    )

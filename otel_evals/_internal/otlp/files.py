@@ -1,0 +1,234 @@
+"""OTLP as files: JSON, JSON lines (the Collector's file exporter) and protobuf, gzip or not, spans and logs.
+
+Spans and logs may come in any order and in any file. What fits into memory is kept there; beyond that, traces
+are spread over temporary files by their id, and those are read back one at a time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.otlp_json import LogRecord, Record, records_of
+from otel_evals._internal.otlp.spill import Spill
+from otel_evals.errors import ConfigError
+
+__all__ = ["LogRecord", "Record", "read_records", "read_requests", "read_traces", "records_of"]
+
+_MEMORY = 256 * 1024 * 1024
+_BLANKS = re.compile(r"\s*")
+_FREE_BYTES = 64 * 1024 * 1024
+_MOST_GROWTH = 200
+"""How many times its size a compressed file may grow beyond the first 64 MiB; traces grow some 20 times."""
+
+
+def read_traces(
+    paths: Iterable[str],
+    *,
+    progress: Callable[[int], None] | None = None,
+    memory: int = _MEMORY,
+    skipped: Callable[[str, int], None] | None = None,
+) -> Iterator[list[SpanRecord]]:
+    """The traces in these files (`-` is standard input), each as its spans with their logs.
+
+    Args:
+        paths: the files, in any of the forms above.
+        progress: called with the number of bytes of the files read so far.
+        memory: bytes of telemetry to hold in memory before temporary files are used.
+        skipped: called with a file and a line's number for each line that is no OTLP.
+
+    Raises:
+        ConfigError: a file is missing or holds no OTLP at all.
+    """
+    with Spill(memory) as spill:
+        for path in paths:
+            for record, size in _sized_records(path, progress, skipped):
+                spill.add(record.trace_id if isinstance(record, SpanRecord) else record[0], record, size)
+        for records in spill.groups():
+            trace = _with_logs(cast("list[Record]", records))
+            if trace:
+                yield trace
+
+
+def read_records(path: str) -> Iterator[Record]:
+    """The spans and log records of one file, as they come.
+
+    Raises:
+        ConfigError: the file is missing or holds no OTLP at all.
+    """
+    return (record for record, _ in _sized_records(path, None, None))
+
+
+def read_requests(path: str, skipped: Callable[[str, int], None] | None = None) -> Iterator[Any]:
+    """The export requests of one file as they stand there: parsed JSON, or protobuf messages.
+
+    Args:
+        path: the file; `-` is standard input.
+        skipped: called with the file and a line's number for each line that is no JSON.
+
+    Raises:
+        ConfigError: the file is missing or holds no OTLP at all.
+    """
+    return (request for _, request, _ in _sized_requests(path, skipped))
+
+
+def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
+    """The spans of a trace, each with its log records, oldest first."""
+    logs: dict[str, list[SpanEvent]] = {}
+    for record in records:
+        if not isinstance(record, SpanRecord):
+            logs.setdefault(record[1], []).append(record[2])
+    spans = [record for record in records if isinstance(record, SpanRecord)]
+    if not logs:
+        return spans
+    for held in logs.values():
+        held.sort(key=lambda log: log.time)
+    return [replace(s, logs=tuple(logs[s.span_id])) if s.span_id in logs else s for s in spans]
+
+
+# --- files ---
+
+
+def _sized_records(
+    path: str, progress: Callable[[int], None] | None, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[Record, int]]:
+    """Records with their share of the bytes they stood in."""
+    for size, request, position in _sized_requests(path, skipped):
+        records = list(_records(request))
+        yield from ((record, size // len(records) + 200) for record in records)
+        if progress is not None:
+            progress(position())
+
+
+def _records(request: Any) -> Iterator[Record]:
+    if not hasattr(request, "SerializeToString"):
+        return records_of(request)
+    from otel_evals._internal.otlp.protobuf import protobuf_records
+
+    return protobuf_records(request)
+
+
+def _sized_requests(
+    path: str, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[int, Any, Callable[[], int]]]:
+    """Export requests, each with its bytes and with how far the file was read."""
+    found = False
+    with _open(path) as (stream, position):
+        for size, request in _requests(stream, path, skipped):
+            found = True
+            yield size, request, position
+    if not found:
+        raise ConfigError(path, "holds no OTLP: expected JSON, JSON lines or protobuf, gzip or not")
+
+
+@contextmanager
+def _open(path: str) -> Iterator[tuple[BufferedReader, Callable[[], int]]]:
+    """The file's content without its compression, and how far the file itself was read."""
+    try:
+        raw = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise ConfigError(path, f"cannot be read: {error.strerror or error}") from error
+    reader = raw if isinstance(raw, BufferedReader) else BufferedReader(cast("Any", raw))
+    try:
+        packed = reader.peek(2)[:2] == b"\x1f\x8b"
+        stream = BufferedReader(_Inflated(reader)) if packed else reader
+        yield stream, (lambda: 0) if path == "-" else reader.tell
+    finally:
+        if path != "-":
+            reader.close()
+
+
+class _Inflated(RawIOBase):
+    """A file without its compression; fails where it grows as only one does that was made for it."""
+
+    def __init__(self, reader: BufferedReader) -> None:
+        self._reader = reader
+        self._packed = self._unpacked = 0
+        self._file = gzip.GzipFile(fileobj=cast("Any", self), mode="rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Give the decompressor compressed bytes, and count them."""
+        data = self._reader.read(size)
+        self._packed += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is not compressed."""
+        data = self._file.read(len(buffer))
+        self._unpacked += len(data)
+        if self._unpacked > max(_FREE_BYTES, _MOST_GROWTH * self._packed):
+            raise OSError(f"it grows to more than {_MOST_GROWTH} times its size")
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _requests(
+    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[int, Any]]:
+    """Export requests with their bytes."""
+    try:
+        head = stream.peek(64)
+        if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+            yield from _json_requests(stream, path, skipped)
+        elif head:
+            from otel_evals._internal.otlp.protobuf import protobuf_requests
+
+            yield from protobuf_requests(stream, path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(path, f"cannot be decompressed: {error}") from error
+
+
+def _json_requests(
+    stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
+) -> Iterator[tuple[int, Any]]:
+    """One request per line; a file whose first line is no JSON by itself is read as one text."""
+    first = stream.readline()
+    if (request := _json(first)) is None:
+        yield from _json_text(first + stream.read(), path)
+        return
+    yield len(first), request
+    for number, line in enumerate(stream, 2):
+        if (request := _json(line)) is not None:
+            yield len(line), request
+        elif line.strip() and skipped is not None:
+            skipped(path, number)
+
+
+def _blank_until(text: str, at: int) -> int:
+    """Where the next text begins that is not blank."""
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Any]]:
+    """Requests that are spread over lines, one after the other."""
+    text = raw.decode("utf-8-sig", "replace")
+    decode, at = json.JSONDecoder().raw_decode, 0
+    while (at := _blank_until(text, at)) < len(text):
+        try:
+            request, end = decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(path, f"is not valid JSON: {error}") from error
+        yield end - at, request
+        at = end

@@ -1,0 +1,144 @@
+"""OTLP as protobuf files: one export request, or many, each behind its length in four bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BufferedReader
+from typing import Any, Literal, cast
+
+from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals.errors import ConfigError
+
+__all__ = ["attributes_of", "log_event", "protobuf_records", "protobuf_requests", "span_record"]
+
+_KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
+_STATUS = ("UNSET", "OK", "ERROR")
+_FIRST_FIELD = b"\n"
+_LARGEST = 512 * 1024 * 1024
+
+_Log = tuple[str, str, SpanEvent]
+
+
+def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, Any]]:
+    """The export requests of a protobuf file with their bytes.
+
+    Raises:
+        ConfigError: `opentelemetry-proto` is not installed, or the file is no OTLP.
+    """
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError as error:
+        raise ConfigError(path, "protobuf files need the extra `otel-evals[otlp]`") from error
+    for message in _messages(stream, path):
+        try:
+            traces = ExportTraceServiceRequest.FromString(message)
+            if _has_ids(traces):
+                yield len(message), traces
+                continue
+        except DecodeError:  # logs are no traces: the fields' types differ
+            pass
+        try:
+            yield len(message), ExportLogsServiceRequest.FromString(message)
+        except DecodeError as error:
+            raise ConfigError(path, "holds neither JSON nor an OTLP export request") from error
+
+
+def protobuf_records(request: Any) -> Iterator[SpanRecord | _Log]:
+    """The spans or log records of an export request's message."""
+    return _spans(request) if hasattr(request, "resource_spans") else _logs(request)
+
+
+def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:
+    if stream.peek(1)[:1] == _FIRST_FIELD:
+        yield stream.read()
+        return
+    while head := stream.read(4):
+        size = int.from_bytes(head, "big")
+        message = stream.read(size) if size <= _LARGEST else b""
+        if len(message) < size or len(head) < 4:
+            raise ConfigError(path, "holds neither JSON nor an OTLP export request, or ends within one")
+        yield message
+
+
+def _has_ids(request: Any) -> bool:
+    """Whether these are spans: logs, read as spans, have no ids."""
+    return any(
+        len(span.trace_id) == 16 and len(span.span_id) == 8
+        for block in request.resource_spans
+        for scope_block in block.scope_spans
+        for span in scope_block.spans
+    )
+
+
+def _spans(request: Any) -> Iterator[SpanRecord]:
+    for block in request.resource_spans:
+        resource = attributes_of(block.resource)
+        for scope_block in block.scope_spans:
+            for span in scope_block.spans:
+                yield span_record(span, resource, scope_block.scope)
+
+
+def span_record(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
+    """A span message as dialects read it."""
+    return SpanRecord(
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_span_id=span.parent_span_id.hex() or None,
+        name=span.name,
+        kind=_KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else _KINDS[0],
+        start_time=span.start_time_unix_nano,
+        end_time=span.end_time_unix_nano or None,
+        attributes=attributes_of(span),
+        events=tuple(
+            SpanEvent(name=e.name, time=e.time_unix_nano, attributes=attributes_of(e)) for e in span.events
+        ),
+        status=cast(
+            "Literal['UNSET', 'OK', 'ERROR']", _STATUS[span.status.code] if span.status.code < 3 else "UNSET"
+        ),
+        status_message=span.status.message,
+        scope_name=scope.name,
+        scope_version=scope.version,
+        resource=resource,
+        trace_flags=span.flags & 0xFF or 1,
+        trace_state=span.trace_state,
+        parent_is_remote=bool(span.flags & 0x200),
+        dropped_attributes=span.dropped_attributes_count,
+        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
+    )
+
+
+def _logs(request: Any) -> Iterator[_Log]:
+    for block in request.resource_logs:
+        for scope_block in block.scope_logs:
+            for log in scope_block.log_records:
+                yield log.trace_id.hex(), log.span_id.hex(), log_event(log)
+
+
+def log_event(log: Any) -> SpanEvent:
+    """A log record message as an event of its span."""
+    attributes = attributes_of(log)
+    return SpanEvent(
+        name=log.event_name or str(attributes.get("event.name") or ""),
+        time=log.time_unix_nano or log.observed_time_unix_nano,
+        attributes=attributes,
+        body=_value(log.body),
+    )
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """The attributes of a span, resource, event or log record message."""
+    return {attribute.key: _value(attribute.value) for attribute in node.attributes}
+
+
+def _value(value: Any, depth: int = 0) -> Any:
+    """An AnyValue as the value it stands for; arrays become tuples, as in the SDK."""
+    kind = value.WhichOneof("value")
+    if kind is None or depth > 60:
+        return None
+    if kind == "array_value":
+        return tuple(_value(item, depth + 1) for item in value.array_value.values)
+    if kind == "kvlist_value":
+        return {item.key: _value(item.value, depth + 1) for item in value.kvlist_value.values}
+    return getattr(value, kind)

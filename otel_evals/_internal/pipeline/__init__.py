@@ -1,0 +1,1 @@
+"""The pipeline: wires the steps and owns the thread they run on."""

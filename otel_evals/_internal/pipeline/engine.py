@@ -1,0 +1,276 @@
+"""The engine's interface, and the engine that runs on a thread of this process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
+
+from otel_evals._internal.accounting.counters import ConversationStats, Stats
+from otel_evals._internal.accounting.explanation import Explanation
+from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.capture.backlog import Intake
+from otel_evals._internal.capture.items import IntakeItem
+from otel_evals._internal.capture.open_spans import OpenSpansNow
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.deliver.delivery_queue import DestinationStats
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.durable_queue.queue import RunStore
+from otel_evals._internal.gather.gatherer import Gatherer
+from otel_evals._internal.pipeline.engine_thread import EngineThread
+from otel_evals._internal.pipeline.event_loop import gather_seconds
+from otel_evals._internal.pipeline.inspection import Inspector
+from otel_evals._internal.pipeline.steps import Stages
+from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.cancellation import must_propagate
+from otel_evals._internal.util.error_log import tell
+
+__all__ = ["Engine", "LocalEngine"]
+
+_T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
+
+_LATE_SECONDS = 0.2
+"""How long after its deadline a step of the shutdown is waited for."""
+_COUNT_SECONDS = 0.5
+"""How long the thread has, at least, to count what it did not score. It takes longer only if code that runs
+on it waits, such as a scorer marked `inline`; it then counts when it can."""
+
+
+class Engine(Protocol):
+    """Scores captured items, on a thread or in a process."""
+
+    @property
+    def intake(self) -> Intake:
+        """Where captured items are put."""
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is on one of the engine's own threads."""
+
+    @property
+    def queue_size(self) -> int:
+        """Items in the intake, and evaluations without an outcome."""
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+
+    def failing(self) -> Mapping[str, str]:
+        """The rules that fail again and again, each with its problem in words."""
+
+    def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
+        """What happened to a trace."""
+
+    def health(self, stalled_after: float, *, closed: bool) -> Health:
+        """Whether scoring makes progress."""
+
+    def flush(self, timeout: float) -> bool:
+        """Score and deliver what was captured so far; whether that was done within `timeout` seconds."""
+
+    def shutdown(self, deadline: float) -> None:
+        """Score and deliver what can be until `deadline` (`time.monotonic` seconds), and drop the rest."""
+
+    def close(self, deadline: float) -> None:
+        """End threads and processes."""
+
+    def before_fork(self) -> None:
+        """Prepare for a fork of this process."""
+
+    def after_fork_in_parent(self) -> None:
+        """Resume after the fork."""
+
+    def after_fork_in_child(self) -> None:
+        """Reset in a forked child, where none of the parent's threads exist."""
+
+
+class LocalEngine:
+    """The engine on a thread of this process.
+
+    Args:
+        config: rules, destinations, limits.
+        dialects: read spans.
+        attacher: attaches outcomes to traces.
+        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
+        gatherer: makes what collects spans until runs are complete; by default, for spans of this process.
+        store: makes what keeps runs where the configuration names no store; by default, nothing does.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dialects: Dialects,
+        attacher: Attacher,
+        open_spans: Callable[[], OpenSpansNow] | None = None,
+        gatherer: Callable[[], Gatherer | None] = lambda: None,
+        store: Callable[[], RunStore] = RunStore,
+    ) -> None:
+        self._config = config
+        self._open_spans = open_spans
+        self._gatherer = gatherer
+        self._default_store = store
+        self._dialects = dialects
+        self._attacher = attacher
+        import_module("anyio._backends._asyncio")  # now: a fork while the thread imports it would break it
+        self._build()
+        self.intake = self.thread = EngineThread[IntakeItem](
+            self._stages, max_bytes=config.max_bytes, gather=gather_seconds(has_store=self._store.keeps)
+        )
+        if config.store is not None and config.store.exists():
+            self.thread.call(self._store.start)  # without waiting for traffic
+
+    def _build(self) -> None:
+        """Build what lives on the engine's thread; called again in a forked child."""
+        config = self._config
+        self.ledger = Ledger(
+            [rule.name for rule in config.rules],
+            config.explain_traces,
+            content=config.capture_content,
+            ceiling=config.ceiling,
+        )
+        self._store = self._default_store() if config.store is None else _sqlite_store(config)
+        self._stages = Stages(
+            config,
+            self._dialects,
+            self.ledger,
+            self._attacher,
+            self._store,
+            post=lambda function: self.thread.call(function),
+            losses=lambda: self._inspector().losses(),
+            open_spans=self._open_spans,
+            gatherer=self._gatherer(),
+        )
+
+    def _inspector(self) -> Inspector:
+        return Inspector(self._config, self.thread, self.ledger, self._stages, self.stats)
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is on the engine's thread."""
+        return self.thread.here
+
+    @property
+    def queue_size(self) -> int:
+        """Items in the intake, and evaluations without an outcome."""
+        return self.thread.waiting + self.ledger.pending
+
+    @property
+    def open_items(self) -> int:
+        """Captured spans and log records that are not part of a closed run."""
+        return self.thread.waiting + self._stages.gatherer.open_spans
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+        stats = self.ledger.stats(self.thread.refused)
+        if waiting := self._stages.conversations.waiting:
+            stats = replace(stats, conversations=ConversationStats(waiting=waiting))
+        return replace(stats, store=self._store.stats()) if self._store.keeps else stats
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+        return self._stages.fan_out.stats()
+
+    def failing(self) -> Mapping[str, str]:
+        """The rules that fail again and again, each with its problem in words."""
+        return self.ledger.failures.failing()
+
+    def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
+        """What happened to a trace."""
+        return self._inspector().explain(trace_id, trace_state)
+
+    def health(self, stalled_after: float, *, closed: bool) -> Health:
+        """Whether scoring makes progress."""
+        return self._inspector().health(stalled_after, closed=closed)
+
+    def flush(self, timeout: float) -> bool:
+        """Score and deliver what was captured so far; whether that was done in time."""
+        until = time.monotonic() + timeout
+        return self._run(lambda: self._flush(until), timeout + 0.5) is True
+
+    def shutdown(self, deadline: float) -> None:
+        """Score and deliver what can be until the deadline, with four fifths of the time for scoring."""
+        if not self.here:
+            timeout = deadline - time.monotonic()
+            scored_until = time.monotonic() + timeout * 0.8
+            self._stages.read_until = scored_until + _LATE_SECONDS / 2
+            self._run(lambda: self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
+            left = deadline - time.monotonic() + _LATE_SECONDS
+            self._run(lambda: self._stages.finish_all(deadline), left)
+
+    def close(self, deadline: float) -> None:
+        """End the thread, and the processes of isolated scorers."""
+        self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
+        self._stages.close()
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, _T]], seconds: float) -> _T | None:
+        """Run this on the thread; what goes wrong in it is logged, not raised in the application."""
+
+        async def contained() -> _T | None:
+            hide_task()
+            try:
+                return await work()
+            except BaseException as error:
+                if must_propagate(error):
+                    raise
+                tell(_logger, "error in the scoring thread", error=error)
+                return None
+
+        return self.thread.run(contained(), seconds)
+
+    async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
+        self.thread.drain(self._stages.read_until)
+        return await self._stages.flush(deadline, ending=ending)
+
+    def open_traces(self, seconds: float) -> set[str] | None:
+        """Ids of the traces whose runs are not decided yet; None if that, or the store, takes too long."""
+        return self._run(lambda: self._open_traces(seconds), seconds + 0.5)
+
+    async def _open_traces(self, seconds: float) -> set[str] | None:
+        self.thread.drain()
+        return await self._stages.open_traces(seconds)
+
+    def losses(self) -> Mapping[str, int]:
+        """All losses so far, by what was lost and the reason."""
+        return self._inspector().losses()
+
+    def use_rules(self, config: Config, seconds: float) -> bool:
+        """Judge by the rules of another configuration from now on; whether that was so in time.
+
+        What was sampled ends under the rules that sampled it.
+        """
+
+        async def use() -> bool:
+            self._stages.use_rules(config)
+            self._config = config
+            return True
+
+        return self._run(use, seconds) is True
+
+    def before_fork(self) -> None:
+        """Have the store close its file."""
+        self._store.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Have the store resume."""
+        self._store.after_fork_in_parent()
+
+    def after_fork_in_child(self) -> None:
+        """Reset: what was captured before the fork is the parent's to score."""
+        self.thread.after_fork()
+        self._stages.rule_sets.disown()
+        self._store.after_fork_in_child()
+        self._build()
+        self.thread.work = self._stages
+
+
+def _sqlite_store(config: Config) -> RunStore:
+    from otel_evals._internal.durable_queue.sqlite_queue import SQLiteStore  # imported only if used
+
+    return SQLiteStore(config)

@@ -1,0 +1,296 @@
+"""The engine's thread: one daemon thread with an event loop of its own, fed by a bounded deque.
+
+To hand over an item costs an append and at most one wake-up, which batches everything that arrives in the
+next few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from math import inf
+from typing import Any, Generic, TypeVar
+
+from otel_evals._internal.capture.backlog import Backlog
+from otel_evals._internal.pipeline.event_loop import Work, new_loop, run_to_the_end
+from otel_evals._internal.pipeline.executor import ContextExecutor
+from otel_evals._internal.util.error_log import tell
+
+__all__ = ["EngineThread"]
+
+_logger = logging.getLogger(__name__)
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_CHUNK = 256
+_IDLE_SECONDS = 5.0
+_FIRST_STEPS = 5
+_LONGEST_START = 5.0
+_START_AGAIN_SECONDS = 0.1
+"""Seconds until the next attempt to start a thread that could not be started."""
+
+
+class EngineThread(Generic[_Item]):
+    """Runs work on a thread of its own, with an event loop of its own. Started on first use.
+
+    Args:
+        work: what is run; may be replaced while the thread is not running.
+        capacity: how many items may wait; `put` refuses more.
+        max_bytes: how many bytes of them, approximately.
+        gather: seconds between the first item of a batch and its being taken.
+    """
+
+    def __init__(
+        self, work: Work[_Item], *, capacity: int = 50_000, max_bytes: int = 2**28, gather: float = 0.005
+    ) -> None:
+        self.work = work
+        self._limits = capacity, max_bytes
+        self._gather = gather
+        self._starting = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._items: deque[_Item] = deque()
+        self._armed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._stop: asyncio.Event | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._gathering = False
+        self._start_again = 0.0
+        self.backlog = Backlog(*self._limits)
+        self.beat: float | None = None
+        """When the loop last took a batch or ticked, in `time.monotonic` seconds; at least every 5 s."""
+
+    def after_fork(self) -> None:
+        """Reset in a forked child, where the parent's thread does not exist."""
+        self._starting = threading.Lock()
+        self._reset()
+
+    def put(self, item: _Item) -> None:
+        """Hand over an item. Never waits, never raises; refuses and counts it if the deque is full."""
+        waiting = len(self._items)
+        if waiting >= self.backlog.free and not self.backlog.admits(item, waiting):
+            return
+        self._items.append(item)
+        if not self._armed:
+            self._arm()
+
+    def put_all(self, items: Sequence[_Item]) -> None:
+        """Hand over items that belong together, even beyond the capacity: ask for `room` first."""
+        self.backlog.add(items, len(self._items))
+        self._items.extend(items)
+        self._arm()
+
+    def _arm(self) -> None:
+        self._armed = True
+        if (loop := self._loop or self._started()) is not None:
+            _call_soon(loop, self._wake)
+        elif self._thread is None:
+            self._armed = False  # the next item tries again
+
+    @property
+    def waiting(self) -> int:
+        """Items that have not been taken yet."""
+        return len(self._items)
+
+    @property
+    def refused(self) -> int:
+        """Items refused because too many waited."""
+        return self.backlog.refused
+
+    @property
+    def room(self) -> int:
+        """How many more items may be put."""
+        return self.backlog.room(len(self._items))
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller is on the engine's thread."""
+        return threading.current_thread() is self._thread
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Have a function called on the engine's thread."""
+        if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
+            _call_soon(loop, function)
+
+    def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
+        """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
+        loop = self._loop if self._loop and self.started else self._started(wait=timeout)
+        try:
+            if loop is None or self.here or not self.alive:
+                return None
+            # In an empty context: what is drained, and the ticks that follow, are not the caller's alone.
+            future: Future[_Result] = contextvars.Context().run(
+                asyncio.run_coroutine_threadsafe, coroutine, loop
+            )
+            return future.result(None if timeout == inf else max(0.0, timeout))
+        except FutureTimeoutError:
+            future.cancel()
+            return None
+        except (CancelledError, RuntimeError):  # the thread has just ended
+            return None
+        finally:
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
+
+    @property
+    def started(self) -> bool:
+        """Whether the thread was ever started."""
+        return self._thread is not None
+
+    @property
+    def unstartable(self) -> bool:
+        """Whether the thread could not be started when it was last tried."""
+        return self._thread is None and self._start_again > 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def drain(self, until: float = inf) -> None:
+        """Take all waiting items now, or as many as can be until a moment; only on the engine's thread."""
+        while self._items and time.monotonic() < until:
+            self._take_chunk()
+        self._tick()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
+        self.backlog.close()  # before the loop is read: a loop that starts later reads this
+        if self._loop is not None and self._stop is not None:  # it is set before the loop is
+            _call_soon(self._loop, self._stop.set)
+        if self._thread is not None and not self.here:
+            self._thread.join(max(0.0, timeout))
+        if not self.alive:
+            self._end()
+
+    def _end(self) -> None:
+        """Have counted what is left; on the engine's thread, or once it has ended."""
+        items = [self._items.popleft() for _ in range(len(self._items))]
+        self.backlog.refuse(len(items))
+        try:
+            self.work.end(items)
+        except BaseException as error:
+            tell(_logger, "error while counting what was not scored", error=error)
+
+    def _started(self, *, wait: float = 0.0) -> asyncio.AbstractEventLoop | None:
+        with self._starting:
+            if self._thread is None and time.monotonic() >= self._start_again:
+                # Some Pythons have a thread inherit the context of whoever starts it.
+                begin, args = contextvars.Context().run, (_main, weakref.ref(self))
+                thread = threading.Thread(target=begin, args=args, name="otel-evals", daemon=True)
+                self._ready.clear()
+                try:
+                    thread.start()
+                except RuntimeError:  # the interpreter is shutting down, or no thread can be had
+                    self._not_started()
+                    return None
+                self._thread = thread
+        if wait and self._thread is not None:
+            self._ready.wait(min(wait, _LONGEST_START))
+        return self._loop
+
+    def _not_started(self) -> None:
+        """Let the next item, or whoever waits, try again: the thread, or its loop, could not be had."""
+        first, self._start_again = not self._start_again, time.monotonic() + _START_AGAIN_SECONDS
+        self._thread, self._armed = None, False
+        self._ready.set()
+        if first:
+            _logger.warning("the scoring thread cannot be started; nothing is scored so far")
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        background = asyncio.ensure_future(self.work.run())
+        background.add_done_callback(_report)
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(ContextExecutor(thread_name_prefix="otel-evals-executor"))
+        for _ in range(_FIRST_STEPS):  # the tasks of the background are to run before any of a scorer's
+            await asyncio.sleep(0)
+        self._ready.set()
+        self._wake()
+        if self.backlog.capacity == 0:
+            self._stop.set()
+        await self._stop.wait()
+        self._end()
+        background.cancel()
+        await asyncio.wait({background}, timeout=1.0)
+
+    def _wake(self) -> None:
+        if not self._gathering:
+            self._gathering = True
+            asyncio.get_running_loop().call_later(self._gather, self._pump)
+
+    def _pump(self) -> None:
+        """Take a batch, and look again soon if there was one: callers need not wake a thread that looks."""
+        self._gathering = False
+        took = self._take_chunk()
+        if not took:
+            # Before the items are looked at: who hands one over after that wakes the thread.
+            self._armed = False
+        if self._items:
+            self._armed = True
+            asyncio.get_running_loop().call_soon(self._pump)
+        elif took:
+            self._wake()
+        if took or self._timer is None:
+            self._tick()
+
+    def _take_chunk(self) -> bool:
+        self.beat = time.monotonic()
+        items, waiting = self._items, len(self._items)
+        batch = [items.popleft() for _ in range(min(_CHUNK, waiting))]
+        if self.backlog.bytes:
+            self.backlog.taken(waiting, waiting - len(batch))
+        try:
+            if batch:
+                self.work.take(batch)
+        except BaseException as error:
+            tell(_logger, "error while processing a batch of %d captured items", len(batch), error=error)
+        return bool(batch)
+
+    def _tick(self) -> None:
+        self.beat = time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            delay = self.work.tick() - time.monotonic()
+        except BaseException as error:  # a rule's own code may even raise SystemExit
+            tell(_logger, "error in the scoring thread's periodic work", error=error)
+            delay = _IDLE_SECONDS
+        self._timer = asyncio.get_running_loop().call_later(min(max(0.0, delay), _IDLE_SECONDS), self._tick)
+
+
+def _main(me: weakref.ref[EngineThread[Any]]) -> None:
+    if (engine := me()) is not None:
+        try:
+            with new_loop() as loop:
+                run_to_the_end(loop, engine._serve())
+        except BaseException as error:
+            tell(_logger, "the scoring thread died", error=error)
+            if engine._loop is None:  # too many open files, say
+                with engine._starting:
+                    engine._not_started()
+
+
+def _report(task: asyncio.Future[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        tell(_logger, "delivery to destinations died", error=error)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Have a function called on the loop's thread, in an empty context rather than the caller's."""
+    try:
+        loop.call_soon_threadsafe(function, context=contextvars.Context())
+    except RuntimeError:  # the loop is closed
+        _logger.debug("the scoring thread has already ended")

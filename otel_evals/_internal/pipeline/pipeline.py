@@ -1,0 +1,279 @@
+"""The pipeline as an application sees it: capture, the hold in front of the exporters, and the engine.
+
+The application's threads only run `spans` (a SpanProcessor), `log_records` (a LogRecordProcessor) and the
+exporters that `hold` wraps; everything else happens on the engine's thread, or in its process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.trace import TracerProvider
+
+from otel_evals import semconv
+from otel_evals._internal.accounting.counters import Stats
+from otel_evals._internal.accounting.explanation import Explanation
+from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
+from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
+from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.capture.open_spans import OpenSpans
+from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.sections import start_watches
+from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.dialect import Dialects, load_dialects
+from otel_evals._internal.live.adoption import unwrapped
+from otel_evals._internal.pipeline.engine import Engine, LocalEngine
+from otel_evals._internal.version import __version__
+from otel_evals.errors import ConfigError
+
+__all__ = ["Pipeline"]
+
+_T = TypeVar("_T")
+_MOMENT_SECONDS = 0.1
+"""What held spans are given to leave after a shutdown, whose time may be used up."""
+_RELEASE_SECONDS = 0.5
+"""What spans are given to leave after a flush that used up its time."""
+
+
+class Pipeline:
+    """Scores what its processors capture.
+
+    Args:
+        config: rules, destinations, limits.
+        tracer_provider: for evaluation spans; the global one by default.
+        evaluation_tracer_provider: one of their own for evaluation spans outside the judged traces.
+        logger_provider: for evaluation events; the global one by default.
+        meter_provider: for metrics; the global one by default.
+        dialects: read spans; all installed ones by default.
+
+    Raises:
+        ConfigError: with `isolation="process"`: a rule or a destination cannot be sent to another process, or
+            gevent has replaced the threads that would read its answers.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        evaluation_tracer_provider: TracerProvider | None = None,
+        dialects: Dialects | None = None,
+    ) -> None:
+        _check_threads(config)
+        self.config = config
+        self._closed = False
+        self._evaluation_provider = evaluation_tracer_provider
+        self._scores = PendingScores()
+        self._exporters: list[ScoringSpanExporter] = []
+        self.dialects = dialects = load_dialects() if dialects is None else dialects
+        """Read spans, and know which instrumentation scopes were seen."""
+        meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
+        logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
+        self._attacher = attacher = Attacher(
+            self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
+            logger if config.evaluation_events else None,
+            self._metrics(meter) if config.metrics else None,
+            self._scores if config.span_attributes else None,
+            [each for each in config.destinations if isinstance(each, EventPreset)],
+        )
+        open_spans = OpenSpans()
+        self._engine = self._build_engine(dialects, attacher, open_spans)
+        self.spans = CaptureSpans(
+            self._engine.intake,
+            dialects,
+            config.ceiling,
+            self._scores.expect if config.holds else None,
+            trust_remote=config.trust_remote,
+            nested_targets=any(rule.scope == "agent" for rule in config.rules),
+            open_spans=open_spans,
+            flush=self.force_flush,
+            close=self.shutdown,
+        )
+        self.log_records = CaptureLogRecords(self._engine.intake, self.spans.keeps)
+        self._watches = start_watches(config.sections, config.destinations, lambda: logger)
+        _all.add(self)
+
+    def _evaluation_spans(
+        self, application: TracerProvider | None, own: TracerProvider | None
+    ) -> EvaluationSpans | None:
+        if not self.config.evaluation_spans:
+            return None
+        same_trace = self.config.evaluation_spans == "same_trace"
+        provider = application if same_trace else own or unwrapped(application)
+        tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None)
+
+    def _build_engine(self, dialects: Dialects, attacher: Attacher, open_spans: OpenSpans) -> Engine:
+        if self.config.isolation == "thread":
+            engine = LocalEngine(
+                self.config, dialects, attacher, lambda: open_spans.now(lambda: engine.thread.waiting)
+            )
+            return engine
+        from otel_evals._internal.live.engine_process.engine import RemoteEngine
+
+        return RemoteEngine(self.config, attacher, self._let_pass, open_spans)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that scores, on a thread or in a process."""
+        return self._engine
+
+    def trace_with(self, tracer_provider: TracerProvider) -> None:
+        """Record evaluation spans with this provider from now on: that of the judged spans."""
+        self._attacher.record_with(self._evaluation_spans(tracer_provider, self._evaluation_provider))
+
+    def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
+        """Wrap an exporter, so that judged spans carry their scores as attributes."""
+        config = self.config
+        wrapped = ScoringSpanExporter(
+            exporter,
+            self._scores,
+            hold=config.hold,
+            limit=config.hold_limit,
+            max_bytes=config.max_bytes,
+        )
+        self._exporters.append(wrapped)
+        return wrapped
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+        return replace(self._engine.stats(), remote=dict(self.spans.remote))
+
+    def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
+        """What happened to a trace; see `otel_evals.explain`."""
+        return self._engine.explain(trace_id, trace_state)
+
+    def health(self, stalled_after: float = 10.0) -> Health:
+        """Whether scoring makes progress; see `otel_evals.health`."""
+        return self._engine.health(stalled_after, closed=self._closed)
+
+    def destination_stats(self) -> Mapping[str, DestinationStats]:
+        """Counts of deliveries, by destination."""
+        return self._engine.destination_stats()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Score and deliver everything captured so far; whether that was done in time.
+
+        Judged spans that have ended are then released, scored or not. Conversations that are not idle yet
+        keep waiting.
+
+        Args:
+            timeout_millis: milliseconds it may take.
+        """
+        if self._closed or self._engine.here:
+            return False
+        deadline = time.monotonic() + timeout_millis / 1000
+        done = self._engine.flush(timeout_millis / 1000)
+        self._let_pass()
+        deadline = max(deadline, time.monotonic() + _RELEASE_SECONDS)
+        left = [exporter.wait_until_released(deadline) for exporter in self._exporters]
+        return all(left) and done
+
+    def shutdown(self, timeout_millis: int | None = None) -> None:
+        """Score what can be scored in time, count the rest as dropped, release all held spans, and stop.
+
+        Conversations that are not idle yet are judged as they are.
+
+        Args:
+            timeout_millis: milliseconds it may take; the configured `shutdown_timeout` by default.
+        """
+        if self._closed:
+            return
+        timeout = self.config.shutdown_timeout if timeout_millis is None else timeout_millis / 1000
+        deadline = time.monotonic() + timeout
+        try:
+            self._engine.shutdown(deadline)
+        finally:
+            self._closed = True
+            for watch in self._watches:
+                watch.stop()
+            self._scores.close()
+            self._engine.close(deadline)
+            self._wait_for_held(_MOMENT_SECONDS)
+
+    def _wait_for_held(self, seconds: float) -> None:
+        """Wait until the spans that may pass have left; those behind a slow exporter go on leaving."""
+        deadline = time.monotonic() + seconds
+        for exporter in self._exporters:
+            exporter.wait_until_released(deadline)
+
+    def _let_pass(self) -> None:
+        """Have all spans released that have ended."""
+        self._scores.let_pass(time.time_ns())
+
+    def _metrics(self, meter: metrics.Meter) -> Metrics:
+        me = weakref.ref(self)  # a meter keeps its instruments, with what they ask, as long as the process
+        return Metrics(
+            meter,
+            lambda: _of(me, Pipeline.stats, Stats()),
+            queue_size=lambda: _of(me, lambda pipeline: pipeline._engine.queue_size, 0),
+            held=lambda: _of(me, lambda pipeline: sum(each.held for each in pipeline._exporters), 0),
+            exports=lambda: _of(me, Pipeline.destination_stats, {}),
+            scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
+            failing=lambda: _of(me, lambda pipeline: pipeline._engine.failing(), {}),
+            by=self.config.metric_attributes,
+        )
+
+    def _after_fork_in_child(self) -> None:
+        """Reset in a forked child, which scores only what it captures itself."""
+        self._engine.after_fork_in_child()
+        self.spans.reset()
+        for watch in self._watches:
+            watch.start()
+        for exporter in self._exporters:
+            exporter.after_fork()
+
+
+def _check_threads(config: Config) -> None:
+    """Refuse processes of our own under gevent: its threads cannot wait for a pipe.
+
+    Raises:
+        ConfigError: gevent has replaced the threads, and there is a scorer in a process.
+    """
+    patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
+    if patched is None or not patched("threading"):
+        return
+    places = {"isolation": config.isolation}
+    places |= {f"rules[{n}].isolation": rule.isolation for n, rule in enumerate(config.rules)}
+    for name, isolation in places.items():
+        if isolation == "process":
+            raise ConfigError(name, "'process' does not work where gevent has replaced threads: leave it out")
+
+
+def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:
+    """What a pipeline says of itself, as long as it is there."""
+    pipeline = me()
+    return nothing if pipeline is None else ask(pipeline)
+
+
+_all: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+"""Those that exist, for forks: handlers of forks stay for good, so there must not be one for each."""
+
+
+def _on_fork(step: Callable[[Pipeline], None]) -> None:
+    for pipeline in list(_all):
+        step(pipeline)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _on_fork(lambda pipeline: pipeline._engine.before_fork()),
+        after_in_parent=lambda: _on_fork(lambda pipeline: pipeline._engine.after_fork_in_parent()),
+        after_in_child=lambda: _on_fork(Pipeline._after_fork_in_child),
+    )

@@ -1,0 +1,114 @@
+"""The parent process, as a child process sees it: set-up of the child, and the child's end of the pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from queue import Queue
+from typing import IO
+
+from opentelemetry import context
+
+from otel_evals._internal.processes.frames import read_frame, write_frame
+from otel_evals._internal.recursion import mark
+
+__all__ = ["Parent", "signals_blocked"]
+
+_NICE = 5
+_MOST_FRAMES = 64
+_LAST_SECONDS = 0.5
+_PR_SET_PDEATHSIG = 1
+_IGNORED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Parent:
+    """The child's end of the pipes. To be created on the main thread, before anything else.
+
+    Frames are read on a thread of their own, so that the process exits when its parent does, whatever the
+    main thread is doing; on Linux the kernel kills it even if no Python thread can run.
+    """
+
+    def __init__(self) -> None:
+        _ignore_signals()
+        self._in, self._out = _private(0, "rb"), _private(1, "wb")
+        _detach_standard_streams()
+        _end_with_parent()
+        _yield_to_application()
+        context.attach(mark())
+        self._frames: Queue[bytes | None] = Queue(_MOST_FRAMES)
+        self._sending = threading.Lock()
+        threading.Thread(target=self._listen, name="otel-evals-pipe", daemon=True).start()
+
+    def receive(self) -> bytes | None:
+        """Wait for a frame; None when the parent has closed the pipe."""
+        return self._frames.get()
+
+    def send(self, reply: bytes) -> None:
+        """Send a frame. May be called from any thread."""
+        with self._sending, contextlib.suppress(OSError):
+            write_frame(self._out, reply)
+
+    def _listen(self) -> None:
+        while (frame := read_frame(self._in)) is not None:
+            self._frames.put(frame)
+        self._frames.put(None)
+        time.sleep(_LAST_SECONDS)
+        os._exit(0)
+
+
+@contextlib.contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block SIGINT and SIGTERM on this thread: a child process that it starts has them blocked as well.
+
+    Sent to the parent's process group, or to every process of a service, they would end the child while its
+    interpreter starts. It unblocks them once it ignores them.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ignore_signals() -> None:
+    """Ctrl-C and a supervisor's SIGTERM reach the whole group; the parent still needs this process then."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
+
+
+def _private(fd: int, mode: str) -> IO[bytes]:
+    return open(os.dup(fd), mode, buffering=0)
+
+
+def _detach_standard_streams() -> None:
+    """Send what a scorer prints to stderr, and let it read from /dev/null, since the pipes are in use."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        parent = os.getppid()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+def _yield_to_application() -> None:
+    if hasattr(os, "nice"):
+        with contextlib.suppress(OSError):
+            os.nice(_NICE)

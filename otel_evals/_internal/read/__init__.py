@@ -1,0 +1,1 @@
+"""Read: the spans of a closed run become runs. Pure."""

@@ -1,0 +1,180 @@
+"""The tool calls in the messages of a run: each once, with its result, in the order they were asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from otel_evals._internal.model import Message, Operation, OperationKind, Part
+from otel_evals._internal.read.question import given_this_turn, this_turn
+
+__all__ = ["MessageCall", "MessageCalls", "calls_in_messages", "follow_conversations", "same_name"]
+
+_HAVE_MESSAGES = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
+_TOOL_KINDS = ("tool_call", "tool_result")
+
+
+@dataclass(slots=True, eq=False)
+class MessageCall:
+    """A tool call found in messages."""
+
+    name: str
+    id: str | None
+    arguments: Any
+    time: int
+    result: Any = None
+    failed: bool = False
+    answered: bool = False
+    rank: int = 0
+    """Position among the calls in the order in which models asked for them."""
+
+
+class MessageCalls:
+    """The tool calls in messages, identified by id, or by name and arguments where they have none."""
+
+    def __init__(self) -> None:
+        self.calls: list[MessageCall] = []
+        self.unplaced: list[Part] = []
+        """Results without an id and without a call, of the list of messages that has most of them."""
+        self.walks: list[list[list[MessageCall]]] = []
+        """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
+        self._by_id: dict[str, MessageCall] = {}
+        self._alike: dict[str, list[MessageCall]] = {}
+        self._given: list[list[Part]] = []
+        """The calls and results of each list that was given, with their ids."""
+
+    def follow(self, *conversation: tuple[Sequence[Message], int]) -> None:
+        """Add the calls of a list of messages; each part of it has the time by which it was complete."""
+        groups = [
+            (parts, time)
+            for messages, time in conversation
+            for message in messages
+            if (parts := [part for part in message.parts if part.kind in _TOOL_KINDS])
+        ]
+        if not groups:
+            return
+        answers = {p.tool_call_id for parts, _ in groups for p in parts if p.kind == "tool_result"}
+        if not self._by_id.keys() >= answers - {None}:
+            self._recognise(conversation[0][0])
+        seen: dict[int, MessageCall] = {}
+        unplaced: list[Part] = []
+        walk: list[list[MessageCall]] = []
+        for parts, time in groups:
+            asked = []
+            for part in parts:
+                if part.kind == "tool_result":
+                    if not self._answer(part, time, seen) and part.tool_call_id is None:
+                        unplaced.append(part)
+                elif part.name:
+                    known = self._call(part, time, seen, answers)
+                    seen[id(known)] = known
+                    asked.append(known)
+            walk.append(asked)
+        if len(walk) > 1:
+            self.walks.append(walk)
+        if len(unplaced) > len(self.unplaced):
+            self.unplaced = unplaced
+
+    def _recognise(self, messages: Sequence[Message]) -> None:
+        """A conversation that is told again with other ids, as by an agent and by its model, is the same."""
+        parts = (part for message in messages for part in message.parts if part.kind in _TOOL_KINDS)
+        mine = [part for part in parts if part.tool_call_id is not None]
+        known = next((k for k in self._given if _says_the_same(k, mine)), None)
+        if known is None:
+            self._given.append(mine)
+            return
+        for one, other in zip(known, mine, strict=True):
+            call = self._by_id.get(one.tool_call_id or "")
+            if call is not None:
+                self._by_id.setdefault(other.tool_call_id or "", call)
+
+    def _call(
+        self, part: Part, time: int, seen: Mapping[int, MessageCall], answers: set[str | None]
+    ) -> MessageCall:
+        """The call of a part: the one with its id, or else the first equal one not seen in this list."""
+        call_id = part.tool_call_id
+        known = self._by_id.get(call_id) if call_id is not None else None
+        if known is None:
+            alike = self._alike.setdefault(part.name or "", [])
+            known = next((t for t in alike if id(t) not in seen and _may_be(t, part, answers)), None)
+            if known is None:
+                known = self._new_call(part, part.data, time)
+                alike.append(known)
+        known.time = min(known.time, time)
+        if known.arguments is None:
+            known.arguments = part.data
+        if call_id is not None:
+            known.id = known.id or call_id
+            self._by_id[call_id] = known
+        return known
+
+    def _new_call(self, part: Part, arguments: Any, time: int) -> MessageCall:
+        known = MessageCall(part.name or "", part.tool_call_id, arguments, time, rank=len(self.calls))
+        self.calls.append(known)
+        return known
+
+    def _answer(self, part: Part, time: int, seen: Mapping[int, MessageCall]) -> bool:
+        """Assign a result to its call; False if there is no such call."""
+        known = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
+        if known is None:
+            waiting = (
+                t
+                for t in seen.values()
+                if not t.answered and (part.name is None or same_name(t.name, part.name))
+            )
+            known = next(waiting, None)
+        if known is None and part.tool_call_id is not None and part.name:
+            known = self._by_id[part.tool_call_id] = self._new_call(part, None, time)
+        if known is not None and not known.answered:
+            known.result, known.failed, known.answered = part.data, part.failed, part.data is not None
+        return known is not None
+
+
+def _says_the_same(known: Sequence[Part], mine: Sequence[Part]) -> bool:
+    """Whether two lists have the same calls and results in the same order, all under different ids."""
+    if len(known) != len(mine):
+        return False
+    return all(
+        (a.kind, a.name, a.data) == (b.kind, b.name, b.data) and a.tool_call_id != b.tool_call_id
+        for a, b in zip(known, mine, strict=True)
+    )
+
+
+def _may_be(known: MessageCall, part: Part, answers: set[str | None]) -> bool:
+    """Whether a part may be a known call. Some instrumentations record one call under two ids."""
+    ids_allow = known.id is None or part.tool_call_id is None or part.tool_call_id not in answers
+    return ids_allow and bool(known.arguments == part.data)
+
+
+def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
+    """Collect the tool calls in the messages of operations."""
+    found = MessageCalls()
+    for operation in operations:
+        if operation.kind in _HAVE_MESSAGES and (operation.input_messages or operation.output_messages):
+            given = given_this_turn(operation, operations)
+            said = this_turn(operation.output_messages)
+            start, end = operation.span.start_time, operation.span.end_time or operation.span.start_time
+            # A model call's input was complete when it started; an agent may add to its own while it runs.
+            before = start if operation.kind is OperationKind.INFERENCE else end
+            found.follow((given, before), (said, end))
+    return found
+
+
+def follow_conversations(found: MessageCalls) -> None:
+    """Order calls after those of earlier messages, whose results the model had when it asked for them."""
+    for walk in found.walks:
+        earliest = 0
+        for group in walk:
+            for known in group:
+                known.time = max(known.time, earliest)
+            earliest = max([earliest, *(known.time for known in group)])
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names mean the same tool, regardless of server or plugin prefixes, case and separators."""
+    if one == other:
+        return True
+    first, second = (re.sub(r"[^a-z0-9]+", "_", name.lower()) for name in (one, other))
+    return first == second or first.endswith("_" + second) or second.endswith("_" + first)

@@ -1,0 +1,94 @@
+"""Where the content of a run came from, and why something of it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
+from otel_evals._internal.read.question import Answer, Question
+
+__all__ = ["find_provenance"]
+
+_NOTHING: frozenset[Availability] = frozenset()
+_OF_ONE = ("input", "output", "system")
+"""Fields that come from one operation; the others are collected from several."""
+
+
+def find_provenance(
+    operations: Sequence[Operation],
+    question: Question | None,
+    answer: Answer | None,
+    calls: Sequence[ToolCall],
+    documents: Sequence[Document],
+    system: Operation | None,
+) -> dict[str, Any]:
+    """A run's `availability` and `sources`, from those of its operations and from what was found in them."""
+    availability: dict[str, Availability] = {}
+    sources: dict[str, Source] = {}
+    states: dict[str, set[Availability]] = {}
+    tellers: dict[str, Operation] = {}
+    for operation in operations:
+        for name, state in operation.availability.items():
+            if name in states:
+                states[name].add(state)
+            else:
+                states[name], tellers[name] = {state}, operation
+    for name, there, teller in (
+        ("input", question is not None, question.operation if question else None),
+        ("output", answer is not None, answer.operation if answer else None),
+        ("system", system is not None, system),
+        ("tool_arguments", _all_told(calls, "arguments"), None),
+        ("tool_results", _all_told(calls, "result"), None),
+        ("documents", any(d.content for d in documents), None),
+    ):
+        teller = teller or tellers.get(name)
+        source = teller.sources.get(name) if teller else None
+        if source is not None:
+            sources[name] = source
+        told = teller.availability.get(name) if teller else None
+        availability[name] = _state(name, there, told, states, operations, calls)
+    if any(operation.span.spans_dropped for operation in operations):
+        for name, state in availability.items():
+            if name not in _OF_ONE or state is Availability.NOT_RECORDED:
+                availability[name] = Availability.TRUNCATED
+    return {"availability": availability, "sources": sources}
+
+
+def _all_told(calls: Sequence[ToolCall], name: str) -> bool:
+    return bool(calls) and all(
+        getattr(c, name) is not None or (name == "result" and c.error is not None) for c in calls
+    )
+
+
+def _state(
+    name: str,
+    there: bool,
+    told: Availability | None,
+    states: Mapping[str, set[Availability]],
+    operations: Sequence[Operation],
+    calls: Sequence[ToolCall],
+) -> Availability:
+    """A field's availability: of a missing field, whether content capture was off."""
+    mine: AbstractSet[Availability] = states.get(name, _NOTHING)
+    if there:
+        cut = told is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
+        return Availability.TRUNCATED if cut else Availability.PRESENT
+    if Availability.CAPTURED_OFF in mine:
+        return Availability.CAPTURED_OFF
+    if name in ("input", "output") and not mine:
+        failed = [o.error is not None or o.error_type is not None for o in operations]
+        if any(failed) and not _silent(states):
+            return Availability.NOT_RECORDED  # what is missing was never said
+        pairs = zip(operations, failed, strict=True)
+        silent = any(o.kind is OperationKind.INFERENCE and not broke for o, broke in pairs)
+        return Availability.CAPTURED_OFF if silent else Availability.NOT_RECORDED
+    if name in ("tool_arguments", "tool_results") and calls and _silent(states):
+        return Availability.CAPTURED_OFF
+    return Availability.NOT_RECORDED
+
+
+def _silent(states: Mapping[str, set[Availability]]) -> bool:
+    """Whether no operation has recorded any content."""
+    return not any(Availability.PRESENT in told for told in states.values())

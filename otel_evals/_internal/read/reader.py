@@ -1,0 +1,65 @@
+"""From spans to runs, live and as traces are stored."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals._internal.model import Loss, Run, SpanRecord
+from otel_evals._internal.read.rejoin import read_again
+from otel_evals._internal.read.runs import find_runs
+from otel_evals._internal.read.split_runs import join_split_runs
+from otel_evals._internal.util.error_log import tell
+
+__all__ = ["RunReader", "read_runs"]
+
+_logger = logging.getLogger(__name__)
+
+
+def read_runs(
+    traces: Iterable[Sequence[SpanRecord]],
+    dialects: Dialects,
+    links: Mapping[str, str | None] | None = None,
+) -> Iterator[Run]:
+    """The runs of traces, each handed on as soon as it is whole.
+
+    Args:
+        traces: the spans of each trace.
+        dialects: who reads them.
+        links: nearest ancestors of spans whose parents are missing, by span id.
+    """
+    return join_split_runs(run for trace in traces for run in find_runs(trace, dialects, links))
+
+
+class RunReader:
+    """Reads the spans of live runs.
+
+    Args:
+        dialects: who reads them.
+        ledger: is told which spans came to which runs, or to none.
+    """
+
+    def __init__(self, dialects: Dialects, ledger: Ledger) -> None:
+        self._dialects = dialects
+        self._ledger = ledger
+
+    def read(self, group: SpanGroup) -> list[Run]:
+        """The runs in a group of spans. Never raises."""
+        trace_id = group.spans[0].trace_id
+        try:
+            runs = find_runs(group.spans, self._dialects, group.links)
+        except BaseException as error:
+            tell(_logger, "a run could not be read", error=error)
+            self._ledger.lost(Loss("run", "unreadable", trace_id))
+            return []
+        self._ledger.assembled(trace_id, len(group.spans), runs)
+        if not runs:
+            self._ledger.lost(Loss("run", "nothing_to_judge", trace_id))
+        return runs
+
+    def read_again(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
+        """The runs in spans that were kept."""
+        return read_again(spans, self._dialects, links)

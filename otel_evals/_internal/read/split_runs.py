@@ -1,0 +1,186 @@
+"""Joins turns whose model calls are in several traces because no span was above them, by their messages.
+
+Agents that an application asks again with the results of tools that it ran itself are joined likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import cast
+
+from otel_evals._internal.model import Operation, OperationKind, Run
+from otel_evals._internal.model.derived import with_given
+from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.read.assemble import assemble
+from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to, says_tools
+from otel_evals._internal.read.question import waiting_calls
+
+__all__ = ["SplitRuns", "is_unfinished", "join_split_runs"]
+
+_RECENT = 16
+"""How many runs back a call without ids is compared with."""
+_MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT)
+
+
+def is_unfinished(run: Run) -> bool:
+    """Whether a run's root asked for tools, whose results another one will be given.
+
+    That is a model call without an agent, or an agent that says so: applications that run the tools
+    themselves ask it again.
+    """
+    if run.root_kind is OperationKind.INFERENCE:
+        return run.output is None and run.root is not None and asks_for_tools(run.root)
+    agents = (o for o in run.operations if o.kind is OperationKind.AGENT and o.finish_reasons)
+    root = next((o for o in agents if o.span_id == run.root_span_id), None)
+    # An agent may say something beside its calls.
+    return root is not None and says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+
+
+def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
+    """Join runs that continue each other across traces.
+
+    Model calls without an agent are held back, at most `window` of them, until the runs that they continue or
+    that continue them have arrived; agents are, if they asked for tools. A joined run has the ids of the call
+    that gave the answer.
+    """
+    held: list[Run] = []
+    agents = False  # from the first that asked for tools on, all wait: they stay in order
+    for run in runs:
+        joined = _join_with(run, held)
+        if joined.root_kind is OperationKind.AGENT:
+            agents = agents or is_unfinished(joined)
+        if not _is_bare(joined) and not (agents and joined.root_kind is OperationKind.AGENT):
+            yield joined
+            continue
+        held.append(joined)
+        if len(held) > window:
+            yield held.pop(0)
+    yield from held
+
+
+class SplitRuns:
+    """Joins live runs as they close: holds what asked for tools until another one continues it.
+
+    Args:
+        patience: seconds to wait for the next call of a turn.
+        window: how many runs to hold at most; beyond that the oldest are released unjoined.
+        max_bytes: how many bytes of them, approximately.
+    """
+
+    def __init__(self, patience: float = 60.0, window: int = 1_000, max_bytes: int = 2**28) -> None:
+        self._patience = patience
+        self._window = window
+        self._max_bytes = max_bytes
+        self._held: list[Run] = []
+        self._since: dict[str, float] = {}
+        self.held: frozenset[str] = frozenset()
+        """Root span ids of the runs that are held."""
+        self.next_due = inf
+        """When to call `due`, on the caller's clock; infinity if no run is held."""
+
+    def add(self, run: Run, now: float) -> list[Run]:
+        """Add a run that has closed; returns the runs to score now."""
+        joined = _join_with(run, self._held)
+        if is_unfinished(joined):
+            self._held.append(joined)
+            self._since[joined.root_span_id] = now
+            return self._let_go(self._excess())
+        return [joined]
+
+    @property
+    def open_traces(self) -> set[str]:
+        """Ids of the traces of the runs that are held."""
+        return {trace_id for run in self._held for trace_id in (run.trace_id, *run.trace_ids)}
+
+    def due(self, now: float) -> list[Run]:
+        """Release the runs that nothing continued in time."""
+        waited = [now - self._since.get(run.root_span_id, now) for run in self._held]
+        return self._let_go(sum(seconds >= self._patience for seconds in waited))
+
+    def _excess(self) -> int:
+        """How many of the oldest runs are beyond the bounds."""
+        held, size = self._held, sum(map(size_of_run, self._held))
+        count = max(0, len(held) - self._window)
+        size -= sum(map(size_of_run, held[:count]))
+        while size > self._max_bytes:
+            size -= size_of_run(held[count])
+            count += 1
+        return count
+
+    def flush(self) -> list[Run]:
+        """Release all runs."""
+        return self._let_go(len(self._held))
+
+    def _let_go(self, count: int) -> list[Run]:
+        gone, self._held = self._held[: max(count, 0)], self._held[max(count, 0) :]
+        kept = {run.root_span_id for run in self._held}
+        self._since = {span_id: at for span_id, at in self._since.items() if span_id in kept}
+        self.held = frozenset(kept)
+        self.next_due = min(self._since.values()) + self._patience if self._since else inf
+        return gone
+
+
+def _is_bare(run: Run) -> bool:
+    return run.root_kind is OperationKind.INFERENCE and run.root is not None
+
+
+def _join_with(run: Run, held: list[Run]) -> Run:
+    """Join a run with all held ones that it continues or that continue it; they are removed from the list."""
+    if run.root_kind not in _MAY_JOIN:
+        return run
+    theirs = len(held)
+    for index in range(theirs - 1, -1, -1):
+        other = held[index]
+        if other.root_kind is not run.root_kind:
+            continue
+        if index < theirs - _RECENT and _ids(run).isdisjoint(_ids(other)):
+            continue
+        for first, then in ((other, run), (run, other)):
+            if is_unfinished(first) and _continues(first, then):
+                del held[index]
+                return _join_with(_joined(first, then), held)
+    return run
+
+
+def _ids(run: Run) -> frozenset[str]:
+    """Ids of the tool calls that a run was given or asked for; cached on the run."""
+    known = run.__dict__.get("_call_ids")
+    if known is None:
+        calls = _calls(run)
+        parts = (part for call in calls for part in (*given_to(call), *asked_by(call)))
+        known = run.__dict__["_call_ids"] = frozenset(p.tool_call_id for p in parts if p.tool_call_id)
+    return cast("frozenset[str]", known)
+
+
+def _calls(run: Run) -> list[Operation]:
+    """The model calls of a run, and before them its agent, which may tell more of what was said."""
+    calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
+    return calls if run.root is None or _is_bare(run) else [run.root, *calls]
+
+
+def _continues(first: Run, then: Run) -> bool:
+    calls, earlier = _calls(then), _calls(first)
+    known = first.resource.get("service.name"), first.scope_name
+    if (then.resource.get("service.name"), then.scope_name) != known or not calls:
+        return False
+    return (first.end_time or first.start_time) <= calls[0].span.start_time and continues(earlier, calls[0])
+
+
+def _joined(first: Run, then: Run) -> Run:
+    operations: list[Operation] = sorted(
+        (*first.operations, *then.operations), key=lambda o: o.span.start_time
+    )
+    children = {**first.children, **then.children}
+    above: dict[str, str | None] = {o.span_id: None for o in operations}
+    for parent, below in children.items():
+        above.update(dict.fromkeys(below, parent))
+    root = next(o for o in operations if o.span_id == then.root_span_id)
+    run = assemble(root, operations, children, above)
+    # Spans around the runs may have told these, which the operations do not know.
+    told = {
+        name: getattr(then, name) or getattr(first, name)
+        for name in ("conversation_id", "user_id")
+        if getattr(run, name) is None
+    }
+    return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))), **told)

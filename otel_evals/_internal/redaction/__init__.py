@@ -1,0 +1,1 @@
+"""Redaction: removes secrets and personal data from every text that leaves the process."""

@@ -1,0 +1,285 @@
+"""The one hook that every text goes through before it leaves the process in a way of ours.
+
+Judges' prompts, explanations, errors and steps on spans and events, and whatever destinations are given:
+files, the results store with its page, other products. Secrets are taken out by default; `use_redaction`
+replaces that. It is one per process, since prompts are made where nothing of the configuration is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cached_property, lru_cache
+from importlib import import_module
+from types import NoneType
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from otel_evals._internal.model import Operation, Run, SpanRecord
+from otel_evals._internal.model.derived import derives, recovered
+from otel_evals._internal.redaction.secrets import redact_secrets, replaced
+from otel_evals._internal.util.plain import plain_text, type_name
+from otel_evals.errors import ConfigError
+
+__all__ = ["Redaction", "current_redaction", "redact", "redact_pii", "redacted", "use_redaction"]
+
+_T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
+_FAILED = "[redaction failed]"
+_DEEPEST = 100
+_IDS = frozenset(
+    {
+        "trace_id", "span_id", "parent_span_id", "root_span_id", "trace_ids", "children", "links",
+        "trace_state", "evaluation_id", "conversation_id", "scorer_id", "scorer_version", "digest", "rule",
+    }
+)  # fmt: skip
+"""Fields by which scores are found again; they are never changed."""
+_OF_SPANS = ("name", "events", "logs", "status_message")
+"""Texts of a span beside its attributes."""
+_TEXTLESS = frozenset((NoneType, bool, int, float))
+
+# Possessive where parts could be divided in several ways: no text takes more than its length.
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
+_NUMBER = re.compile(r"(?<![\w.])\d(?:[ -]?\d){11,18}(?![\w.]\d)")
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{1,4}+){3,9}+(?![A-Za-z0-9])")
+_PHONE = re.compile(r"(?<![\w+])\+\d{1,3}(?:[ ./-]{0,2}+(?:\(\d{1,4}\)|\d{1,4}+)){2,6}+(?!\w)")
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """Functions that are applied to a text one after another; none for no redaction."""
+
+    functions: tuple[Callable[[str], str], ...] = (redact_secrets,)
+
+    def __call__(self, text: str) -> str:
+        """The text without what they take out; never raises: where one fails, nothing of the text is left."""
+        try:
+            for function in self.functions:
+                text = function(text)
+                if not isinstance(text, str):
+                    raise TypeError(f"{function!r:.200} returned a {type(text).__name__} for a text")
+        except BaseException as error:  # SystemExit too: an evaluation has to end
+            _tell(f"{type_name(error)}: {plain_text(error, 300)}")
+            return _FAILED
+        return text
+
+
+_current = Redaction()
+_told: set[str] = set()
+
+
+def use_redaction(redaction: Redaction) -> None:
+    """Have this applied to whatever leaves from now on."""
+    global _current
+    _current = redaction
+
+
+def current_redaction() -> Redaction:
+    """What is applied now."""
+    return _current
+
+
+def redact(text: str) -> str:
+    """A text as it may leave."""
+    return _current(text)
+
+
+def redacted(value: _T) -> _T:
+    """A value, all texts in it as they may leave: of dataclasses, structs, mappings and sequences; ids stay.
+
+    The value itself is returned where nothing is taken out. Of runs, each field is looked at when it is asked
+    for: most of what is in their spans never leaves.
+    """
+    return value if not _current.functions else _walk(value, _Texts(_current), 0)
+
+
+def redact_pii(text: str) -> str:
+    """Replace email addresses, telephone numbers with a country's code, payment cards and IBANs.
+
+    Cards and IBANs are checked by their digits. Names and postal addresses have no form: take a function of
+    your own for those.
+
+    Raises:
+        ConfigError: python-stdnum is not installed.
+    """
+    if len(text) < 6 or not ("@" in text or "+" in text or any(c.isdigit() for c in text)):
+        return text
+    luhn, iban = _checks.luhn, _checks.iban
+    spans: list[tuple[int, int]] = []
+    for pattern, check in ((_EMAIL, None), (_PHONE, None), (_NUMBER, luhn), (_IBAN, iban)):
+        found = _matches(pattern, text)
+        spans += [m.span() for m in found if check is None or check.is_valid(re.sub("[ -]", "", m[0]))]
+    return replaced(text, spans) if spans else text
+
+
+class _Checks:
+    """Modules of python-stdnum."""
+
+    @cached_property
+    def luhn(self) -> Any:
+        return _stdnum("luhn")
+
+    @cached_property
+    def iban(self) -> Any:
+        return _stdnum("iban")
+
+
+_checks = _Checks()
+
+
+def _stdnum(name: str) -> Any:
+    try:
+        return import_module(f"stdnum.{name}")
+    except ImportError as error:
+        raise ConfigError("redact", "pii needs python-stdnum: pip install 'otel-evals[text]'") from error
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """In pieces, as a call of `re` keeps the interpreter's lock."""
+    done = 0
+    for start in range(0, len(text), 4_096):
+        for match in pattern.finditer(text, max(start, done), min(len(text), start + 4_352)):
+            if match.start() >= start + 4_096:
+                break
+            done = match.end()
+            yield match
+
+
+def _walk(value: Any, known: _Texts, depth: int) -> Any:
+    if depth > _DEEPEST:
+        return _FAILED
+    match value:
+        case None | bool() | int() | float() | Enum():
+            return value
+        case str():
+            return known[value]
+        case Mapping():
+            new = {key: item if key in _IDS else _walk(item, known, depth + 1) for key, item in value.items()}
+            return value if all(new[key] is item for key, item in value.items()) else new
+        case list() | tuple():
+            items = [_walk(item, known, depth + 1) for item in value]
+            if all(new is old for new, old in zip(items, value, strict=True)):
+                return value
+            return type(value)(items) if type(value) in (list, tuple) else tuple(items)
+    match value:
+        case Run():
+            return recovered(_RedactedRun, _Redacted(value, known.redaction), {})
+        case Operation():
+            return recovered(_RedactedOperation, _Redacted(value, known.redaction), {})
+        case SpanRecord():
+            given = {name: _walk(getattr(value, name), known, depth + 1) for name in _OF_SPANS}
+            for name in ("attributes", "resource"):
+                given[name] = _RedactedAttributes(getattr(value, name), known.redaction)
+            return replace(value, **given)
+    kind: Any = type(value)
+    return _walk_fields(value, known, depth) if _texts_of(kind) else value
+
+
+def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
+    kind: Any = type(value)
+    changed = {}
+    for name in _texts_of(kind):
+        item = getattr(value, name)
+        if type(item) in _TEXTLESS or (type(item) is tuple and not item):  # most fields of most scores
+            continue
+        new = _walk(item, known, depth + 1)
+        if new is not item:
+            changed[name] = new
+    if not changed:
+        return value
+    return replace(value, **changed) if issubclass(kind, Struct) else dataclasses.replace(value, **changed)
+
+
+@lru_cache(maxsize=256)
+def _texts_of(cls: Any) -> tuple[str, ...]:
+    """The fields of a dataclass or struct that may hold texts."""
+    names = cls.__struct_fields__ if issubclass(cls, Struct) else ()
+    if is_dataclass(cls):
+        names = tuple(field.name for field in fields(cls) if field.init)
+    return tuple(name for name in names if name not in _IDS)
+
+
+class _Texts(dict[str, str]):
+    """Texts as a redaction leaves them, by what they were; each is looked at once."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self.redaction = redaction
+
+    def __missing__(self, text: str) -> str:
+        found = self[text] = self.redaction(text)
+        return found
+
+
+class _Redacted:
+    """The fields of a record as they may leave."""
+
+    __slots__ = ("_record", "_redaction")
+
+    failed = False
+
+    def __init__(self, record: Run | Operation, redaction: Redaction) -> None:
+        self._record = record
+        self._redaction = redaction
+
+    def derive(self, field: str) -> Mapping[str, Any]:
+        """One field."""
+        value = getattr(self._record, field)
+        return {field: value if field in _IDS else _walk(value, _Texts(self._redaction), 0)}
+
+
+@derives(*(field.name for field in fields(Run)))
+class _RedactedRun(Run):
+    """A run as it may leave; equal to a run in which the same is said."""
+
+    __hash__ = Run.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return _says_the_same(self, other, Run)
+
+
+@derives(*(field.name for field in fields(Operation)))
+class _RedactedOperation(Operation):
+    """An operation as it may leave; equal to one in which the same is said."""
+
+    __hash__ = Operation.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return _says_the_same(self, other, Operation)
+
+
+def _says_the_same(one: object, other: object, of: type[Run | Operation]) -> bool:
+    return isinstance(other, of) and all(
+        getattr(one, field.name) == getattr(other, field.name) for field in fields(of)
+    )
+
+
+class _RedactedAttributes(Mapping[str, Any]):
+    """Attributes as they may leave."""
+
+    __slots__ = ("_attributes", "_redaction")
+
+    def __init__(self, attributes: Mapping[str, Any], redaction: Redaction) -> None:
+        self._attributes = attributes
+        self._redaction = redaction
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._attributes[key]
+        return value if key in _IDS else _walk(value, _Texts(self._redaction), 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attributes)
+
+    def __len__(self) -> int:
+        return len(self._attributes)
+
+
+def _tell(problem: str) -> None:
+    if problem not in _told and len(_told) < 20:
+        _told.add(problem)
+        _logger.warning("a text was left out, because it could not be redacted: %s", problem)

@@ -1,0 +1,1 @@
+"""Samplers, their algebra, and the decision which rules sample a run."""

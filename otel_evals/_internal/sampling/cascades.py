@@ -1,0 +1,111 @@
+"""Cascades: a scorer that runs where another one scored low, or high.
+
+A cascade is decided once the other scorer's outcome for the same run is known. Both rules use the same
+randomness of the trace, so a run that the cascade samples was sampled by the other rule, with that rule's
+probability: that is the cascade's probability too, and `below(...) & ratio(p)` has the smaller of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from otel_evals._internal.model import Run, Score
+from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler
+from otel_evals.errors import ConfigError
+
+__all__ = ["above", "below", "cascade_order"]
+
+_NOT_SAMPLED = Chance(0.0, why="cascade_not_sampled")
+_NOT_SCORED = Chance(0.0, why="cascade_not_scored")
+_NOT_MET = Chance(0.0, why="cascade_not_met")
+
+
+class _Cascade(Sampler):
+    ceiling = 0.0  # it adds nothing to that of the rule it depends on
+
+    def __init__(self, verb: str, scorer: Any, bound: float) -> None:
+        name = getattr(scorer, "id", scorer)
+        words = f"{verb}({name!r}, {bound!r})"
+        if not isinstance(name, str) or not name:
+            raise ConfigError("sample", f"{words}: give a scorer's id, as in {verb}('answered', 0.5)")
+        if isinstance(bound, bool) or not isinstance(bound, int | float) or bound != bound:
+            raise ConfigError("sample", f"{words}: the score to compare with must be a number")
+        self._id, self._bound, self._is_below = name, float(bound), verb == "below"
+        self.follows = frozenset([name])
+        self._words = f"{verb}({name!r}, {bound:.10g})"
+
+    def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
+        other = earlier.get(self._id)
+        if other is None:
+            return _NOT_SAMPLED
+        if not isinstance(other.outcome, Score):
+            return _NOT_SCORED
+        value = other.outcome.value
+        met = value < self._bound if self._is_below else value > self._bound
+        return other.chance if met else _NOT_MET
+
+    def __str__(self) -> str:
+        return self._words
+
+
+def below(scorer: Any, score: float) -> Sampler:
+    """Sample the runs to which another rule's scorer gave a lower score than this.
+
+    Args:
+        scorer: the other scorer, or its id; it must be configured for the same scope.
+        score: the bound, exclusive.
+
+    Raises:
+        ConfigError: the scorer has no id, or the score is not a number.
+    """
+    return _Cascade("below", scorer, score)
+
+
+def above(scorer: Any, score: float) -> Sampler:
+    """Sample the runs to which another rule's scorer gave a higher score than this; see `below`.
+
+    Raises:
+        ConfigError: the scorer has no id, or the score is not a number.
+    """
+    return _Cascade("above", scorer, score)
+
+
+def cascade_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
+    """The indices of the rules in an order in which each comes after those it depends on.
+
+    Args:
+        rules: scorer id, scope and sampler of each rule.
+
+    Raises:
+        ConfigError: a rule depends on a scorer that no rule of its scope has, or rules depend on each other.
+    """
+    places = {(scorer, scope): index for index, (scorer, scope, _) in enumerate(rules)}
+    after = [list(_followed(index, rules, places)) for index in range(len(rules))]
+    done: list[int] = []
+    while len(done) < len(rules):
+        ready = [i for i in range(len(rules)) if i not in done and all(j in done for j in after[i])]
+        if not ready:
+            stuck = next(i for i in range(len(rules)) if i not in done)
+            circle = " and ".join(sorted(repr(rules[i][0]) for i in range(len(rules)) if i not in done))
+            raise ConfigError(
+                f"rules[{stuck}].sample",
+                f"{circle} depend on each other; sample one of them independently",
+            )
+        done += ready
+    return done
+
+
+def _followed(
+    index: int, rules: Sequence[tuple[str, str, Sampler]], places: Mapping[tuple[str, str], int]
+) -> Iterator[int]:
+    scorer, scope, sampler = rules[index]
+    for wanted in sorted(sampler.follows):
+        if (wanted, scope) not in places:
+            known = sorted(name for name, its_scope in places if its_scope == scope and name != scorer)
+            hint = f"known are {', '.join(map(repr, known))}" if known else "add a rule for it"
+            raise ConfigError(
+                f"rules[{index}].sample",
+                f"{sampler} depends on {wanted!r}, which no rule of scope {scope!r} scores; {hint}",
+            )
+        yield places[wanted, scope]

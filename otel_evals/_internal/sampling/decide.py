@@ -1,0 +1,218 @@
+"""Which rules sample a run, and when that is known: at once, or after another rule's outcome.
+
+Asking changes nothing but what a cascade remembers of its run, and counts nothing: the caller is given
+decisions. A run waits for a cascade's decision only as long as the scorer it follows takes, which timeouts,
+attempts and the bounded queue limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from otel_evals._internal.model import Outcome, Run, Sampled
+from otel_evals._internal.sampling.algebra import Chance, Earlier, Sampler, recorded_probability
+from otel_evals._internal.sampling.cascades import cascade_order
+from otel_evals._internal.sampling.consistent import is_sampled
+from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
+
+__all__ = ["Decider", "DecidingRule", "Decision", "RunDecisions", "chance_of"]
+
+
+_MAX_REMEMBERED = 1_000
+
+
+class DecidingRule(Protocol):
+    """What deciding needs to know of a rule."""
+
+    @property
+    def name(self) -> str:
+        """Under which the rule is counted."""
+
+    @property
+    def scorer_id(self) -> str:
+        """Under which cascades follow it."""
+
+    @property
+    def asked_with(self) -> str:
+        """Rules with the same value are asked together."""
+
+    @property
+    def when(self) -> Callable[[Run], Any] | None:
+        """Which runs it applies to."""
+
+    @property
+    def sample(self) -> Sampler:
+        """Which share of them it samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a rule decided about a run."""
+
+    rule: Any
+    """The rule that was asked, a `DecidingRule`."""
+    status: Literal["sampled", "not_sampled", "waiting"]
+    """`waiting`: for the outcome of a rule that it follows."""
+    reason: str = ""
+    """Why it does not sample the run."""
+    chance: Chance | None = None
+    """None where it was not worked out."""
+    error: BaseException | None = None
+    """What the rule's `when` or `sample` raised."""
+
+
+@dataclass(slots=True, eq=False)
+class RunDecisions:
+    """What the rules that are asked together have decided about a run so far."""
+
+    run: Run
+    waiting: list[DecidingRule] = field(default_factory=list)
+    sampled: dict[str, Chance] = field(default_factory=dict)
+    """By scorer id."""
+    on_record: dict[str, Sampled] = field(default_factory=dict)
+    """By scorer id: what goes on record with the score of a run that its rule samples."""
+    outcomes: dict[str, Earlier] = field(default_factory=dict)
+    """By scorer id, as far as they are known."""
+
+    def undecided(self) -> set[str]:
+        """Ids of the scorers whose outcome is still to come."""
+        return (self.sampled.keys() - self.outcomes.keys()) | {rule.scorer_id for rule in self.waiting}
+
+    def give_up(self, scorer_id: str) -> list[DecidingRule]:
+        """A scorer will have no outcome for now; returns the rules that cease to wait because of it."""
+        without = {scorer_id}
+        kept: list[DecidingRule] = []
+        gone: list[DecidingRule] = []
+        for rule in self.waiting:  # in order: a rule stands after those it follows
+            if rule.sample.follows & without:
+                without.add(rule.scorer_id)
+                gone.append(rule)
+            else:
+                kept.append(rule)
+        self.waiting = kept
+        self.sampled.pop(scorer_id, None)
+        return gone
+
+
+class Decider:
+    """Asks the rules.
+
+    Args:
+        rules: in any order.
+    """
+
+    def __init__(self, rules: Iterable[DecidingRule]) -> None:
+        listed = list(rules)
+        order = cascade_order([(rule.scorer_id, rule.asked_with, rule.sample) for rule in listed])
+        self._rules: dict[str, list[DecidingRule]] = {}
+        for index in order:
+            self._rules.setdefault(listed[index].asked_with, []).append(listed[index])
+        self._words = {rule.name: str(rule.sample) for rule in listed}
+        self._sampled: dict[tuple[str, Chance], Sampled] = {}
+
+    def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
+        """Ask the rules that are asked together about a run."""
+        decisions = RunDecisions(run)
+        return decisions, self._recorded(
+            decisions, [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
+        )
+
+    def rule_out(self, asked_with: str) -> list[Decision]:
+        """The decisions about a run whose randomness is below the ceilings of all these rules."""
+        return [
+            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling))
+            for rule in self._rules.get(asked_with, ())
+        ]
+
+    def _recorded(self, decisions: RunDecisions, made: list[Decision]) -> list[Decision]:
+        """Note what goes on record for the rules that sample the run."""
+        for each in made:
+            if each.status == "sampled":
+                decisions.on_record[each.rule.scorer_id] = self.sampled(each, decisions.run)
+        return made
+
+    def sampled(self, decision: Decision, run: Run) -> Sampled:
+        """What goes on record with the score of a run that a rule samples."""
+        name, chance = decision.rule.name, decision.chance or Chance(1.0, known=False)
+        if run.trace_state or run.turns:
+            return Sampled(inclusion_probability(chance, run), self._words[name])
+        known = self._sampled.get((name, chance))  # most runs of a rule share one record
+        if known is None:
+            if len(self._sampled) >= _MAX_REMEMBERED:
+                self._sampled.clear()
+            known = self._sampled[name, chance] = Sampled(
+                inclusion_probability(chance, run), self._words[name]
+            )
+        return known
+
+    def follow(self, decisions: RunDecisions, scorer_id: str, outcome: Outcome) -> list[Decision]:
+        """An outcome is known: what the rules that waited for it decide now."""
+        decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
+        waiting, decisions.waiting = decisions.waiting, []
+        return self._recorded(decisions, [_sample(decisions, rule) for rule in waiting])
+
+    def resume(self, decisions: RunDecisions, asked_with: str) -> list[Decision]:
+        """Have the cascades that follow the sampled scorers wait for them anew."""
+        return [
+            _ask(decisions, rule)
+            for rule in self._rules.get(asked_with, ())
+            if rule.scorer_id not in decisions.sampled and rule.sample.follows & decisions.sampled.keys()
+        ]
+
+
+def _ask(decisions: RunDecisions, rule: DecidingRule) -> Decision:
+    if rule.when is not None:
+        try:
+            applies = bool(rule.when(decisions.run))
+        except BaseException as error:
+            return Decision(rule, "not_sampled", "predicate_failed", error=error)
+        if not applies:
+            return Decision(rule, "not_sampled", "not_applicable")
+    return _sample(decisions, rule)
+
+
+def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
+    """Decide now, or have the rule wait for those it follows."""
+    try:
+        return _sampled(decisions, rule)
+    except BaseException as error:  # a sampler of somebody else's, or what it returned
+        return Decision(rule, "not_sampled", "predicate_failed", error=error)
+
+
+def _sampled(decisions: RunDecisions, rule: DecidingRule) -> Decision:
+    run, sampler = decisions.run, rule.sample
+    if sampler.follows and not sampler.follows.isdisjoint(decisions.undecided()):
+        decisions.waiting.append(rule)
+        return Decision(rule, "waiting")
+    chance = sampler.chance(run, decisions.outcomes)
+    if not 0.0 <= chance.probability <= 1.0:
+        raise ValueError(f"a probability must lie within 0..1, not {chance.probability}")
+    certain = chance.probability >= 1.0 and not run.trace_state
+    if not certain and not is_sampled(chance.probability, *randomness_source(run)):
+        reason = chance.why if chance.probability <= 0 and chance.why else "sampled_out"
+        return Decision(rule, "not_sampled", reason, chance)
+    if not chance.known:
+        chance = _estimable(chance, run)
+    decisions.sampled[rule.scorer_id] = chance
+    return Decision(rule, "sampled", chance=chance)
+
+
+def _estimable(chance: Chance, run: Run) -> Chance:
+    """What goes on record where a predicate had its say: the probability without it, if that samples the
+    run, which depends on the run's randomness alone.
+
+    Estimates leave out the others: they would not have been sampled but for the predicate.
+    """
+    if chance.part is not None and is_sampled(chance.part, *randomness_source(run)):
+        return Chance(chance.part)
+    return Chance(chance.probability, known=False)
+
+
+def chance_of(sampled: Sampled, run: Run) -> Chance:
+    """The chance behind what is on record: without the head sampler's share."""
+    if sampled.probability is None:
+        return Chance(1.0, known=False)
+    head = recorded_probability(Chance(1.0), randomness_source(run)[1]) or 1.0
+    return Chance(min(1.0, sampled.probability / head))

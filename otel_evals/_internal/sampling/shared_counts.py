@@ -1,0 +1,140 @@
+"""The runs of other processes in the window of a rate limit, exchanged through a server in the background.
+
+Each process writes how many runs arrived and were sampled in each slice of its window, and reads what the
+others wrote, twice a second, on a thread of its own. Nothing that decides about a run waits for the server.
+
+While the server is away, the others are taken to go on as in the last window that is known of them. What is
+written are counts and no increments: repeating an exchange changes nothing, and a server that has lost
+everything has it again after the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from otel_evals._internal.redis_server import PREFIX, RedisServer
+from otel_evals._internal.util.fork import renew_after_fork
+from otel_evals.errors import StoreError
+
+__all__ = ["SharedCounts"]
+
+EXCHANGE_SECONDS = 0.5
+
+Counts = Mapping[int, tuple[float, float]]
+"""Runs that arrived and that were sampled, by the number of the slice."""
+
+
+class SharedCounts:
+    """Counts of one window in this process, and in all others.
+
+    Args:
+        server: where they meet.
+        name: of the limit that they share.
+        slices: of a window.
+        seconds: of a slice.
+        clock: seconds since the epoch; those of all machines should agree within seconds.
+    """
+
+    def __init__(
+        self, server: RedisServer, name: str, slices: int, seconds: float, clock: Callable[[], float]
+    ) -> None:
+        self._server = server
+        self._name = f"{PREFIX}rate:{name}:{seconds:g}"
+        self._slices, self._seconds, self._clock = slices, seconds, clock
+        self.lock = threading.Lock()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """As another process: nothing was counted yet, and the thread is started with the next run."""
+        self.lock = threading.Lock()
+        self._id = uuid4().hex
+        self._own: dict[int, list[int]] = {}
+        self._thread: threading.Thread | None = None
+        self.others: Counts = {}
+        """What the others counted, as of the last exchange; replaced, never changed."""
+
+    def count(self, number: int, sampled: bool) -> None:
+        """Count a run of this process."""
+        with self.lock:
+            found = self._own.setdefault(number, [0, 0])
+            found[0] += 1
+            found[1] += sampled
+        if self._thread is None:
+            self._start()
+
+    def totals(self) -> dict[int, tuple[float, float]]:
+        """What was counted here, and by the others as of the last exchange."""
+        with self.lock:
+            own = {number: (counts[0], counts[1]) for number, counts in self._own.items()}
+        return {
+            number: (here[0] + there[0], here[1] + there[1])
+            for number in sorted(own.keys() | self.others.keys())
+            for here, there in [(own.get(number, (0, 0)), self.others.get(number, (0, 0)))]
+        }
+
+    def exchange(self) -> None:
+        """Tell the others, and hear from them."""
+        latest = int(self._clock() / self._seconds)
+        numbers = range(latest - self._slices, latest + 1)
+        with self.lock:
+            self._own = {number: own for number, own in self._own.items() if number >= numbers[0]}
+            own = {number: f"{counts[0]} {counts[1]}" for number, counts in self._own.items()}
+        try:
+            found = self._server.call(lambda client: self._exchanged(client, own, numbers))
+        except StoreError:
+            self.others = _as_before(self.others, numbers)
+        else:
+            self.others = {number: self._sum(counts) for number, counts in found.items() if counts}
+
+    def _exchanged(self, client: Any, own: Mapping[int, str], numbers: range) -> dict[int, Mapping[str, str]]:
+        pipe = client.pipeline(transaction=False)
+        for number, counts in own.items():
+            pipe.hset(f"{self._name}:{number}", self._id, counts)
+            pipe.expire(f"{self._name}:{number}", int(self._seconds * self._slices * 2))
+        for number in numbers:
+            pipe.hgetall(f"{self._name}:{number}")
+        return dict(zip(numbers, pipe.execute()[2 * len(own) :], strict=True))
+
+    def _sum(self, counts: Mapping[str, str]) -> tuple[float, float]:
+        pairs = [text.partition(" ") for id, text in counts.items() if id != self._id]
+        return sum(int(arrived) for arrived, _, _ in pairs), sum(int(sampled) for _, _, sampled in pairs)
+
+    def _start(self) -> None:
+        with self.lock:
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(
+                target=_exchange_until_gone, args=(weakref.ref(self),), name="otel-evals-shared", daemon=True
+            )
+            try:
+                self._thread.start()
+            except RuntimeError:  # no thread can be had, or Python is about to end: the limit is our own
+                return
+
+
+def _as_before(others: Counts, numbers: range) -> Counts:
+    """As if each slice after the last one known had been like the mean of those before it."""
+    kept = {number: counts for number, counts in others.items() if number >= numbers[0]}
+    if not kept:
+        return {}
+    last = max(kept)
+    length = max(1, last - min(kept))  # the last one may have been known in part
+    whole = [counts for number, counts in kept.items() if number < last] or list(kept.values())
+    mean = tuple(sum(counts[i] for counts in whole) / length for i in (0, 1))
+    return kept | {number: (mean[0], mean[1]) for number in numbers if number >= last}
+
+
+def _exchange_until_gone(counts: weakref.ref[SharedCounts]) -> None:
+    while True:
+        found = counts()
+        if found is None or found._thread is not threading.current_thread():
+            return
+        found.exchange()
+        del found
+        time.sleep(EXCHANGE_SECONDS)

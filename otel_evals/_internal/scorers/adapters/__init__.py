@@ -1,0 +1,1 @@
+"""Evaluators of other libraries as scorers."""

@@ -1,0 +1,197 @@
+"""Whether the facts an answer states stand in what the agent was told. Code only, no judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from otel_evals._internal.model import Availability, Message, NotScored, Part, Run, Score, StepRecord
+from otel_evals._internal.scorers.text.claims import Claim, claims_in, fold, list_items
+from otel_evals._internal.scorers.text.contradiction import Alternatives
+from otel_evals._internal.scorers.text.evidence import Evidence
+from otel_evals._internal.scorers.text.lookup import check
+from otel_evals._internal.scoring.scorer import FunctionScorer, how_to_capture, missing, scorer
+
+__all__ = ["grounded_in_tools"]
+
+_MAX_NAMED = 8
+_MAX_ANSWER = 50_000
+_MAX_CLAIMS = 1_000
+_MAX_COMPARED = 50
+
+
+def grounded_in_tools() -> FunctionScorer:
+    """The share of an answer's checkable facts that stand in what the agent was told.
+
+    Facts are the numbers, dates, times, identifiers (order numbers, e-mail addresses, links, phone numbers)
+    and names of several words that the answer states. Evidence is what tools returned, what they were
+    successfully called with, retrieved documents, the system instructions, and what was said before, by the
+    user now or by either side in earlier turns.
+
+    A number also counts as found when it follows from the evidence in a way a reader can check: rounded
+    (22 for 21.7), 5% off where the text says about, in another unit (50% for 0.5, 2 hours for 120 minutes,
+    $49.90 for 4990 cents, °F for °C), in words (two dozen for 24), a length of a list or the number of its
+    entries with an equal value, the total of a field over a list, a product of two fields, a stated
+    percentage of a number or what it leaves, a sum, difference or product of found numbers that the answer
+    itself states, a sum or difference of two numbers of a short text, the years between two years. A name
+    counts as found in other forms: Turkish for Turkey, Western Australia for WA, UN for United Nations.
+
+    A fact that is not found is contradicted when the evidence gives another value for it: beside the same
+    words, under a field that the answer names, of the same things (5 business days for 10 business days,
+    though 10 stands elsewhere), an identifier of the same pattern, a name that differs in one of two words.
+    Otherwise it is found nowhere. The explanation says which, and what the evidence says instead.
+
+    A date without a year matches any year, an ambiguous one (3/4/2026) in either order. Relative dates, list
+    numbering, examples in brackets and the number one are not checked. In running text things can be counted
+    that no number states: where a result is running text, a count in words up to twelve is not checked unless
+    the texts count the same things otherwise. Names need capital letters, and several words in German; digits
+    of all scripts count, words for numbers in English only. Apart from that, a fact that stands in the
+    evidence in another role (the price of another item) passes: this finds what was made up, not what was
+    mixed up.
+
+    Range: 0..1, higher is better. Label: `grounded` when every fact is found, else `ungrounded`.
+    Formula: facts found / facts stated, each counted once and a contradicted one twice. Ours, not taken from
+    elsewhere.
+    Needs: the answer; tool results or documents, of this turn or an earlier one.
+    Not scored: `output_not_recorded`, `output_captured_off`; `tool_results_captured_off` or
+    `tool_results_truncated` when a fact is missing but evidence is incomplete; `no_tool_results` when there
+    is nothing to check against; `no_claims` when the answer states no such fact.
+    Cost: none; about 1 ms for every 1,000 characters of evidence, in a worker thread. At most 200,000
+    characters of evidence are read, and a fact that is not found among them is then not scored; of an answer
+    the first 50,000 characters and 1,000 facts are.
+    """
+    return scorer(id="grounded_in_tools")(_judge)
+
+
+def _judge(run: Run) -> Score | NotScored:
+    """Share of the answer's facts that stand in the tool results or the conversation."""
+    absent = missing(run, "output") or _no_evidence(run)
+    if absent is not None:
+        return absent
+    answer = fold((run.output or "")[:_MAX_ANSWER], _MAX_ANSWER)
+    stated = _distinct(claims_in(answer))[:_MAX_CLAIMS]
+    evidence = _evidence(run)
+    claims, wrong = check(stated, evidence, _countable(run, answer)) if stated else ([], [])
+    if not claims:
+        return NotScored(reason="no_claims", explanation="the answer states no fact that code can check")
+    if wrong and (incomplete := _incomplete(run, evidence)):
+        return incomplete
+    verdicts = _verdicts(claims, wrong, Alternatives(answer, evidence))
+    against = sum(verdict.instead is not None for verdict in verdicts)
+    return Score(
+        value=1 - (len(wrong) + against) / (len(claims) + against),
+        label="ungrounded" if wrong else "grounded",
+        explanation=_explain(verdicts),
+        steps=(StepRecord(name="analyze", result=[verdict.record() for verdict in verdicts]),),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What became of a claim."""
+
+    claim: Claim
+    found: bool
+    instead: str | None
+    """The other value that the evidence gives for the same fact."""
+
+    def record(self) -> dict[str, str | bool]:
+        record: dict[str, str | bool] = {
+            "kind": self.claim.kind,
+            "text": self.claim.text,
+            "found": self.found,
+        }
+        return record if self.instead is None else record | {"instead": self.instead}
+
+    def __str__(self) -> str:
+        said = f'{self.claim.kind} "{self.claim.text}"'
+        return said if self.instead is None else f'{said} (not "{self.instead}")'
+
+
+def _verdicts(claims: Iterable[Claim], wrong: Sequence[Claim], alternatives: Alternatives) -> list[_Verdict]:
+    missing = {id(claim) for claim in wrong}
+    instead = {id(claim): alternatives.to(claim) for claim in wrong[:_MAX_COMPARED]}
+    return [_Verdict(claim, id(claim) not in missing, instead.get(id(claim))) for claim in claims]
+
+
+def _distinct(claims: Iterable[Claim]) -> list[Claim]:
+    return list({(claim.kind, claim.text.casefold()): claim for claim in reversed(tuple(claims))}.values())[
+        ::-1
+    ]
+
+
+def _countable(run: Run, answer: str) -> set[int]:
+    """How many there are of what the answer lists, and of the calls of each tool."""
+    calls = Counter(call.name for call in run.tool_calls)
+    return {*list_items(answer), *calls.values(), len(run.tool_calls)}
+
+
+def _explain(verdicts: Sequence[_Verdict]) -> str:
+    wrong = [verdict for verdict in verdicts if not verdict.found]
+    if not wrong:
+        return f"{len(verdicts)} of {len(verdicts)} facts stand in the tool results or the conversation"
+    against = [verdict for verdict in wrong if verdict.instead is not None]
+    nowhere = [verdict for verdict in wrong if verdict.instead is None]
+    parts = [f"{len(wrong)} of {len(verdicts)} facts do not stand in the tool results or the conversation"]
+    parts += [f"contradicted there: {_named(against)}"] if against else []
+    parts += [f"found nowhere: {_named(nowhere)}"] if nowhere else []
+    return "; ".join(parts)
+
+
+def _named(verdicts: Sequence[_Verdict]) -> str:
+    more = f" and {len(verdicts) - _MAX_NAMED} more" if len(verdicts) > _MAX_NAMED else ""
+    return ", ".join(map(str, verdicts[:_MAX_NAMED])) + more
+
+
+# --- evidence ---
+
+
+def _evidence(run: Run) -> Evidence:
+    said = (*run.history, *run.input_messages)
+    texts = [run.system_instructions or ""]
+    texts += [part.text for message in said for part in message.parts if part.kind == "text" and part.text]
+    results = [result for call in run.tool_calls for result in (call.result, call.error)]
+    results += [call.arguments for call in run.tool_calls if call.status != "error"]
+    results += [told for document in run.documents for told in (document.content, dict(document.metadata))]
+    results += [part.data if part.data is not None else part.text for part in _earlier_results(said)]
+    return Evidence(results=results, texts=texts, now=run.start_time)
+
+
+def _earlier_results(messages: Iterable[Message]) -> Iterator[Part]:
+    return (part for message in messages for part in message.parts if part.kind == "tool_result")
+
+
+def _no_evidence(run: Run) -> NotScored | None:
+    """Say why there is nothing to check against, where there is nothing."""
+    recorded = any(call.result is not None or call.error for call in run.tool_calls)
+    if recorded or any(d.content for d in run.documents) or any(_earlier_results(run.history)):
+        return None
+    if run.tool_calls or run.documents:
+        return _not_recorded(run)
+    return NotScored(
+        reason="no_tool_results",
+        explanation="no tool was called and no document retrieved: there is nothing to check against",
+    )
+
+
+def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
+    """A fact that is not found may stand in what was cut off or not recorded."""
+    state = {run.availability.get("tool_results"), run.availability.get("documents")}
+    if Availability.TRUNCATED in state or evidence.truncated:
+        return NotScored(reason="tool_results_truncated", explanation="some evidence was cut off")
+    if Availability.CAPTURED_OFF in state:
+        return _not_recorded(run)
+    return None
+
+
+def _not_recorded(run: Run) -> NotScored:
+    """The reason that the instrumentation gives for results it left out."""
+    off = Availability.CAPTURED_OFF in (
+        run.availability.get("tool_results"),
+        run.availability.get("documents"),
+    )
+    return NotScored(
+        reason="tool_results_captured_off" if off else "tool_results_not_recorded",
+        explanation=f"tools were called, but what they returned was not recorded; {how_to_capture(run)}",
+    )

@@ -1,0 +1,163 @@
+"""Which of an answer's claims are contradicted by the reference material, or not found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from otel_evals._internal.context import Params, Resolver, combine, documents, static, tool_results
+from otel_evals._internal.judges.judge import Judge
+from otel_evals._internal.model import Direction, NotScored
+from otel_evals._internal.scorers.common import mean_worth, round_half_up
+from otel_evals._internal.scorers.replies import YesNo, one_verdict_each
+from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+
+__all__ = ["ClaimsReply", "HallucinationReply", "hallucination"]
+
+INSTRUCTIONS = """\
+You check statements against reference material, as a fact checker would. You rely on nothing but the
+material: what you know about the world yourself does not count, neither for a statement nor against it."""
+
+CLAIMS = """\
+Take the answer below apart into the claims it makes.
+
+A claim is one fact that could be true or false by itself: an event, a property, a number, a date, a name, a
+relation, a promise of what was or will be done. Split sentences that hold several. Write each claim so that
+it can be understood alone, with names instead of pronouns, and keep every number, unit, date and name
+exactly as it stands. Keep how sure the answer is ("may", "about"). Keep the answer's language. Leave out
+greetings, questions, offers of help and opinions. If nothing is left, give an empty list.
+
+The answer:
+$output"""
+
+FINDINGS = """\
+Below are claims that an answer made, and the reference material it had to rest on. Decide for each claim
+whether it is hallucinated.
+
+yes: the material contradicts it, or the material does not say it and it does not follow from what it says. A
+number, date or name that differs from the material is a contradiction. A claim that is more certain or more
+exact than the material is hallucinated too.
+no: the material says it, in these or other words, in this or another language, or it follows from the
+material by plain reasoning, such as adding up.
+
+Give one verdict for each claim, in the order of the claims. Repeat the claim as the statement, and name as
+the reason, in one sentence, what in the material decides.
+
+The claims:
+$claims
+
+The reference material:
+$context"""
+
+REASON = """\
+An answer was checked against reference material. Its hallucination score is $score on a scale from 0, where
+every claim is backed by the material, to $scale, where none is. Explain in two or three sentences why it is
+not lower and why it is not higher. Name the claims that decide, and what the material says instead. Write
+in the language of the answer.
+
+The answer:
+$output
+
+The verdicts (yes: hallucinated):
+$findings
+
+The reference material:
+$context"""
+
+
+class ClaimsReply(BaseModel):
+    """What an answer claims."""
+
+    claims: list[str]
+
+
+class HallucinationVerdict(BaseModel):
+    """Whether one claim is hallucinated."""
+
+    statement: str
+    verdict: YesNo
+    reason: str = ""
+
+
+class HallucinationReply(BaseModel):
+    """One finding for each claim."""
+
+    verdicts: list[HallucinationVerdict]
+
+
+def hallucination(
+    model: Judge | str,
+    *,
+    get_context: Resolver | None = None,
+    context: Sequence[str] | None = None,
+    without_context: bool = False,
+    scale: float = 1.0,
+    explain: bool = True,
+    id: str = "hallucination",
+) -> StepScorer[ClaimsReply, HallucinationReply]:
+    """The share of an answer's claims that the reference material contradicts or does not hold.
+
+    Range: 0..scale, lower is better.
+    Formula: hallucinated claims / claims * scale, rounded to two decimals (Mastra evals, hallucination
+    scorer).
+    Needs: the final answer; reference material from `get_context`, else `context`, else what the run's tools
+    returned and its retrievers brought.
+    Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_context` when there is no
+    material, unless `without_context`; `no_claims` when the answer claims nothing.
+    Cost: three judge calls (claims, findings, reason), two without `explain`.
+
+    Args:
+        model: a judge, or a model's name for LiteLLM.
+        get_context: resolver of the reference material; called for the findings and again for the reason.
+        context: the reference material itself, the same for every run.
+        without_context: judge even where there is no material; every claim then counts as hallucinated.
+        scale: the score of an answer that is all hallucinated.
+        explain: whether to ask for a reason.
+        id: the scorer's name.
+
+    Raises:
+        ConfigError: `scale` is not positive, or the judge cannot be used.
+    """
+    fixed = static(*context) if context is not None else combine(tool_results(), documents())
+    scorer = (
+        step_scorer(
+            id,
+            judge=model,
+            instructions=INSTRUCTIONS,
+            get_context=get_context or fixed,
+            without_context=without_context,
+            direction=Direction.LOWER,
+            scale=scale,
+            inline=True,
+        )
+        .preprocess(PromptStep(prompt=CLAIMS, schema=ClaimsReply))
+        .analyze(
+            PromptStep(
+                prompt=FINDINGS,
+                schema=HallucinationReply,
+                data=lambda params: {"claims": _claims(params) or _NO_CLAIMS},
+                check=one_verdict_each(lambda reply: reply.verdicts, _claims),
+            )
+        )
+        .generate_score(
+            lambda params: round_half_up(
+                mean_worth([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
+            )
+        )
+    )
+    reason = PromptStep(
+        prompt=REASON, schema=str, data=lambda params: {"scale": scale, "findings": _lines(params)}
+    )
+    return scorer.generate_reason(reason) if explain else scorer
+
+
+_NO_CLAIMS = NotScored(reason="no_claims", explanation="the answer claims nothing that could be checked")
+
+
+def _claims(params: Params[ClaimsReply, HallucinationReply]) -> list[str]:
+    return params.results.preprocess.claims
+
+
+def _lines(params: Params[ClaimsReply, HallucinationReply]) -> list[str]:
+    return [f"{v.verdict}: {v.statement} ({v.reason})" for v in params.results.analyze.verdicts]

@@ -1,0 +1,91 @@
+"""Whether a whole conversation satisfies a criterion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from otel_evals._internal.context import Params
+from otel_evals._internal.judges.fence import TrustedText
+from otel_evals._internal.judges.judge import Judge
+from otel_evals._internal.model import NotScored, Score
+from otel_evals._internal.scoring.scorer import missing
+from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals.errors import ConfigError
+
+__all__ = ["ConversationReply", "multi_turn_judge"]
+
+INSTRUCTIONS = """\
+You examine what an assistant said in a conversation by one criterion, as strictly as it is written. Judge
+all its turns together; what the user said is there to understand them by."""
+
+FINDING = """\
+Decide whether the assistant's turns in the conversation below, taken together, satisfy the criterion. Give
+the reasoning in one to three sentences that name the turns that decide, in the language of the
+conversation.
+
+The criterion:
+$criterion
+
+The conversation, oldest first:
+$turns"""
+
+
+class ConversationReply(BaseModel):
+    """Whether the criterion is satisfied."""
+
+    satisfied: bool
+    reasoning: str = ""
+
+
+def multi_turn_judge(
+    model: Judge | str, *, criterion: str, scale: float = 1.0, id: str = "multi_turn_judge"
+) -> StepScorer[None, ConversationReply]:
+    """Whether the assistant's turns, earlier ones included, satisfy a criterion.
+
+    Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
+    Formula: scale if the criterion is satisfied, else 0 (Mastra evals, multi-turn judge scorer).
+    Needs: what the assistant said in this turn; earlier turns where the spans carry them.
+    Not scored: `output_not_recorded` when no turn of the assistant was recorded.
+    Cost: one judge call.
+
+    Args:
+        model: a judge, or a model's name for LiteLLM.
+        criterion: what the conversation has to satisfy, in words.
+        scale: the score of one that does.
+        id: the scorer's name.
+
+    Raises:
+        ConfigError: `criterion` is empty, `scale` is not positive, or the judge cannot be used.
+    """
+    if not criterion.strip():
+        raise ConfigError(f"{id}.criterion", "is empty: say what the conversation has to satisfy")
+
+    def score(params: Params[None, ConversationReply]) -> Score:
+        met = params.results.analyze.satisfied
+        return Score(value=scale if met else 0.0, label="satisfied" if met else "not_satisfied")
+
+    return (
+        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        .analyze(
+            PromptStep(
+                prompt=FINDING,
+                schema=ConversationReply,
+                data=lambda params: {"criterion": TrustedText(criterion), "turns": _turns(params)},
+            )
+        )
+        .generate_score(score)
+        .generate_reason(lambda params: params.results.analyze.reasoning)
+    )
+
+
+def _turns(params: Params[Any, Any]) -> list[str] | NotScored:
+    run = params.run
+    said = (*run.history, *run.input_messages, *run.output_messages)
+    turns = [(m.role, m.text) for m in said if m.role in ("user", "assistant") and m.text]
+    if run.output and ("assistant", run.output) not in turns:
+        turns.append(("assistant", run.output))
+    if not any(role == "assistant" for role, _ in turns):
+        return missing(run, "output") or NotScored(reason="output_not_recorded")
+    return [f"{role}: {text}" for role, text in turns]

@@ -1,0 +1,36 @@
+"""What a text scorer compares the answer with: the user's words, or the expected answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from otel_evals._internal.model import NotScored, Run
+from otel_evals._internal.scorers.bounds import MAX_CHARS, composed, unreadable
+from otel_evals.errors import ConfigError
+
+__all__ = ["Reference", "check_reference", "compared", "whole_text"]
+
+Reference = Literal["input", "ground_truth"]
+
+
+def check_reference(scorer_id: str, reference: str) -> None:
+    """Raise ConfigError unless `reference` is one of the two."""
+    if reference not in ("input", "ground_truth"):
+        raise ConfigError(f"{scorer_id}.reference", f"must be input or ground_truth, not {reference!r}")
+
+
+def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str, str] | NotScored:
+    """The reference and the answer as text, in normal form C; or why one of them cannot be read."""
+    absent = unreadable(run, reference, "output", most=most)
+    if absent is not None:
+        return absent
+    expected = whole_text(getattr(run, reference))
+    if len(expected) > most:
+        return NotScored(reason=f"{reference}_too_long", explanation=f"more than {most} characters")
+    return composed(expected), composed(run.output or "")
+
+
+def whole_text(value: object) -> str:
+    """A value as text: itself, or as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,183 @@
+"""The checkable claims that an answer states: its numbers, dates, times, identifiers and names."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from html import unescape
+from typing import Literal
+
+from otel_evals._internal.scorers.text.dates import When, dates_in, times_in
+from otel_evals._internal.scorers.text.names import names_in
+from otel_evals._internal.scorers.text.numbers import Number, numbers_in, with_context
+from otel_evals._internal.scorers.text.pieces import pieces
+
+__all__ = ["Claim", "claims_in", "fold", "identifier_pattern", "list_items", "mask", "plain"]
+
+_TAKEN = "\x00"
+_FOLDED_AT_ONCE = 4_096  # some characters are eighteen in NFKC
+_SEPARATORS = str.maketrans(
+    "\u066b\u066c\u2010\u2011\u2013\u2212\u2018\u2019\u02bc\u00b4\u2032\uff07",
+    ".,----" + 6 * "'",
+    "\u200b\u00ad\ufeff",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing an answer states that evidence can bear out."""
+
+    kind: Literal["number", "date", "time", "identifier", "name"]
+    text: str
+    """As the answer writes it."""
+    start: int
+    number: Number | None = None
+    when: When | None = None
+    words: tuple[str, ...] = ()
+    """A name's distinctive words, case-folded."""
+    gloss: str | None = None
+    """The abbreviation in brackets behind a name: JFK."""
+
+
+# Units, ordinals and abbreviations that make a digit-and-letter token a number or a word, not an identifier.
+_SUFFIX = (
+    r"(?:st|nd|rd|th|s|k|m|mn|b|bn|x|am|pm|kg|g|mg|km|m|cm|mm|mi|ft|in|lbs?|oz|ml|l|c|f|[kmgt]b|kwh?|w|v|hz|"
+    r"[kmg]hz|ms|sec|mins?|h|hrs?|d|p|px|usd|eur|gbp|°[cf])"
+)
+_NOT_IDENTIFIER = re.compile(
+    rf"\d[\d.,'/:-]*{_SUFFIX}?|(?:\d[\d.,]*-)+[^\W\d_]+(?:-[^\W\d_]+)*|\d+(?:st|nd|rd|th)-[^\W\d_]+|"
+    r"(?:mid|pre|post|sub|non|under|over|top|up)-\d+s?|"
+    r"covid-19|b2[bc]|[234]fa|h2o|mp[34]|[1-8]k|q[1-4]|[1-6]g",
+    re.IGNORECASE,
+)
+_LINK = re.compile(
+    r"(?:https?://|www\.)[^\s<>()\[\]\"'`|]+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+)
+_PHONE = re.compile(r"\+\d[\d ().-]{7,18}\d|\(\d{3}\) ?\d{3}[-. ]\d{4}|\b\d{3}[-.]\d{3}[-.]\d{4}\b")
+_TOKEN = re.compile(r"#?[^\W_]+(?:[-_./:#][^\W_]+)*", re.ASCII)
+_CODE = re.compile(
+    r"\b(?i:id|number|no|code|reservation|order|booking|ticket|tracking|reference|ref|sku|invoice|confirmation)"
+    r"\b[^\w\n]{0,8}(?i:(?:is|are)\b[^\w\n]{0,8})?(?P<code>[A-Z]{5,12})\b(?! ?[A-Z]{2})"
+)
+_DIGIT = re.compile(r"\d")
+_EXAMPLE = re.compile(r"\((?:e\.g\.|for example|for instance|such as|like)[^()]*\)", re.IGNORECASE)
+_SCALE = re.compile(r"(?<![/-]\d)(?<![/-]\d\d)(?<=\d)(?:/| / | out of )(?:5|10|100)\b(?![./,-]?\d| ?%)")
+_MARKUP = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+•][ \t]+)|[*`]+|~~|(?<!\w)_+|_+(?!\w)|\|")
+_NUMBERING = re.compile(r"(?m)^([ \t]*(?:[-*+][ \t]+)?[*_]{0,2})(\d{1,3}|[a-z])([.)])(?=[ \t*])")
+_ITEM = re.compile(r"(?m)^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\S")
+
+
+def fold(text: str, limit: int = sys.maxsize) -> str:
+    """One spelling for what reads the same: NFKC, plain hyphens and apostrophes, no HTML entities.
+
+    The case is kept. What exceeds `limit` characters then is cut off.
+    """
+    folded, length = [], 0
+    for _, piece in pieces(text, _FOLDED_AT_ONCE):
+        folded.append(_fold(piece))
+        length += len(folded[-1])
+        if length >= limit:
+            break
+    return "".join(folded)[:limit]
+
+
+def _fold(text: str) -> str:
+    text = unescape(text) if "&" in text else text
+    return unicodedata.normalize("NFKC", text.translate(_SEPARATORS)).translate(_SEPARATORS)
+
+
+def plain(text: str) -> str:
+    """A text with blanks for markdown, list numbering, examples in brackets and scales (4 out of 5)."""
+    for aside in (_EXAMPLE, _SCALE):
+        text = aside.sub(lambda m: " " * len(m[0]), text)
+    text = _NUMBERING.sub(lambda m: m[1] + " " * (len(m[2]) + 1), text)
+    return _MARKUP.sub(lambda m: " " * len(m[0]), text)
+
+
+def list_items(text: str) -> set[int]:
+    """How many items each list of a text has; and how many all of them have together."""
+    runs = [len(_ITEM.findall(block)) for block in re.split(r"\n[ \t]*\n", text)]
+    numbered = [int(n) for n in re.findall(r"(?m)^[ \t]*(\d{1,3})[.)][ \t]", text)]
+    return {n for n in (*runs, *numbered, sum(runs)) if n}
+
+
+def claims_in(answer: str) -> tuple[Claim, ...]:
+    """The claims of an answer, in its order; each character belongs to one claim at most."""
+    finders = (*_OPAQUE, _numbers, _names)
+    return tuple(claim for piece in _each_piece(fold(answer), plain, finders) for claim in piece[1])
+
+
+def mask(text: str) -> tuple[str, list[Claim]]:
+    """A folded text with its links, dates, times and identifiers blanked out; and these."""
+    taken = list(_each_piece(text, str, _OPAQUE))
+    return "".join(masked for masked, _ in taken), [claim for _, claims in taken for claim in claims]
+
+
+def _each_piece(
+    text: str, prepare: Callable[[str], str], finders: Iterable[Callable[[str], Iterator[Claim]]]
+) -> Iterator[tuple[str, list[Claim]]]:
+    """What each piece of a text leaves, and its claims in their order."""
+    for offset, piece in pieces(text):
+        left, claims = _take(prepare(piece), finders)
+        yield left, [replace(c, start=c.start + offset) for c in sorted(claims, key=lambda c: c.start)]
+
+
+def identifier_pattern(identifier: str) -> re.Pattern[str]:
+    """Finds an identifier in folded, case-folded text, however its parts are separated: A-1001, a1001."""
+    chunks = re.findall(r"[^\W\d_]+|\d+", identifier.casefold())
+    return re.compile(r"(?<![^\W_])" + r"[\W_]{0,2}".join(map(re.escape, chunks)) + r"(?![^\W_])")
+
+
+def _links(text: str) -> Iterator[Claim]:
+    patterns = (_LINK, _PHONE) if "://" in text or "@" in text or "www." in text else (_PHONE,)
+    for pattern in patterns:
+        for match in pattern.finditer(text):
+            yield Claim("identifier", match[0].rstrip(".,;:!?'"), match.start())
+
+
+def _dates(text: str) -> Iterator[Claim]:
+    return (Claim("date", when.text, when.start, when=when) for when in dates_in(text))
+
+
+def _times(text: str) -> Iterator[Claim]:
+    return (Claim("time", when.text, when.start, when=when) for when in times_in(text))
+
+
+def _identifiers(text: str) -> Iterator[Claim]:
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if not token.isalpha() and _DIGIT.search(token) and not _NOT_IDENTIFIER.fullmatch(token.lstrip("#")):
+            yield Claim("identifier", token, match.start())
+    for match in _CODE.finditer(text):
+        yield Claim("identifier", match["code"], match.start("code"))
+
+
+def _numbers(text: str) -> Iterator[Claim]:
+    for number in numbers_in(text):
+        yield Claim("number", number.text, number.start, number=with_context(number, text))
+
+
+def _names(text: str) -> Iterator[Claim]:
+    return (
+        Claim("name", name.text, name.start, words=name.words, gloss=name.gloss) for name in names_in(text)
+    )
+
+
+_OPAQUE = (_links, _dates, _times, _identifiers)
+
+
+def _take(text: str, finders: Iterable[Callable[[str], Iterator[Claim]]]) -> tuple[str, list[Claim]]:
+    """Let each finder take its claims out of what earlier ones left."""
+    claims: list[Claim] = []
+    for find in finders:
+        pieces, done = [], 0
+        for claim in sorted(find(text), key=lambda c: (c.start, -len(c.text))):
+            if claim.start >= done and _TAKEN not in claim.text:
+                claims.append(claim)
+                pieces += [text[done : claim.start], _TAKEN * len(claim.text)]
+                done = claim.start + len(claim.text)
+        text = "".join((*pieces, text[done:]))
+    return text, claims

@@ -1,0 +1,189 @@
+"""What evidence says instead of a claim that it does not bear out: more than that it is silent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from otel_evals._internal.scorers.text.claims import Claim
+from otel_evals._internal.scorers.text.dates import dates_in, times_in
+from otel_evals._internal.scorers.text.evidence import Evidence, decimal_of, decode
+from otel_evals._internal.scorers.text.names import Name, names_in
+from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS, SECONDS, Number
+from otel_evals._internal.scorers.text.pieces import pieces
+from otel_evals._internal.scorers.text.vocabulary import bare
+
+__all__ = ["Alternatives"]
+
+_NEAR = 60
+_WORD = re.compile(r"[^\W\d_]{3,30}")
+_SPLIT_KEY = re.compile(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+")
+_MAX_VALUES = 5_000
+_MAX_DEPTH = 32
+_MAX_STRING = 60
+_MAX_SIBLINGS = 8
+_ENOUGH_IN_FIELDS, _ENOUGH_OF_UNIT, _ENOUGH_IN_TEXT = 2, 2, 3
+_SAME_THINGS = 3
+_MAX_RATIO = 5
+# Fields that a value is likely to come from, though the answer does not say their names.
+_FIELDS_OF = {
+    "money": ["amount", "balance", "charge", "cost", "fare", "fee", "price", "refund", "total"],
+    "%": ["discount", "percent", "percentage", "rate", "share"],
+    "c": ["temperature", "celsius"],
+    "f": ["temperature", "fahrenheit"],
+    "date": ["date", "day"],
+    "time": ["time"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value of the evidence and the words that tell what it is of."""
+
+    text: str
+    beside: frozenset[str]
+    """Words near it in a text, or in the strings of the same object."""
+    kind: str | None = None
+    """Of what kind it is as a claim; None where its text may be read in several ways."""
+    number: Number | None = None
+    names: frozenset[str] | None = None
+    """Words of the keys that lead to it; None in running text."""
+
+
+class Alternatives:
+    """The values that evidence gives where an answer states others; read when the first is asked for."""
+
+    def __init__(self, answer: str, evidence: Evidence) -> None:
+        self._answer, self._evidence = answer, evidence
+
+    def to(self, claim: Claim) -> str | None:
+        """The value that evidence gives in place of a claim, as it is written there; None without one.
+
+        It is of the claim's kind, and words beside it, or the names of its fields, stand beside the claim
+        too. For identifiers the same pattern of letters and digits is enough, for names of two words one in
+        common. Where several values may be meant, none is.
+        """
+        if claim.kind == "identifier":
+            return _only(self._patterns.get(_pattern(claim.text), ()))
+        if claim.kind == "name":
+            return _only(name.text for name in self._names if _differ_in_one(name.words, claim.words))
+        words = _words_near(self._answer, claim.start, claim.start + len(claim.text))
+        alike: dict[int, set[str]] = {}
+        for value in self._values:
+            shared = _shared(claim, words, value)
+            if shared and _may_be(claim, value):
+                alike.setdefault(shared, set()).add(value.text)
+        return _only(alike[max(alike)]) if alike else None
+
+    @cached_property
+    def _patterns(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for claim in islice((c for c in self._evidence.taken if c.kind == "identifier"), _MAX_VALUES):
+            found.setdefault(_pattern(claim.text), set()).add(claim.text)
+        return found
+
+    @cached_property
+    def _names(self) -> tuple[Name, ...]:
+        names = (name for _, piece in pieces(self._evidence.text) for name in names_in(piece))
+        return tuple(islice((name for name in names if len(name.words) == 2), _MAX_VALUES))
+
+    @cached_property
+    def _values(self) -> tuple[_Value, ...]:
+        fields = (value for result in self._evidence.results for value in _fields(result))
+        return (*islice(fields, _MAX_VALUES), *islice(self._in_texts(), _MAX_VALUES))
+
+    def _in_texts(self) -> Iterator[_Value]:
+        text = self._evidence.text
+        for number in self._evidence.stated.all:
+            yield _Value(number.text, _words_near(text, number.start, number.end), "number", number)
+        for claim in self._evidence.taken:
+            end = claim.start + len(claim.text)
+            yield _Value(claim.text, _words_near(text, claim.start, end), claim.kind)
+
+
+def _only(texts: Iterable[str]) -> str | None:
+    """The one text there is, however often; None where there are others."""
+    found = set(texts)
+    return found.pop() if len(found) == 1 else None
+
+
+def _shared(claim: Claim, words: frozenset[str], value: _Value) -> int:
+    """How much a value has in common with what an answer says around a claim; 0 where it is not enough."""
+    shared = len(words & value.beside)
+    if value.names is None:
+        alike = claim.number and value.number and claim.number.nouns() & value.number.nouns()
+        shared += _SAME_THINGS if alike else 0
+        enough = _ENOUGH_OF_UNIT if claim.number and claim.number.unit else _ENOUGH_IN_TEXT
+        return shared if shared >= enough else 0
+    kind = claim.number.unit if claim.number else claim.kind
+    named = len(value.names & words.union(_FIELDS_OF.get(kind, ())))
+    return named + shared if named and named + shared >= _ENOUGH_IN_FIELDS else 0
+
+
+def _may_be(claim: Claim, value: _Value) -> bool:
+    """Whether a value is of a claim's kind and differs from it."""
+    if claim.number is not None:
+        return _may_be_number(claim.number, value)
+    if value.kind is None:
+        return any(True for _ in (dates_in if claim.kind == "date" else times_in)(value.text))
+    return value.kind == claim.kind
+
+
+def _may_be_number(number: Number, value: _Value) -> bool:
+    """Numbers that count other things, or come without words for them, are to be of about the same size."""
+    if value.number is None:
+        figure = decimal_of(value.text.strip("$€£ %")) if value.kind is None else None
+        return figure is not None and number.unit not in SECONDS and _is_near(number.readings[0], figure)
+    other = value.number
+    if not set(number.readings).isdisjoint(other.readings):
+        return False
+    if number.unit in SECONDS:
+        return other.unit in SECONDS
+    alike = number.nouns() & other.nouns() or _is_near(number.readings[0], other.readings[0])
+    return number.unit == other.unit and bool(alike)
+
+
+def _is_near(one: Decimal, other: Decimal) -> bool:
+    return one != other and min(one, other) * _MAX_RATIO >= max(one, other)
+
+
+def _words_near(text: str, start: int, end: int) -> frozenset[str]:
+    """The content words near a place in a text, on the same line."""
+    before = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
+    return _content(_WORD.findall(before + " " + text[end : end + _NEAR].partition("\n")[0]))
+
+
+def _content(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(bare(w).removesuffix("s") for w in words if w.lower() not in FUNCTION_WORDS)
+
+
+def _fields(value: Any, names: tuple[str, ...] = (), depth: int = _MAX_DEPTH) -> Iterator[_Value]:
+    """The short scalars of a JSON value, with the words of their keys and of the strings beside them."""
+    value = decode(value)
+    if isinstance(value, Mapping) and depth:
+        strings = [item for item in value.values() if isinstance(item, str) and len(item) <= _MAX_STRING]
+        beside = _content(word for string in strings[:_MAX_SIBLINGS] for word in _WORD.findall(string))
+        for key, item in value.items():
+            inner = (*names, *filter(None, _SPLIT_KEY.split(str(key)[:_MAX_STRING])))[-_MAX_SIBLINGS:]
+            if decimal_of(item) is not None or (isinstance(item, str) and len(item) <= _MAX_STRING):
+                yield _Value(str(item), beside, names=_content(inner))
+            else:
+                yield from _fields(item, inner, depth - 1)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes) and depth:
+        for item in value:
+            yield from _fields(item, names, depth - 1)
+
+
+def _pattern(identifier: str) -> str:
+    """An identifier with 9 for each digit and a for each row of letters."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d", "9", identifier[:100].lstrip("#")))
+
+
+def _differ_in_one(name: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two names of two words share the first or the last: Omar Davis, Omar Smith."""
+    return len(name) == len(other) == 2 and (name[0] == other[0]) is not (name[1] == other[1])

@@ -1,0 +1,215 @@
+"""Numbers as people write them: 1,234.50 and 1.234,50, $49.90, 22 °C, 50%, 1.2 million, twenty-five.
+
+How a number is meant is often ambiguous (is `1.234` a thousand or a bit more than one?), so a number
+carries all its readings. Signs are ignored: a refund of -20 is a refund of 20.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import takewhile
+
+from otel_evals._internal.scorers.text.number_words import word_numbers_in
+
+__all__ = ["FUNCTION_WORDS", "SECONDS", "Number", "numbers_in", "readings", "with_context"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number in a text."""
+
+    text: str
+    """As written, with its currency or unit."""
+    readings: tuple[Decimal, ...]
+    """What it may mean, magnitude words such as `million` applied."""
+    unit: str = ""
+    """`money`, `%`, `c`, `f`, `second`, `minute`, `hour`, `day`, `week`, `ordinal`, `decade`, or empty."""
+    approximate: bool = False
+    """Whether the text says about, roughly, nearly, over, ..."""
+    remainder: bool = False
+    """Whether the text near it speaks of what remains, differs, is saved, owed or given back."""
+    in_words: bool = False
+    """Whether it is written out, as in twenty-five."""
+    things: tuple[str, ...] = ()
+    """The words behind it, lower-cased: what is counted or measured, with its adjectives."""
+    start: int
+
+    def last_place(self, value: Decimal) -> Decimal:
+        """Worth of one in the last place written of a reading: 0.01 for 49.90, 100000 for 1.2 million."""
+        return Decimal((0, (1,), int(value.as_tuple().exponent)))
+
+    @property
+    def end(self) -> int:
+        """Where it ends."""
+        return self.start + len(self.text)
+
+    def nouns(self) -> frozenset[str]:
+        """The words for what it counts or measures, up to the first that cannot be one, in the singular."""
+        return frozenset(
+            w.removesuffix("s") for w in takewhile(lambda w: w not in FUNCTION_WORDS, self.things)
+        )
+
+    def moved(self, offset: int) -> Number:
+        """The same number further on in a text."""
+        return replace(self, start=self.start + offset)
+
+    def is_year(self) -> bool:
+        """Whether it looks like a year of the last thousand: four digits and nothing else."""
+        return not self.unit and len(self.text) == 4 and 1000 <= self.readings[0] < 2100
+
+
+_IN_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+SECONDS = {unit: Decimal(seconds) for unit, seconds in _IN_SECONDS.items()}
+"""Seconds in each unit of time."""
+
+_FUNCTION_WORDS = """a an and are as at be but by due for from had has have her his in into is its just last
+least more most next of on only or other others our out over per so than that the their them then there they
+this to was we were when where which while who will with within would you your"""
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""English words that do not say what something is of."""
+
+_MAX_DIGITS = 24
+_UNITS = {
+    "%": "% percent percentage pct",
+    "c": "c celsius °c",
+    "f": "f fahrenheit °f",
+    "second": "s sec secs second seconds",
+    "minute": "min mins minute minutes",
+    "hour": "h hr hrs hour hours",
+    "day": "day days",
+    "week": "week weeks",
+    "ordinal": "st nd rd th",
+    "money": "dollar dollars euro euros pound pounds usd eur gbp chf jpy cad aud inr cny rub pln kr zł",
+}
+_UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+_MAGNITUDES = {"k": 3, "thousand": 3, "m": 6, "mn": 6, "mil": 6, "mln": 6, "million": 6}
+_MAGNITUDES |= {"bn": 9, "b": 9, "bln": 9, "billion": 9, "tn": 12, "trillion": 12}
+_MAGNITUDES |= {"万": 4, "萬": 4, "亿": 8, "億": 8}
+# Groups of three parted by a space are read as one number only where cents or a currency follow.
+_SPACED = r"\d{1,3}(?:[ \u202f]\d{3})+(?=,\d\d(?!\d)|[ ]?[€₽]|[ ]?(?:EUR|zł|kr|Kč)\b)(?:,\d\d)?"
+_NUMBER = re.compile(
+    rf"""(?<![A-Za-z\d])(?<!covid-)(?P<digits>{_SPACED}|\d+(?:[.,'\u202f]\d+)*)
+    (?:[ -]?(?P<magnitude>[万萬亿億]|(?:thousand|million|billion|trillion|mln|mil|mn|bln|bn|tn|k|m|b)\b))?
+    (?:[ -]?(?P<unit>°\s?[CF]\b|[°%]|[^\W\d_]+)|[ ]?(?P<sign>[^\w\s]))?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_YEAR_BEFORE = re.compile(r"(?<!\d)(1[5-9]|20)\d\d[/-]\Z")
+_QUARTER = re.compile(r"(?<!\w)Q([1-4])(?!\w)")
+_THINGS = re.compile(r"(?:[ -][^\W\d_]{1,30}){1,3}")
+_BEFORE = re.compile(
+    r"(?:(?P<sign>[^\w\s])|\b(?:USD|EUR|GBP|CHF|JPY|CAD|AUD|INR|CNY|RUB|PLN))[ ]?$", re.IGNORECASE
+)
+_APPROXIMATELY = re.compile(
+    r"(?:\b(?:about|around|approximately|approx\.?|roughly|nearly|almost|over|under|more than|less than|"
+    r"circa|ca\.)|[~≈<>])\s*\W?$",
+    re.IGNORECASE,
+)
+_REMAINDER = re.compile(
+    r"\b(?:remain|left|balance|differ|refund|sav(?:e|ing)|owe|additional|extra|change)", re.IGNORECASE
+)
+
+
+def readings(digits: str) -> tuple[Decimal, ...]:
+    """What a string of digits and separators may mean; empty when it is no number (1.2.3) or endless."""
+    if len(digits) > _MAX_DIGITS:
+        return ()
+    if digits.isdigit():
+        return (Decimal(digits),)
+    digits = re.sub("['\u202f ]", "", digits)
+    marks = re.findall("[.,]", digits)
+    groups = re.split("[.,]", digits)
+    if not marks:
+        return (Decimal(digits),)
+    if len(set(marks)) == 1:
+        grouped = all(len(g) in (2, 3) for g in groups[1:-1]) and len(groups[-1]) == 3 and len(groups[0]) <= 3
+        whole = (Decimal("".join(groups)),) if grouped else ()
+        return whole + ((Decimal(".".join(groups)),) if len(marks) == 1 else ())
+    if marks.count(marks[-1]) > 1 or len(set(marks[:-1])) > 1:
+        return ()
+    return (Decimal("".join(groups[:-1]) + "." + groups[-1]),)
+
+
+def numbers_in(text: str) -> Iterator[Number]:
+    """The numbers that a text states, in digits of any script or in English words from two on.
+
+    What the text around them says is left out: see with_context.
+    """
+    for match in _NUMBER.finditer(text):
+        values = readings(match["digits"])
+        if values:
+            yield _in_digits(text, match, values)
+    for match in _QUARTER.finditer(text):
+        yield Number(text=match[0], readings=(Decimal(match[1]),), unit="ordinal", start=match.start())
+    for value, start, end in word_numbers_in(text):
+        if value > 1:
+            yield _in_words(text, value, start, end)
+
+
+def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> Number:
+    power = _MAGNITUDES.get((match["magnitude"] or "").lower(), 0)
+    unit = _UNIT_OF.get((match["unit"] or "").replace(" ", "").lower(), "")
+    if unit == "second" and _is_decade(match, values[0]):
+        unit = "decade"
+    start, end = match.start(), match.end("unit" if unit else "magnitude" if power else "digits")
+    before = _BEFORE.search(text, max(0, start - 5), start)
+    if before and (not before["sign"] or _is_currency(before["sign"])):
+        start, unit = before.start(), "money"
+    elif match["sign"] and _is_currency(match["sign"]):
+        end, unit = match.end(), "money"
+    return Number(
+        text=text[start:end],
+        readings=(*(value.scaleb(power) for value in values), *_second_year(text, match)),
+        unit=unit,
+        start=start,
+        things=_things(text, match.end("magnitude" if power else "digits")),
+    )
+
+
+def _second_year(text: str, match: re.Match[str]) -> Iterator[Decimal]:
+    """The 2012 of 2011/12."""
+    first = _YEAR_BEFORE.search(text, max(0, match.start() - 6), match.start())
+    if first and len(match["digits"]) == 2:
+        yield Decimal(first[1] + match["digits"])
+
+
+def _is_decade(match: re.Match[str], value: Decimal) -> bool:
+    """Whether digits and an s behind them are of a decade: 1990s, but not 30s or 30 s."""
+    return (
+        match["unit"] == "s"
+        and match.end("digits") == match.start("unit")
+        and value >= 1000
+        and not value % 10
+    )
+
+
+def with_context(number: Number, text: str) -> Number:
+    """A number with what the text around it says: `approximate` and `remainder`."""
+    start, end = number.start, number.start + len(number.text)
+    return replace(
+        number,
+        approximate=bool(_APPROXIMATELY.search(text, max(0, start - 20), start)),
+        remainder=bool(_REMAINDER.search(text, max(0, start - 60), end + 40)),
+    )
+
+
+def _in_words(text: str, value: Decimal, start: int, end: int) -> Number:
+    things = _things(text, end)
+    unit = _UNIT_OF.get(things[0], "") if things else ""
+    if unit:
+        end += 1 + len(things[0])
+    return Number(
+        text=text[start:end], readings=(value,), unit=unit, start=start, in_words=True, things=things
+    )
+
+
+def _things(text: str, end: int) -> tuple[str, ...]:
+    match = _THINGS.match(text, end)
+    return tuple(re.split("[ -]", match[0].lower())[1:]) if match else ()
+
+
+def _is_currency(char: str) -> bool:
+    return unicodedata.category(char) == "Sc"

@@ -1,0 +1,111 @@
+"""The numbers that texts state, indexed by what they are of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from functools import cached_property
+from itertools import combinations
+
+from otel_evals._internal.scorers.text.number_words import ordinals_in
+from otel_evals._internal.scorers.text.numbers import SECONDS, Number, numbers_in
+from otel_evals._internal.scorers.text.pieces import pieces
+
+__all__ = ["StatedNumbers"]
+
+_MAX_SAME = 100
+_MAX_ADDENDS = 8
+_PERIODS = frozenset(["month", "year", "decade"])
+
+
+class StatedNumbers:
+    """The numbers of a folded text, in its order."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def all(self) -> tuple[Number, ...]:
+        """All of them."""
+        return tuple(
+            number.moved(offset) for offset, piece in pieces(self._text) for number in numbers_in(piece)
+        )
+
+    def readings(self) -> Iterator[Decimal]:
+        """What they may mean."""
+        return (reading for number in self.all for reading in number.readings)
+
+    @cached_property
+    def ranks(self) -> frozenset[Decimal]:
+        """All ordinals, in digits or words: 3 for 3rd, third and Q3."""
+        words = (Decimal(rank) for _, piece in pieces(self._text) for rank in ordinals_in(piece))
+        digits = (reading for n in self.all if n.unit == "ordinal" for reading in n.readings)
+        return frozenset((*words, *digits))
+
+    @cached_property
+    def durations(self) -> frozenset[Decimal]:
+        """All stretches of time, in seconds."""
+        spans = (number for number in self.all if number.unit in SECONDS)
+        return frozenset(reading * SECONDS[span.unit] for span in spans for reading in span.readings)
+
+    @cached_property
+    def sums(self) -> frozenset[Decimal]:
+        """Sums and differences of two numbers, where there are few: those of many would bear out anything."""
+        plain = {n.readings[0] for n in self.all if n.unit in ("", "money") and not n.is_year()}
+        pairs = combinations(plain, 2) if len(plain) <= _MAX_ADDENDS else ()
+        return frozenset(result for a, b in pairs for result in (a + b, abs(a - b)))
+
+    @cached_property
+    def tells_years(self) -> bool:
+        """Whether one of them is of years: aged 31, 3 years ago."""
+        return any(_period(number) == "year" for number in self.all)
+
+    def counts_otherwise(self, number: Number) -> bool:
+        """Whether one of them is of the things that a number is of: three men, where it is two armed men."""
+        return not self._counted.isdisjoint(number.nouns())
+
+    def refutes(self, number: Number) -> bool:
+        """Whether this number is stated of other things only, and another number of the same things.
+
+        `5 business days` refutes `10 business days`, though 10 stands elsewhere. Two words have to agree: the
+        number of one word (days) is told of many things. `3 years` alone refutes `3 months`.
+        """
+        same = [other for reading in number.readings for other in self._by_value.get(reading, ())]
+        if not 0 < len(same) < _MAX_SAME or any(number.nouns() & other.nouns() for other in same):
+            return False
+        if period := _period(number):
+            return all(_period(other) not in ("", period) for other in same)
+        return (_phrase(number), number.unit) in self._phrases and bool(_phrase(number))
+
+    @cached_property
+    def _by_value(self) -> dict[Decimal, Sequence[Number]]:
+        """The first numbers of each value."""
+        found: defaultdict[Decimal, list[Number]] = defaultdict(list)
+        for number in self.all:
+            for reading in number.readings:
+                if len(found[reading]) < _MAX_SAME:
+                    found[reading].append(number)
+        return dict(found)
+
+    @cached_property
+    def _phrases(self) -> frozenset[tuple[tuple[str, ...], str]]:
+        return frozenset((_phrase(number), number.unit) for number in self.all)
+
+    @cached_property
+    def _counted(self) -> frozenset[str]:
+        return frozenset(noun for number in self.all if not number.unit for noun in number.nouns())
+
+
+def _period(number: Number) -> str:
+    """The stretch of time that a number is of: day, month; empty where it is of something else."""
+    if number.unit in SECONDS:
+        return number.unit
+    word = number.things[0].removesuffix("s") if number.things else ""
+    return word if word in _PERIODS else ""
+
+
+def _phrase(number: Number) -> tuple[str, ...]:
+    """The two words behind a number, where the first may be a noun or its adjective."""
+    two = tuple(word.removesuffix("s") for word in number.things[:2])
+    return two if len(two) == 2 and number.nouns() else ()

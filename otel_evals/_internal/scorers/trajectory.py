@@ -1,0 +1,197 @@
+"""What the trajectory scorers share: the steps a run took, and how they compare with expected ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from otel_evals._internal.model import Operation, OperationKind, Run, ToolCall
+from otel_evals.errors import ConfigError
+
+__all__ = [
+    "ExpectedStep",
+    "Ordering",
+    "Step",
+    "TrajectoryComparison",
+    "compare",
+    "expected_steps",
+    "steps_of",
+]
+
+Ordering = Literal["relaxed", "strict", "unordered"]
+"""How expected steps are found: in order with others between, at the same places, or anywhere."""
+
+_REPEATED = 0.1
+_EXTRA = 0.5
+_LIFTED = (OperationKind.OTHER, OperationKind.WORKFLOW)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing an agent did: a tool call, a retrieval, or a whole run of another agent."""
+
+    name: str
+    kind: str = "tool"
+    """`tool`, `retrieval` or `agent`."""
+    arguments: Any = None
+    result: Any = None
+    failed: bool = False
+    tokens: int | None = None
+    """Of an agent's own run."""
+    seconds: float | None = None
+    steps: tuple[Step, ...] = ()
+    """What an agent did in its own run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedStep:
+    """A step that should be taken; what is None is not compared."""
+
+    name: str
+    kind: str | None = None
+    arguments: Any = None
+    result: Any = None
+    plan: Any = None
+    """For `trajectory_quality`: the Plan that an agent's own run is held against."""
+
+    def matches(self, step: Step) -> bool:
+        """Whether this is that step."""
+        wanted = (self.kind, self.arguments, self.result)
+        got = (step.kind, step.arguments, step.result)
+        return self.name == step.name and all(w is None or w == g for w, g in zip(wanted, got, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryComparison:
+    """How steps compare with expected ones."""
+
+    score: float
+    """0 to 1."""
+    matched: int
+    missing: tuple[str, ...]
+    repeated: tuple[str, ...]
+
+
+def expected_steps(field: str, steps: Sequence[Any]) -> tuple[ExpectedStep, ...]:
+    """Expected steps from names, mappings or ExpectedSteps.
+
+    Raises:
+        ConfigError: one is something else or has unknown keys.
+    """
+    if isinstance(steps, str):
+        raise ConfigError(field, "must be a list of steps")
+    return tuple(_expected(f"{field}[{i}]", step) for i, step in enumerate(steps))
+
+
+def check_ordering(field: str, ordering: str) -> None:
+    """Raise ConfigError unless `ordering` is one of the three."""
+    if ordering not in get_args(Ordering):
+        raise ConfigError(field, f"must be one of {', '.join(get_args(Ordering))}, not {ordering!r}")
+
+
+def _expected(field: str, step: Any) -> ExpectedStep:
+    match step:
+        case ExpectedStep():
+            return step
+        case str():
+            return ExpectedStep(name=step)
+        case Mapping():
+            try:
+                return ExpectedStep(**step)
+            except TypeError as error:
+                raise ConfigError(field, f"is no step: {error}") from error
+    raise ConfigError(field, f"must be a name or a step, not {type(step).__name__}")
+
+
+def compare(
+    expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: Ordering, allow_repeats: bool
+) -> TrajectoryComparison:
+    """Compare steps with expected ones; trajectory_accuracy documents the formula."""
+    found = {"strict": _same_places, "relaxed": _in_order, "unordered": _anywhere}[ordering](expected, actual)
+    names = Counter(step.name for step in actual)
+    repeated = tuple(name for name, count in names.items() if count > 1)
+    score = sum(found) / len(expected) if expected else float(not actual)
+    if ordering == "strict" and expected and len(actual) > len(expected):
+        score -= _EXTRA * (len(actual) - len(expected)) / len(expected)
+    if not allow_repeats:
+        score -= _REPEATED * len(repeated)
+    missing = tuple(step.name for step, there in zip(expected, found, strict=True) if not there)
+    return TrajectoryComparison(
+        score=min(1.0, max(0.0, score)), matched=sum(found), missing=missing, repeated=repeated
+    )
+
+
+def _same_places(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
+    return [i < len(actual) and step.matches(actual[i]) for i, step in enumerate(expected)]
+
+
+def _in_order(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
+    found, place = [], 0
+    for step in expected:
+        at = next((i for i in range(place, len(actual)) if step.matches(actual[i])), None)
+        place = place if at is None else at + 1
+        found.append(at is not None)
+    return found
+
+
+def _anywhere(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
+    left, found = list(actual), []
+    for step in expected:
+        at = next((i for i, other in enumerate(left) if step.matches(other)), None)
+        found.append(at is not None)
+        if at is not None:
+            left.pop(at)
+    return found
+
+
+# --- the steps of a run ---
+
+
+def steps_of(run: Run) -> tuple[Step, ...]:
+    """What an agent did, in the order it began. Runs of other agents are one step each, with steps within."""
+    below = {o.span_id: o for o in run.operations if o.span_id != run.root_span_id}
+    if any(o.kind is OperationKind.AGENT for o in below.values()):
+        return tuple(_steps(run.root_span_id, run.children, below))
+    return tuple(_call_step(call) for call in run.tool_calls)
+
+
+def _steps(
+    span_id: str, children: Mapping[str, Sequence[str]], below: Mapping[str, Operation]
+) -> Iterator[Step]:
+    for child in children.get(span_id, ()):
+        operation = below.get(child)
+        if operation is None:
+            continue
+        if operation.kind in _LIFTED:
+            yield from _steps(child, children, below)
+        elif operation.kind is OperationKind.TOOL:
+            yield _call_step(operation.tool_call or ToolCall(name=operation.name or ""))
+            yield from _steps(child, children, below)
+        elif operation.kind is OperationKind.RETRIEVAL:
+            yield Step(name=operation.name or "", kind="retrieval", failed=operation.error is not None)
+        elif operation.kind is OperationKind.AGENT:
+            yield _agent_step(operation, tuple(_steps(child, children, below)))
+
+
+def _call_step(call: ToolCall) -> Step:
+    return Step(
+        name=call.name,
+        arguments=call.arguments,
+        result=call.result,
+        failed=call.status == "error",
+        seconds=call.duration,
+    )
+
+
+def _agent_step(operation: Operation, steps: tuple[Step, ...]) -> Step:
+    span = operation.span
+    return Step(
+        name=operation.agent_name or operation.name or "",
+        kind="agent",
+        failed=operation.error is not None or operation.error_type is not None,
+        tokens=operation.usage.total_tokens if operation.usage else None,
+        seconds=None if span.end_time is None else (span.end_time - span.start_time) / 1e9,
+        steps=steps,
+    )

@@ -1,0 +1,62 @@
+"""Whether the agent took the steps it should have taken. Code only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from otel_evals._internal.model import NotScored, Run, Score
+from otel_evals._internal.scorers.common import round_half_up
+from otel_evals._internal.scorers.trajectory import (
+    Ordering,
+    check_ordering,
+    compare,
+    expected_steps,
+    steps_of,
+)
+from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+
+__all__ = ["trajectory_accuracy"]
+
+Steps = Sequence[Any] | Callable[[Run], Sequence[Any] | None]
+"""Steps, as names, mappings or ExpectedSteps; or a function that gives a run's, None where any will do."""
+
+
+def trajectory_accuracy(
+    *, expected: Steps, ordering: Ordering = "relaxed", allow_repeats: bool = True
+) -> FunctionScorer:
+    """Share of an expected trajectory that an agent followed: tool calls, retrievals, runs of other agents.
+
+    A step matches by name and, where they are given, by kind, arguments and result. `relaxed` finds the
+    expected steps in order with others between, `strict` at their very places, `unordered` anywhere, each
+    step used once.
+
+    Range: 0..1, higher is better, two decimals. Formula: matched / expected; under `strict` less
+    0.5 * extra / expected where more steps were taken; without `allow_repeats` less 0.1 for each name that
+    occurs more than once. Where no step is expected: 1 if none was taken, else 0.
+    Source: the code trajectory-accuracy scorer of Mastra's evals.
+    Needs: nothing; a run without steps scores 0.
+    Not scored: `no_expectation` when the function gives None.
+    Cost: none; microseconds.
+
+    Raises:
+        ConfigError: an unknown ordering, or something that is no step.
+    """
+    check_ordering("trajectory_accuracy.ordering", ordering)
+    fixed = None if callable(expected) else expected_steps("trajectory_accuracy.expected", expected)
+
+    @scorer(id="trajectory_accuracy", inline=True)
+    def trajectory_accuracy(run: Run) -> Score | NotScored:
+        """Whether the agent took the steps it should have taken."""
+        wanted = fixed
+        if callable(expected):
+            given = expected(run)
+            wanted = None if given is None else expected_steps("trajectory_accuracy.expected", given)
+        if wanted is None:
+            return NotScored(reason="no_expectation", explanation="no steps are expected of this run")
+        found = compare(wanted, steps_of(run), ordering, allow_repeats)
+        missing = f"; missing: {', '.join(found.missing)}" if found.missing else ""
+        explanation = f"{found.matched} of {len(wanted)} expected steps taken{missing}"
+        return Score(value=round_half_up(found.score), explanation=explanation)
+
+    return trajectory_accuracy

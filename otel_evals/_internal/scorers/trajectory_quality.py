@@ -1,0 +1,198 @@
+"""Quality of an agent's trajectory: expected steps, budgets, repeated failures, forbidden tools."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers.common import round_half_up
+from otel_evals._internal.scorers.trajectory import (
+    ExpectedStep,
+    Ordering,
+    Step,
+    check_ordering,
+    compare,
+    expected_steps,
+    steps_of,
+)
+from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals.errors import ConfigError
+
+__all__ = ["Plan", "trajectory_quality"]
+
+_WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {"accuracy": 0.4, "efficiency": 0.3, "tool_failures": 0.2, "forbidden": 0.1}
+)
+_PENALTY = 0.2
+_OWN = 0.7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a trajectory is compared with; a field that is None is not checked."""
+
+    steps: Sequence[Any] | None = None
+    """Expected steps: names, mappings or ExpectedSteps; a step's own `plan` is for an agent's own run."""
+    ordering: Ordering = "relaxed"
+    allow_repeats: bool = True
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    no_redundant_calls: bool | None = None
+    """Whether the same call twice in a row costs; None: only beside one of the three limits."""
+    max_retries_per_tool: int = 2
+    forbidden_tools: Sequence[str] = ()
+    forbidden_sequences: Sequence[Sequence[str]] = field(default_factory=tuple)
+    """Names that must not follow each other directly."""
+
+    def __post_init__(self) -> None:
+        check_ordering("trajectory_quality.plan.ordering", self.ordering)
+        if self.steps is not None:
+            object.__setattr__(self, "steps", expected_steps("trajectory_quality.plan.steps", self.steps))
+        for name in ("max_steps", "max_tokens", "max_seconds"):
+            if (limit := getattr(self, name)) is not None and limit <= 0:
+                raise ConfigError(f"trajectory_quality.plan.{name}", f"must be positive, not {limit!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trajectory:
+    """The steps taken, and their cost."""
+
+    steps: Sequence[Step]
+    tokens: int | None
+    seconds: float | None
+
+
+class _NotMeasuredError(Exception):
+    """A limit is set on something that was not measured."""
+
+
+class _ForbiddenError(Exception):
+    """A forbidden tool or sequence was used."""
+
+
+def trajectory_quality(
+    plan: Plan | Mapping[str, Any], *, weights: Mapping[str, float] = _WEIGHTS
+) -> FunctionScorer:
+    """Quality of an agent's trajectory, in up to four respects.
+
+    `accuracy`: as trajectory_accuracy, where steps are expected. `efficiency`, where there is a limit: mean
+    of max(0, 1 - (actual - limit) / limit) for each limit, and of 1 - 0.2 for each call that repeats the one
+    before it. `tool_failures`, where a failed call was tried again: 1 - 0.2 for each retry of a tool beyond
+    `max_retries_per_tool`. `forbidden`, where something is: 1, or 0 for the whole score if it was done.
+
+    Range: 0..1, higher is better, two decimals. Formula: the weighted mean of the respects that apply, 1 if
+    none does; where expected steps have plans of their own, 0.7 * that + 0.3 * mean of theirs.
+    Source: the code trajectory scorer of Mastra's evals; there a missing measurement is an error.
+    Needs: token usage or an ended root where there is such a limit.
+    Not scored: `tokens_not_recorded`, `seconds_not_recorded`.
+    Cost: none; microseconds.
+
+    Raises:
+        ConfigError: a plan that looks at nothing, wrong limits or steps, unknown weights.
+    """
+    checked = plan if isinstance(plan, Plan) else _plan(plan)
+    if checked == Plan():
+        raise ConfigError(
+            "trajectory_quality.plan", "looks at nothing: give steps, limits or what is forbidden"
+        )
+    if unknown := set(weights) - set(_WEIGHTS):
+        raise ConfigError("trajectory_quality.weights", f"there is no respect {', '.join(sorted(unknown))}")
+    worth = {**_WEIGHTS, **weights}
+
+    @scorer(id="trajectory_quality", inline=True)
+    def trajectory_quality(run: Run) -> Score | NotScored:
+        """Quality of an agent's trajectory."""
+        tokens = run.usage.total_tokens or None
+        try:
+            score, respects = _judge(checked, _Trajectory(steps_of(run), tokens, run.duration), worth)
+        except _ForbiddenError as error:
+            return Score(value=0.0, label="forbidden", explanation=str(error))
+        except _NotMeasuredError as error:
+            return NotScored(reason=f"{error}_not_recorded", explanation=f"the run tells no {error}")
+        explanation = ", ".join(f"{name} {value:.2f}" for name, value in respects.items())
+        steps = (StepRecord(name="analyze", result=respects),)
+        return Score(
+            value=round_half_up(score), explanation=explanation or "nothing to object to", steps=steps
+        )
+
+    return trajectory_quality
+
+
+def _plan(fields: Mapping[str, Any]) -> Plan:
+    try:
+        return Plan(**fields)
+    except TypeError as error:
+        raise ConfigError("trajectory_quality.plan", f"is no plan: {error}") from error
+
+
+def _judge(plan: Plan, taken: _Trajectory, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+    _check_forbidden(plan, [step.name for step in taken.steps])
+    respects = dict(_respects(plan, taken))
+    total = sum(weights[name] for name in respects)
+    own = sum(weights[name] * value for name, value in respects.items()) / total if total else 1.0
+    nested = [_nested(step, taken, weights) for step in plan.steps or () if step.plan is not None]
+    return (_OWN * own + (1 - _OWN) * sum(nested) / len(nested) if nested else own), respects
+
+
+def _nested(expected: ExpectedStep, taken: _Trajectory, weights: Mapping[str, float]) -> float:
+    step = next((step for step in taken.steps if replace(expected, plan=None).matches(step)), None)
+    if step is None:
+        return 0.0
+    plan = expected.plan if isinstance(expected.plan, Plan) else _plan(expected.plan)
+    return _judge(plan, _Trajectory(step.steps, step.tokens, step.seconds), weights)[0]
+
+
+def _respects(plan: Plan, taken: _Trajectory) -> Iterator[tuple[str, float]]:
+    if plan.steps is not None:
+        yield "accuracy", compare(plan.steps, taken.steps, plan.ordering, plan.allow_repeats).score
+    if terms := list(_efficiency(plan, taken)):
+        yield "efficiency", sum(terms) / len(terms)
+    if retries := _retries(taken.steps):
+        excess = sum(max(0, count - plan.max_retries_per_tool) for count in retries.values())
+        yield "tool_failures", max(0.0, 1 - _PENALTY * excess)
+    if plan.forbidden_tools or plan.forbidden_sequences:
+        yield "forbidden", 1.0
+
+
+def _efficiency(plan: Plan, taken: _Trajectory) -> Iterator[float]:
+    limits = {
+        "steps": (plan.max_steps, len(taken.steps)),
+        "tokens": (plan.max_tokens, taken.tokens),
+        "seconds": (plan.max_seconds, taken.seconds),
+    }
+    limited = False
+    for name, (limit, actual) in limits.items():
+        if limit is None:
+            continue
+        if actual is None:
+            raise _NotMeasuredError(name)
+        limited = True
+        yield max(0.0, 1 - max(0.0, actual - limit) / limit)
+    if plan.no_redundant_calls or (limited and plan.no_redundant_calls is None):
+        same = sum(a.name == b.name and a.arguments == b.arguments for a, b in pairwise(taken.steps))
+        yield max(0.0, 1 - _PENALTY * same)
+
+
+def _retries(steps: Sequence[Step]) -> dict[str, int]:
+    """How often each tool was called again after it had failed."""
+    calls: defaultdict[str, list[bool]] = defaultdict(list)
+    for step in steps:
+        calls[step.name].append(step.failed)
+    counts = {name: sum(failed[:-1]) for name, failed in calls.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _check_forbidden(plan: Plan, names: Sequence[str]) -> None:
+    for tool in plan.forbidden_tools:
+        if tool in names:
+            raise _ForbiddenError(f"{tool} is forbidden and was called")
+    for sequence in plan.forbidden_sequences:
+        size = len(sequence)
+        if any(list(names[i : i + size]) == list(sequence) for i in range(len(names) - size + 1)):
+            raise _ForbiddenError(f"{' then '.join(sequence)} is forbidden and was done")

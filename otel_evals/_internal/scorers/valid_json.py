@@ -1,0 +1,175 @@
+"""Whether the answer is JSON, and of the right form. Code only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from otel_evals._internal.model import NotScored, Run, Score
+from otel_evals._internal.scorers.bounds import pattern_search, unreadable
+from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals.errors import ConfigError
+
+__all__ = ["valid_json"]
+
+_OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)
+
+
+def valid_json(
+    *, schema: Mapping[str, Any] | type[BaseModel] | None = None, fenced: bool = True
+) -> FunctionScorer:
+    """Whether the answer is one JSON value, and fits a schema.
+
+    The schema is a JSON Schema or a pydantic model. An answer that is a single fenced code block counts as
+    what stands in it, unless `fenced` is false. NaN and Infinity are no JSON.
+
+    Range: 0 or 1, higher is better. Labels: `valid`, `not_json`, `wrong_form`. Ours.
+    Needs: the output; for a JSON Schema, the `text` extra.
+    Not scored: `output_not_recorded`, `output_captured_off`, `output_empty`.
+    Cost: none; microseconds for small answers.
+
+    A pattern of the schema is searched for a second at most; then the scorer fails with a TimeoutError.
+
+    Raises:
+        ConfigError: the schema is none, or combines patterns with `unevaluatedProperties`; or jsonschema or
+            regex is not installed.
+    """
+    problem = _checker(schema)
+
+    @scorer(id="valid_json", inline=not isinstance(schema, Mapping))
+    def valid_json(run: Run) -> Score | NotScored:
+        """Whether the answer is JSON, and of the right form."""
+        if (absent := unreadable(run, "output")) is not None:
+            return absent
+        text = run.output or ""
+        try:
+            value = json.loads(_unfenced(text) if fenced else text, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            return Score(value=0.0, label="not_json", explanation=str(error)[:300])
+        wrong = problem(value)
+        return Score(value=float(wrong is None), label="wrong_form" if wrong else "valid", explanation=wrong)
+
+    return valid_json
+
+
+def _unfenced(text: str) -> str:
+    """What stands in a text that is one fenced code block; else the text."""
+    stripped = text.strip()
+    opening = _OPENING.match(stripped)
+    if opening is None or not stripped.endswith("```") or len(stripped) < opening.end() + 3:
+        return text
+    return stripped[opening.end() : -3]
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[Any], str | None]:
+    """What is wrong with a value by this schema; None when nothing is."""
+    if schema is None:
+        return lambda value: None
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        return _model_checker(schema)
+    if not isinstance(schema, Mapping):
+        raise ConfigError("valid_json.schema", "must be a JSON Schema or a pydantic model")
+    jsonschema = text_library("jsonschema", "valid_json")
+    kind = jsonschema.validators.validator_for(schema)
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise ConfigError("valid_json.schema", f"is no JSON Schema: {error.message}") from error
+    bounded = jsonschema.validators.extend(kind, _bounded_keywords(schema, kind.VALIDATORS, jsonschema))
+    return _schema_checker(bounded(_of_one_dialect(schema)), jsonschema.exceptions.best_match)
+
+
+def _bounded_keywords(
+    schema: Mapping[str, Any], keywords: Mapping[str, Any], jsonschema: Any
+) -> dict[str, Any]:
+    """The keywords that search for the schema's patterns, with searches that are given up after a second.
+
+    jsonschema's own use `re`, which takes exponential time on text made for that, and stops every thread.
+    """
+    searches = {source: pattern_search("valid_json.schema", source) for source in _patterns(schema)}
+    if searches and "unevaluatedProperties" in _keys(schema):
+        problem = "combines patterns with unevaluatedProperties; use additionalProperties"
+        raise ConfigError("valid_json.schema", problem)
+
+    def pattern(_: Any, wanted: str, instance: Any, __: Any) -> Iterator[Any]:
+        if isinstance(instance, str) and not searches[wanted](instance):
+            yield jsonschema.ValidationError(f"{instance[:100]!r} does not match {wanted!r}")
+
+    def pattern_properties(validator: Any, wanted: Mapping[str, Any], instance: Any, _: Any) -> Iterator[Any]:
+        if isinstance(instance, dict):
+            for source, subschema in wanted.items():
+                for name, value in instance.items():
+                    if searches[source](name):
+                        yield from validator.descend(value, subschema, path=name, schema_path=source)
+
+    def additional(validator: Any, wanted: Any, instance: Any, parent: Mapping[str, Any]) -> Iterator[Any]:
+        known, sources = parent.get("properties", {}), parent.get("patternProperties", {})
+        others = {
+            name: value
+            for name, value in (instance.items() if isinstance(instance, dict) else ())
+            if name not in known and not any(searches[source](name) for source in sources)
+        }
+        yield from keywords["additionalProperties"](validator, wanted, others, {})
+
+    return {"pattern": pattern, "patternProperties": pattern_properties, "additionalProperties": additional}
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    """All regular expressions of a schema."""
+    for part in _parts(schema):
+        yield from part["patternProperties"] if isinstance(part.get("patternProperties"), Mapping) else ()
+        if isinstance(part.get("pattern"), str):
+            yield part["pattern"]
+
+
+def _keys(schema: Any) -> set[str]:
+    return {key for part in _parts(schema) for key in part}
+
+
+def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """All mappings in a schema, itself included."""
+    if isinstance(schema, Mapping):
+        yield schema
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list | tuple) else ():
+        yield from _parts(part)
+
+
+def _of_one_dialect(schema: Any) -> Any:
+    """A schema without `$schema`, which would bring jsonschema's own keywords back."""
+    if isinstance(schema, Mapping):
+        return {
+            key: _of_one_dialect(value)
+            for key, value in schema.items()
+            if key != "$schema" or not isinstance(value, str)
+        }
+    return [_of_one_dialect(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _schema_checker(validator: Any, best: Callable[[Any], Any]) -> Callable[[Any], str | None]:
+    def problem(value: Any) -> str | None:
+        error = best(validator.iter_errors(value))
+        return None if error is None else f"{error.json_path}: {error.message}"[:300]
+
+    return problem
+
+
+def _model_checker(model: type[BaseModel]) -> Callable[[Any], str | None]:
+    def problem(value: Any) -> str | None:
+        try:
+            model.model_validate(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+        return None
+
+    return problem

@@ -1,0 +1,113 @@
+"""Whether a run kept within limits of steps, tokens, time and money. Code only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from otel_evals._internal.model import NotScored, OperationKind, Run, Score
+from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
+from otel_evals.errors import ConfigError
+
+__all__ = ["within_budget"]
+
+_NO_PRICES: Mapping[str, tuple[float, float]] = MappingProxyType({})
+_MILLION = 1_000_000
+
+
+def within_budget(
+    *,
+    max_model_calls: int | None = None,
+    max_tool_calls: int | None = None,
+    max_tokens: int | None = None,
+    max_seconds: float | None = None,
+    max_usd: float | None = None,
+    prices: Mapping[str, tuple[float, float]] = _NO_PRICES,
+    id: str = "within_budget",
+) -> FunctionScorer:
+    """Whether a run kept within its limits, and by how much it exceeded the worst one.
+
+    Money is the tokens of each model call times its model's price: US dollars for a million input and a
+    million output tokens, by model name or by a beginning of it.
+
+    Range: 0..1, higher is better. Labels: `within`, `over`. Formula: the least of limit / actual over the
+    limits that were broken, 1 if none was. Ours.
+    Needs: what the limits speak of.
+    Not scored: `tokens_not_recorded`, `duration_not_recorded`, `price_unknown`; a limit that is known to be
+    broken is scored all the same.
+    Cost: none; microseconds.
+
+    Raises:
+        ConfigError: there is no limit, one is not positive, or `max_usd` comes without prices.
+    """
+    limits = {
+        "model calls": max_model_calls,
+        "tool calls": max_tool_calls,
+        "tokens": max_tokens,
+        "seconds": max_seconds,
+        "US dollars": max_usd,
+    }
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    if not given or any(limit <= 0 for limit in given.values()):
+        raise ConfigError(id, "give at least one limit; each must be positive")
+    if max_usd is not None and not prices:
+        raise ConfigError(f"{id}.prices", "max_usd needs the models' prices")
+
+    @scorer(id=id, inline=True)
+    def within_budget(run: Run) -> Score | NotScored:
+        """Whether a run kept within limits of steps, tokens, time and money."""
+        actual = {name: _measure(name, run, prices) for name in given}
+        broken = {n: a for n, a in actual.items() if not isinstance(a, NotScored) and a > given[n]}
+        if broken:
+            text = ", ".join(
+                f"{_number(a)} {name}, limit {_number(given[name])}" for name, a in broken.items()
+            )
+            return Score(value=min(given[n] / a for n, a in broken.items()), label="over", explanation=text)
+        unknown = next((a for a in actual.values() if isinstance(a, NotScored)), None)
+        return unknown or Score(value=1.0, label="within", explanation="within all limits")
+
+    return within_budget
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _measure(name: str, run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
+    match name:
+        case "model calls":
+            return sum(1 for _ in run.of_kind(OperationKind.INFERENCE))
+        case "tool calls":
+            return len(run.tool_calls)
+        case "tokens":
+            tokens = run.usage.total_tokens
+            return tokens or NotScored(
+                reason="tokens_not_recorded", explanation="the run tells no token usage"
+            )
+        case "seconds":
+            if run.duration is None:
+                return NotScored(reason="duration_not_recorded", explanation="the run's root never ended")
+            return run.duration
+    return _usd(run, prices)
+
+
+def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
+    costs = list(_costs(run, prices))
+    if not costs:
+        return NotScored(reason="tokens_not_recorded", explanation="the run tells no token usage")
+    return next((cost for cost in costs if isinstance(cost, NotScored)), None) or sum(
+        cost for cost in costs if not isinstance(cost, NotScored)
+    )
+
+
+def _costs(run: Run, prices: Mapping[str, tuple[float, float]]) -> Iterator[float | NotScored]:
+    for operation in run.of_kind(OperationKind.INFERENCE):
+        if operation.usage is None:
+            continue
+        model = operation.response_model or operation.request_model or ""
+        price = max((name for name in prices if model.startswith(name)), key=len, default=None)
+        if price is None:
+            yield NotScored(reason="price_unknown", explanation=f"no price is given for the model {model!r}")
+        else:
+            usage, (for_input, for_output) = operation.usage, prices[price]
+            yield (usage.input_tokens * for_input + usage.output_tokens * for_output) / _MILLION

@@ -1,0 +1,225 @@
+"""Makes an outcome of whatever a scorer returned or raised. Nothing here raises, whatever the object is.
+
+Scorers are users' code: an exception's `__str__` may raise, a Score may hold a list for its label, a step's
+result may contain itself. An outcome made here holds plain values of the declared types, bounded in size, so
+that counting, storing and exporting it cannot fail on its fields.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, TypeVar
+
+from otel_evals._internal.model import ContextSeen, NotScored, Score, ScorerFailure, StepRecord, Usage
+from otel_evals._internal.util.plain import plain_text, plain_value, type_name
+from otel_evals.errors import JudgeUnavailableError
+
+__all__ = ["MAX_LABEL", "asked_wait", "failure_of", "root_cause", "steps_of_error", "to_outcome"]
+
+MAX_LABEL = 256
+"""Characters of a label; also of a reason and of an error type."""
+_MAX_TEXT = 10_000
+_MAX_MESSAGE = 2_000
+_MAX_PROMPT = 40_000
+_MAX_STEPS = 1_000
+_MAX_PIECES = 10_000
+_MAX_COUNT = 2**62
+
+_T = TypeVar("_T")
+
+
+def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | ScorerFailure:
+    """The outcome that an answer or an exception means.
+
+    A Score or NotScored keeps its meaning; fields beside it that are of a wrong type are left out. A Score
+    without a finite number, a NotScored without a reason, an exception and any other object are failures.
+
+    Args:
+        value: what a scorer returned, or what it raised.
+        attempts: how often it was asked.
+    """
+    kind = type(value)
+    try:
+        if kind is Score and _is_plain(value):  # most are: the rest costs ten times as much
+            return value  # type: ignore[return-value]  # by its type
+        if issubclass(kind, Score):
+            return _score(value, attempts)
+        if issubclass(kind, NotScored):
+            return _not_scored(value, attempts)
+        if issubclass(kind, ScorerFailure):
+            return _failure(value, attempts)
+        if issubclass(kind, BaseException):
+            return failure_of(value, attempts=attempts)  # type: ignore[arg-type]  # by its type
+    except BaseException as error:  # an attribute that exits, say
+        return _wrong(f"a {type_name(value)} that cannot be read ({type_name(error)})", attempts)
+    return _wrong(f"a {type_name(value)}", attempts)
+
+
+def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
+    """An exception as the outcome it means; a step's failure is named after its cause."""
+    cause = root_cause(error)
+    named = _attribute(error, "error_type")
+    return ScorerFailure(
+        error_type=_text(named, MAX_LABEL) or type_name(cause),
+        message=plain_text(cause, _MAX_MESSAGE) or type_name(cause),
+        attempts=_count(attempts, 1),
+        steps=steps_of_error(error),
+    )
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The exception that made a step fail, for an exception that carries steps; else the exception itself."""
+    cause = _attribute(error, "__cause__")
+    carries_steps = _attribute(error, "steps") is not None
+    return cause if carries_steps and issubclass(type(cause), BaseException) else error
+
+
+def asked_wait(error: BaseException) -> float | None:
+    """Seconds that a judge which is unavailable asked to wait: 0 where it did not, None for other errors."""
+    if not issubclass(type(error), JudgeUnavailableError):
+        return None
+    return max(0.0, _number(_attribute(error, "retry_after")) or 0.0)
+
+
+def steps_of_error(error: BaseException) -> tuple[StepRecord, ...]:
+    """The records of the steps done until an exception was raised, where it carries them."""
+    return _steps(_attribute(error, "steps"))
+
+
+# --- outcomes, field by field ---
+
+
+def _is_plain(score: Any) -> bool:
+    """Whether a Score without steps holds nothing but short values of the declared types."""
+    return (
+        type(score.value) is float
+        and math.isfinite(score.value)
+        and score.steps == ()
+        and type(score.steps) is tuple
+        and score.agreement is None
+        and _is_plain_text(score.label, MAX_LABEL)
+        and _is_plain_text(score.explanation, _MAX_TEXT)
+    )
+
+
+def _is_plain_text(text: object, limit: int) -> bool:
+    return text is None or (type(text) is str and len(text) <= limit and text.isascii())
+
+
+def _score(score: Any, attempts: int) -> Score | ScorerFailure:
+    value = _number(_attribute(score, "value"))
+    if value is None:
+        return _wrong("a Score without a finite number", attempts, "ValueError")
+    return Score(
+        value=value + 0.0,  # no negative zero
+        label=_text(_attribute(score, "label"), MAX_LABEL),
+        explanation=_text(_attribute(score, "explanation"), _MAX_TEXT),
+        steps=_steps(_attribute(score, "steps")),
+        agreement=_number(_attribute(score, "agreement")),
+    )
+
+
+def _not_scored(given: Any, attempts: int) -> NotScored | ScorerFailure:
+    reason = _text(_attribute(given, "reason"), MAX_LABEL)
+    if not reason:
+        return _wrong("a NotScored without a reason", attempts)
+    explanation = _text(_attribute(given, "explanation"), _MAX_TEXT)
+    return NotScored(reason=reason, explanation=explanation, steps=_steps(_attribute(given, "steps")))
+
+
+def _failure(given: Any, attempts: int) -> ScorerFailure:
+    return ScorerFailure(
+        error_type=_text(_attribute(given, "error_type"), MAX_LABEL) or type_name(given),
+        message=_text(_attribute(given, "message"), _MAX_MESSAGE) or "",
+        attempts=_count(_attribute(given, "attempts"), attempts),
+        steps=_steps(_attribute(given, "steps")),
+    )
+
+
+def _wrong(what: str, attempts: int, error_type: str = "TypeError") -> ScorerFailure:
+    message = f"the scorer returned {what}, not a Score with a finite value or a NotScored with a reason"
+    return ScorerFailure(error_type=error_type, message=message, attempts=_count(attempts, 1))
+
+
+def _steps(given: object) -> tuple[StepRecord, ...]:
+    if not issubclass(type(given), Iterable):
+        return ()
+    nothing: list[object] = []
+    found = _total(lambda: list(islice(given, _MAX_STEPS)), nothing)  # type: ignore[call-overload]  # is iterable
+    return tuple(_step(step) for step in found if issubclass(type(step), StepRecord))
+
+
+def _step(step: Any) -> StepRecord:
+    context = _attribute(step, "context")
+    usage = _attribute(step, "usage")
+    return StepRecord(
+        name=_text(_attribute(step, "name"), MAX_LABEL) or "step",
+        result=plain_value(_attribute(step, "result")),
+        prompt=_text(_attribute(step, "prompt"), _MAX_PROMPT),
+        model=_text(_attribute(step, "model"), MAX_LABEL),
+        usage=_usage(usage) if issubclass(type(usage), Usage) else Usage(),
+        cost=_number(_attribute(step, "cost")),
+        attempts=_count(_attribute(step, "attempts"), 1),
+        start_time=_count(_attribute(step, "start_time"), 0),
+        duration=_number(_attribute(step, "duration")) or 0.0,
+        context=_context(context) if issubclass(type(context), ContextSeen) else None,
+        error=_text(_attribute(step, "error"), _MAX_MESSAGE),
+    )
+
+
+def _usage(usage: Any) -> Usage:
+    return Usage(
+        input_tokens=_count(_attribute(usage, "input_tokens"), 0),
+        output_tokens=_count(_attribute(usage, "output_tokens"), 0),
+        cache_read_tokens=_count(_attribute(usage, "cache_read_tokens"), 0),
+        reasoning_tokens=_count(_attribute(usage, "reasoning_tokens"), 0),
+    )
+
+
+def _context(seen: Any) -> ContextSeen:
+    text = _attribute(seen, "text")
+    pieces = text if type(text) is tuple else ()
+    return ContextSeen(
+        digest=_text(_attribute(seen, "digest"), MAX_LABEL) or "",
+        pieces=_count(_attribute(seen, "pieces"), 0),
+        truncated=_attribute(seen, "truncated") is True,
+        text=None if text is None else tuple(plain_text(p, _MAX_PROMPT) for p in pieces[:_MAX_PIECES]),
+    )
+
+
+# --- fields ---
+
+
+def _attribute(thing: object, name: str) -> Any:
+    """An attribute; None where there is none, and where reading it raises whatever it likes."""
+    return _total(lambda: getattr(thing, name, None), None)
+
+
+def _text(value: object, limit: int) -> str | None:
+    """A text; None where the value is none."""
+    return plain_text(value, limit) if issubclass(type(value), str) else None
+
+
+def _number(value: object) -> float | None:
+    """A finite number as exactly a float; None where the value is none."""
+    if not issubclass(type(value), numbers.Real):
+        return None
+    number = _total(lambda: float.__float__(float(value)), None)  # type: ignore[arg-type]  # is a number
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _count(value: object, default: int) -> int:
+    if not issubclass(type(value), int):
+        return default
+    number: int = int.__int__(value)  # type: ignore[arg-type]  # is an int
+    return min(max(number, 0), _MAX_COUNT)
+
+
+def _total(read: Callable[[], _T], default: _T) -> _T:
+    try:
+        return read()
+    except BaseException:  # SystemExit of a property, say: it must not end the engine's thread
+        return default

@@ -1,0 +1,140 @@
+"""Votes and panels: several scorers, or one several times, judge the same run and are made one score."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+import anyio
+from msgspec.structs import replace
+
+from otel_evals._internal.model import NotScored, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.scoring.fingerprint import fingerprint
+from otel_evals._internal.scoring.outcome import root_cause, to_outcome
+from otel_evals._internal.scoring.scorer import Scorer, StepFailure
+from otel_evals._internal.scoring.vote import vote
+from otel_evals._internal.util.cancellation import must_propagate
+from otel_evals.errors import ConfigError
+
+__all__ = ["Panel", "panel", "votes"]
+
+
+class Panel(Scorer):
+    """A scorer made of scorers. All judge at once; the median of their scores is the panel's."""
+
+    def __init__(self, members: Sequence[Scorer], *, id: str, tolerance: float = 0.1) -> None:
+        if len(members) < 2:
+            raise ConfigError(f"{id}.members", "a panel needs at least two")
+        if len({member.direction for member in members}) > 1:
+            raise ConfigError(f"{id}.members", "their scores must be good in the same direction")
+        if not tolerance >= 0:
+            raise ConfigError(f"{id}.tolerance", f"must be at least 0, not {tolerance}")
+        self.id = id
+        self.direction = members[0].direction
+        self.version = fingerprint(id, tolerance, [member.version for member in members])
+        self._members = tuple(members)
+        self._tolerance = tolerance
+
+    @property
+    def members(self) -> tuple[Scorer, ...]:
+        """Who votes."""
+        return tuple(self._members)
+
+    def check(self) -> None:
+        """See that every member can score."""
+        for member in self._members:
+            member.check()
+
+    def prepare(self) -> None:
+        """Have every member load what it needs."""
+        for member in self._members:
+            member.prepare()
+
+    async def score(self, run: Run) -> Score | NotScored:
+        """Ask all members.
+
+        Raises:
+            StepFailure: fewer than half of them could judge.
+        """
+        answers = await self._answers(run)
+        outcomes = [to_outcome(answer) for answer in answers]
+        steps = _steps(outcomes)
+        scores = [o for o in outcomes if isinstance(o, Score)]
+        refusals = [o for o in outcomes if isinstance(o, NotScored)]
+        failures = [(o, answers[i]) for i, o in enumerate(outcomes) if isinstance(o, ScorerFailure)]
+        if refusals and len(refusals) >= len(scores):
+            return replace(refusals[0], steps=steps)
+        if len(failures) * 2 > len(outcomes) or not scores:
+            first, raised = failures[0]
+            message = (
+                f"{len(failures)} of {len(outcomes)} members failed: {first.error_type}: {first.message}"
+            )
+            cause = root_cause(raised) if isinstance(raised, BaseException) else TypeError(first.message)
+            raise StepFailure(message, steps=steps) from cause
+        return replace(self._settle(scores), steps=steps)
+
+    async def _answers(self, run: Run) -> list[object]:
+        """What each member returned or raised, in their order."""
+        answers: list[object] = [None] * len(self._members)
+
+        async def ask(index: int, member: Scorer) -> None:
+            with vote(index):
+                try:
+                    answers[index] = await member.score(run)
+                except BaseException as error:
+                    if must_propagate(error):
+                        raise
+                    answers[index] = error
+
+        async with anyio.create_task_group() as group:
+            for index, member in enumerate(self._members):
+                group.start_soon(ask, index, member)
+        return answers
+
+    def _settle(self, scores: list[Score]) -> Score:
+        """The majority's label if there are labels, the median value, and who agrees."""
+        labels = Counter(score.label for score in scores if score.label is not None)
+        if len(labels) > 1:
+            label, count = labels.most_common(1)[0]
+            of_label = [score for score in scores if score.label == label]
+            value, agreement = median(score.value for score in of_label), count / len(scores)
+        else:
+            value = median(score.value for score in scores)
+            agreement = sum(abs(s.value - value) <= self._tolerance for s in scores) / len(scores)
+        nearest = min(scores, key=lambda score: (abs(score.value - value), score.explanation is None))
+        said = ", ".join(f"{score.value:g}" for score in scores)
+        explanation = f"votes {said}. {nearest.explanation or ''}".strip()
+        return Score(value=value, label=nearest.label, explanation=explanation, agreement=agreement)
+
+
+def panel(members: Sequence[Scorer], *, id: str, tolerance: float = 0.1) -> Panel:
+    """Several scorers, usually the same one with judges of different models, as one.
+
+    The value is the median of the members' (where they give labels, of those with the most frequent one),
+    the agreement the share of members with that label, or within `tolerance` of that value. Members that
+    fail are left out; if more than half fail, so does the panel. If at least as many say that it does not
+    apply as score it, it is not scored.
+
+    Raises:
+        ConfigError: there are fewer than two members, or their directions differ.
+    """
+    return Panel(members, id=id, tolerance=tolerance)
+
+
+def votes(scorer: Scorer, count: int = 3, *, tolerance: float = 0.1) -> Panel:
+    """One scorer asked several times, under its own id; its judge's temperature should not be 0.
+
+    Raises:
+        ConfigError: `count` is below two.
+    """
+    return Panel([scorer] * count, id=scorer.id, tolerance=tolerance)
+
+
+def _steps(outcomes: Sequence[Score | NotScored | ScorerFailure]) -> tuple[StepRecord, ...]:
+    """All members' steps, named after the member's number."""
+    return tuple(
+        replace(step, name=f"{number}.{step.name}")
+        for number, outcome in enumerate(outcomes, 1)
+        for step in outcome.steps
+    )

@@ -1,0 +1,191 @@
+"""Prompt steps: a template with slots, filled with fenced data, answered by a judge in a typed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from string import Template
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+from pydantic import BaseModel
+
+from otel_evals._internal.context import Params
+from otel_evals._internal.judges.fence import Fence, Slot, retry_request, shorten
+from otel_evals._internal.judges.judge import Judge, JudgeRequest
+from otel_evals._internal.judges.resolver import resolve_judge
+from otel_evals._internal.model import NotScored
+from otel_evals._internal.redaction.redactor import redact
+from otel_evals._internal.scoring.scorer import missing
+from otel_evals._internal.scoring.vote import current_vote
+from otel_evals._internal.util.plain import as_text
+from otel_evals.errors import ConfigError, JudgeReplyError
+
+if TYPE_CHECKING:
+    from otel_evals._internal.scoring.step_records import StepRecordBuilder
+
+__all__ = ["PromptStep", "ScoreReply"]
+
+_R = TypeVar("_R")
+
+_FIELDS = {
+    "input": "input",
+    "output": "output",
+    "system": "system_instructions",
+    "expected": "ground_truth",
+}
+
+
+class ScoreReply(BaseModel):
+    """A judge's reply that is the score itself."""
+
+    score: float
+
+
+class PromptOwner(Protocol):
+    """What a prompt step takes from the scorer it belongs to."""
+
+    @property
+    def id(self) -> str:
+        """The scorer's name."""
+
+    @property
+    def judge(self) -> Judge | None:
+        """Who is asked unless the step names another."""
+
+    @property
+    def instructions(self) -> str:
+        """System message unless the step gives its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptStep(Generic[_R]):
+    """A question to a judge.
+
+    The template's slots are written `$name`. Whatever fills them is data and stands inside a fence.
+    Ready-made slots are `$input`, `$output`, `$system`, `$expected` (the run's ground truth), `$history`,
+    `$tool_calls`, `$context` and `$score`; a run without what a slot needs is NotScored.
+    """
+
+    prompt: str
+    """The whole question, with slots."""
+    schema: type[_R]
+    """Form of the answer: a pydantic model, or `str` for plain text."""
+    data: Callable[[Params[Any, Any]], Mapping[str, Slot | NotScored]] | None = None
+    """Fills slots of your own."""
+    check: Callable[[Params[Any, Any], _R], str | None] | None = None
+    """Says what is wrong with an answer of the right form; the judge is then asked once more."""
+    instructions: str | None = None
+    """System message, if other than the scorer's."""
+    judge: Judge | str | None = None
+    """Who is asked, if other than the scorer's judge."""
+    max_chars: int = 40_000
+    """Limit per slot, over all its items or pieces; what is left out is marked."""
+    max_prompt_chars: int = 120_000
+    """Limit over all slots: where they hold more together, the longest ones are shortened further."""
+
+    def __post_init__(self) -> None:
+        if not Template(self.prompt).is_valid():
+            raise ConfigError("prompt", "has a '$' that begins no slot: write '$$' for a dollar sign")
+        unknown = set(Template(self.prompt).get_identifiers()) - _READY.keys()
+        if unknown and self.data is None:
+            raise ConfigError("prompt", f"nothing fills ${', $'.join(sorted(unknown))}: pass data=...")
+        if isinstance(self.judge, str):
+            object.__setattr__(self, "judge", resolve_judge(self.judge))
+
+    async def ask(
+        self, params: Params[Any, Any], scorer: PromptOwner, record: StepRecordBuilder
+    ) -> _R | NotScored:
+        """Fill the slots and ask; once more if the answer does not pass `check`.
+
+        Raises:
+            JudgeError: there is no usable answer.
+        """
+        slots = self._slots(params)
+        if isinstance(slots, NotScored):
+            return slots
+        judge = cast("Judge", self.judge or scorer.judge)
+        fence = Fence(max_chars=self.max_chars, redact=getattr(judge, "redact", redact))
+        request = self._request(slots, fence, params.step, scorer)
+        for again in (True, False):
+            record.asked(request, judge.model)
+            reply = await judge.ask(request)
+            record.answered(reply)
+            complaint = self.check(params, reply.value) if self.check else None
+            if complaint is None:
+                return cast("_R", reply.value)
+            if again:
+                request = retry_request(request, as_text(_dumped(reply.value)), complaint)
+        raise JudgeReplyError(f"{complaint}; the judge answered: {as_text(_dumped(reply.value))[:300]}")
+
+    def _request(
+        self, slots: Mapping[str, Slot], fence: Fence, step: str, scorer: PromptOwner
+    ) -> JudgeRequest:
+        fenced = fence.wrap_all(slots, self.max_prompt_chars)
+        instructions = self.instructions if self.instructions is not None else scorer.instructions
+        return JudgeRequest(
+            instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
+            prompt=Template(self.prompt).substitute(fenced),
+            schema=self.schema if issubclass(self.schema, BaseModel) else None,
+            scorer_id=scorer.id,
+            step=step,
+            mark=fence.mark,
+            sample=current_vote(),
+        )
+
+    def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
+        names = Template(self.prompt).get_identifiers()
+        given = dict(self.data(params)) if self.data else {}
+        slots: dict[str, Slot] = {}
+        for name in names:
+            value = given[name] if name in given else _READY[name](params)
+            if isinstance(value, NotScored):
+                return value
+            slots[name] = value
+        return slots
+
+
+def _dumped(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+# --- ready-made slots ---
+
+
+def _field(name: str) -> Callable[[Params[Any, Any]], Slot | NotScored]:
+    def read(params: Params[Any, Any]) -> Slot | NotScored:
+        absent = missing(params.run, _FIELDS[name])
+        return absent or as_text(getattr(params.run, _FIELDS[name]))
+
+    return read
+
+
+def _history(params: Params[Any, Any]) -> Slot | NotScored:
+    said = [f"{m.role}: {m.text}" for m in params.run.history if m.role != "system" and m.text]
+    return said or NotScored(reason="no_history", explanation="nothing was said before this turn")
+
+
+def _tool_calls(params: Params[Any, Any]) -> Slot | NotScored:
+    calls = [
+        shorten(
+            as_text({"tool": c.name, "arguments": c.arguments, "result": c.result, "error": c.error}), 4_000
+        )
+        for c in params.run.tool_calls
+    ]
+    return calls or NotScored(reason="no_tool_calls", explanation="the run called no tool")
+
+
+def _context(params: Params[Any, Any]) -> Slot | NotScored:
+    return params.context or NotScored(reason="no_context", explanation="the scorer has no get_context")
+
+
+def _score(params: Params[Any, Any]) -> Slot | NotScored:
+    return NotScored(reason="no_score") if params.score is None else params.score
+
+
+_READY: dict[str, Callable[[Params[Any, Any]], Slot | NotScored]] = {
+    **{name: _field(name) for name in _FIELDS},
+    "history": _history,
+    "tool_calls": _tool_calls,
+    "context": _context,
+    "score": _score,
+}

@@ -1,0 +1,250 @@
+"""The interface of scorers, and the shortest way to write one: `@scorer`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, overload
+
+from msgspec.structs import replace
+
+from otel_evals._internal.dialect import content_setting
+from otel_evals._internal.model import Availability, Direction, NotScored, Run, Score, StepRecord
+from otel_evals._internal.scoring.fingerprint import fingerprint
+from otel_evals._internal.util.calls import call, is_async
+from otel_evals.errors import ConfigError, OtelEvalsError
+
+__all__ = [
+    "FunctionScorer",
+    "Judgement",
+    "Scorer",
+    "StepFailure",
+    "how_to_capture",
+    "missing",
+    "scorer",
+    "to_score",
+]
+
+Judgement = bool | float | Score | NotScored
+"""What a scoring function may return; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
+
+
+class Scorer(ABC):
+    """Turns a run into a score. Stateless: one scorer judges many runs at once."""
+
+    id: str
+    """Unique among the configured rules; becomes `gen_ai.evaluation.name`."""
+    version: str
+    """Changes whenever it could judge differently: a fingerprint of its configuration unless given."""
+    direction: Direction = Direction.HIGHER
+    inline: bool = False
+    """True runs it on the engine's own thread: only for code that never waits and takes microseconds."""
+
+    at_once: bool = False
+    """Whether `score_at_once` gives the score without waiting for anything."""
+
+    def check(self) -> None:  # noqa: B027  # most scorers are whole once they exist
+        """See that it can score; called when a rule is built.
+
+        Raises:
+            ConfigError: something is missing.
+        """
+
+    def prepare(self) -> None:  # noqa: B027  # most scorers have nothing to load
+        """Load what scoring needs; called on a worker thread when scoring starts, before the first run."""
+
+    @abstractmethod
+    async def score(self, run: Run) -> Score | NotScored:
+        """Judge a run. Whatever this raises becomes a counted ScorerFailure."""
+
+    def score_at_once(self, run: Run) -> Score | NotScored:
+        """Judge a run as `score` does, on the engine's own thread; called where `at_once` is true."""
+        raise NotImplementedError
+
+
+class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
+    """A scorer's step failed; `__cause__` says how."""
+
+    def __init__(self, message: str, *, steps: tuple[StepRecord, ...] = ()) -> None:
+        super().__init__(message)
+        self.steps = steps
+        """The steps done until then; the last one is the step that failed."""
+
+    @property
+    def error_type(self) -> str:
+        """Name of the exception that made the step fail."""
+        return type(self.__cause__ or self).__name__
+
+
+@dataclass(frozen=True)
+class FunctionScorer(Scorer):
+    """A scorer made of one function; calling it calls the function."""
+
+    function: Callable[[Run], Judgement | Awaitable[Judgement]]
+    _: KW_ONLY
+    id: str
+    version: str = ""
+    direction: Direction = Direction.HIGHER
+    inline: bool = False
+    scale: float | None = 1.0
+    """Scores lie in 0..scale; None accepts every finite number."""
+    description: str = field(default="", compare=False)
+    _on_loop: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_scale(self.id, self.scale)
+        if not self.version:
+            version = fingerprint(self.id, self.function, self.direction, self.scale)
+            object.__setattr__(self, "version", version)
+        waits = is_async(self.function)
+        object.__setattr__(self, "at_once", self.inline and not waits)
+        object.__setattr__(self, "_on_loop", self.inline or waits)
+
+    def check(self) -> None:
+        """See that the function takes a run and nothing else.
+
+        Raises:
+            ConfigError: it takes none, or needs more.
+        """
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):  # written in C
+            return
+        try:
+            signature.bind(None)
+        except TypeError:
+            problem = (
+                f"the function takes {signature}: give it one parameter, the run, as in def {self.id}(run)"
+            )
+            raise ConfigError(f"scorer {self.id}", problem) from None
+
+    def __call__(self, run: Run) -> Judgement | Awaitable[Judgement]:
+        """Call the function itself, as a test would."""
+        return self.function(run)
+
+    async def score(self, run: Run) -> Score | NotScored:
+        """Call the function, in a worker thread unless it is async or `inline`, and check what it returns."""
+        return to_score(await call(self.function, run, inline=self._on_loop), scale=self.scale)
+
+    def score_at_once(self, run: Run) -> Score | NotScored:
+        """Call the function and check what it returns.
+
+        Raises:
+            TypeError: it returned no judgement, but something to await.
+        """
+        return to_score(self.function(run), scale=self.scale)
+
+
+@overload
+def scorer(function: Callable[[Run], Judgement | Awaitable[Judgement]], /) -> FunctionScorer: ...
+
+
+@overload
+def scorer(
+    *,
+    id: str | None = None,
+    version: str = "",
+    direction: Direction = Direction.HIGHER,
+    inline: bool = False,
+    scale: float | None = 1.0,
+) -> Callable[[Callable[[Run], Judgement | Awaitable[Judgement]]], FunctionScorer]: ...
+
+
+def scorer(
+    function: Callable[[Run], Any] | None = None,
+    /,
+    *,
+    id: str | None = None,
+    version: str = "",
+    direction: Direction = Direction.HIGHER,
+    inline: bool = False,
+    scale: float | None = 1.0,
+) -> Any:
+    """Make a scorer of a function, sync or async, that takes a run and returns a Judgement.
+
+    The function's name is the id and its docstring the description, unless given. A sync function runs in a
+    worker thread; `inline=True` spares the thread where the function takes microseconds.
+
+    Raises:
+        ConfigError: `scale` is not a positive number.
+    """
+
+    def make(function: Callable[[Run], Any]) -> FunctionScorer:
+        return FunctionScorer(
+            function,
+            id=id or str(getattr(function, "__name__", type(function).__name__)),
+            version=version,
+            direction=Direction(direction),
+            inline=inline,
+            scale=scale,
+            description=inspect.getdoc(function) or "",
+        )
+
+    return make if function is None else make(function)
+
+
+def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
+    """Check what a scoring function returned and make it a score.
+
+    Raises:
+        TypeError: it is neither a number nor a Score nor a NotScored.
+        ValueError: the number is not finite, or not within 0..scale.
+    """
+    match value:
+        case NotScored():
+            return value
+        case Score():
+            return replace(value, value=_number(value.value, scale))
+        case bool():
+            return Score(value=_number(value * (scale or 1.0), scale), label="true" if value else "false")
+        case _:
+            return Score(value=_number(value, scale))
+
+
+def _number(value: Any, scale: float | None) -> float:
+    if not isinstance(value, numbers.Real):
+        kind = type(value).__name__
+        raise TypeError(
+            f"a score must be a number, a bool, a Score or a NotScored, not {kind}: {value!r:.100}"
+        )
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"a score must be finite, not {number}")
+    if scale is not None and not 0.0 <= number <= scale:
+        raise ValueError(f"a score must lie within 0..{scale:g}, not {number:g}")
+    return number + 0.0  # no negative zero
+
+
+def check_scale(scorer_id: str, scale: float | None) -> None:
+    """Raise ConfigError unless `scale` is a positive finite number or None."""
+    if scale is not None and not (isinstance(scale, int | float) and math.isfinite(scale) and scale > 0):
+        raise ConfigError(f"{scorer_id}.scale", f"must be a positive number, not {scale!r}")
+
+
+def how_to_capture(run: Run) -> str:
+    """What turns on content in the instrumentation that wrote a run's spans."""
+    return f"to turn on content capture: {content_setting(run.scope_name, run.dialect)}"
+
+
+def missing(run: Run, *fields: str) -> NotScored | None:
+    """A NotScored for the first of these fields of the run that is not there; None when all are.
+
+    Fields: `input`, `output`, `system_instructions`, `ground_truth`.
+    The reason is `<field>_captured_off` where the instrumentation left it out, else `<field>_empty` or
+    `<field>_not_recorded`.
+    """
+    for name in fields:
+        value = getattr(run, name)
+        if value is None or value == "":
+            availability = run.availability.get("system" if name == "system_instructions" else name)
+            if availability is Availability.CAPTURED_OFF:
+                return NotScored(
+                    reason=f"{name}_captured_off", explanation=f"{name} was left out; {how_to_capture(run)}"
+                )
+            what = "empty" if value == "" else "not_recorded"
+            return NotScored(reason=f"{name}_{what}", explanation=f"the run has no {name}")
+    return None

@@ -1,0 +1,1 @@
+"""Sources: traces and feedback read back from a backend."""

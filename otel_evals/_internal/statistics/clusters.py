@@ -1,0 +1,93 @@
+"""Sums by groups of conversations or users, whose runs resemble each other.
+
+Runs of one conversation or user are correlated, and an interval that takes them for independent holds in 60
+to 90 of 100 cases. Clusters are put into groups by a hash of their id, so a cluster stays in its group in
+every process, and the sums of a group add up like all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from otel_evals._internal.statistics.checks import check_number, check_weight
+
+__all__ = ["CLUSTER_GROUPS", "Clusters"]
+
+CLUSTER_GROUPS = 32
+"""Into how many groups conversations or users are put."""
+
+
+def _zeros() -> tuple[float, ...]:
+    return (0.0,) * CLUSTER_GROUPS
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Sums by group of clusters: a conversation's or a user's runs resemble each other and stay together.
+
+    Raises:
+        ValueError: there are not 32 finite numbers in a field, or a weight is below zero.
+    """
+
+    wx: tuple[float, ...] = field(default_factory=_zeros)
+    """Sum of w * x in each group."""
+    w: tuple[float, ...] = field(default_factory=_zeros)
+    """Sum of w in each group."""
+
+    def __post_init__(self) -> None:
+        for name, numbers, signed in (("clusters.wx", self.wx, True), ("clusters.w", self.w, False)):
+            if len(numbers) != CLUSTER_GROUPS:
+                raise ValueError(f"{name}: must be {CLUSTER_GROUPS} numbers, not {len(numbers)}")
+            for number in numbers:
+                check_number(name, number, signed=signed)
+
+    @classmethod
+    def of(cls, key: str, x: float, w: float) -> Clusters:
+        """The groups of one scored run.
+
+        Args:
+            key: what the runs of its cluster share: a conversation's, a user's or a trace's id.
+            x: its value, as for `Sums.of`.
+            w: its weight, as for `Sums.of`.
+        """
+        return cls.of_runs([(key, x, w)])
+
+    @classmethod
+    def of_runs(cls, runs: Iterable[tuple[str, float, float]]) -> Clusters:
+        """The groups of many scored runs.
+
+        Args:
+            runs: key, value and weight of each, as for `of`.
+        """
+        wx, ws = [0.0] * CLUSTER_GROUPS, [0.0] * CLUSTER_GROUPS
+        for key, x, w in runs:
+            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=1).digest()
+            group = digest[0] % CLUSTER_GROUPS
+            ws[group] += check_weight(w)
+            wx[group] += w * x
+        return cls(tuple(wx), tuple(ws))
+
+    def __add__(self, other: Clusters) -> Clusters:
+        return Clusters(
+            tuple(a + b for a, b in zip(self.wx, other.wx, strict=True)),
+            tuple(a + b for a, b in zip(self.w, other.w, strict=True)),
+        )
+
+    @property
+    def groups(self) -> int:
+        """How many groups have weight."""
+        return sum(w > 0.0 for w in self.w)
+
+    def spread(self, centre: float) -> float:
+        """The cluster-robust counterpart of `Sums.spread`: G / (G - 1) * sum of (A_g - centre * B_g)^2.
+
+        A_g and B_g are a group's sums of wx and of w, G counts the groups with weight. Infinite if there are
+        fewer than two.
+        """
+        if self.groups < 2:
+            return math.inf
+        squares = math.fsum((a - centre * b) ** 2 for a, b in zip(self.wx, self.w, strict=True))
+        return squares * self.groups / (self.groups - 1)

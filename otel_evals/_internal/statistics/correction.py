@@ -1,0 +1,151 @@
+"""The mean that people's labels would have, from a judge's scores of many runs and labels of a few.
+
+Prediction-powered inference with a tuned weight (PPI++: Angelopoulos, Duchi, Zrnic 2023, arXiv 2311.01453),
+for weighted samples: theta = b F + mean of (y - b f) over the labelled runs, where F is the judge's mean over
+all judged runs, y the label, f the judge's score of the same run, and b the weight that gives the least
+variance. All means are Hájek means; a labelled run weighs w / q, q being the probability with which it was
+chosen for labelling.
+
+As in `estimate`, four pseudo labels of the typical weight keep the interval honest where labels are few or
+all agree: one for each combination of a label and a judge's score of 0 and 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from otel_evals._internal.statistics.estimate import Interval, check_confidence, check_values
+from otel_evals._internal.statistics.student import t_quantile
+from otel_evals._internal.statistics.sums import Sums
+
+__all__ = ["Corrected", "Labelled", "corrected"]
+
+_PSEUDO = ((1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A judged run that a person has labelled.
+
+    Raises:
+        ValueError: a field is out of range; the message names it.
+    """
+
+    label: float
+    """y, in 0..1."""
+    judged: float
+    """f, the judge's score divided by its scale, in 0..1."""
+    w: float = 1.0
+    """One over the probability with which it was judged; at least 1."""
+    probability: float = 1.0
+    """q, with which it was chosen for labelling among the judged runs; above 0."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("label", self.label), ("judged", self.judged)):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name}: must lie in 0..1, not {value!r}")
+        if not 1.0 <= self.w <= 1e100:
+            raise ValueError(f"w: must be one over a probability, so at least 1, not {self.w!r}")
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"probability: must be above 0 and at most 1, not {self.probability!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A judge's mean, corrected by labels."""
+
+    mean: float
+    interval: Interval
+    confidence: float
+    judge_weight: float
+    """b, in 0..1: how much the judge's scores of unlabelled runs are relied on; 0 uses the labels alone."""
+    labels: int
+    n_effective: float
+    """How many labels of equal weight say as much."""
+
+
+def corrected(judged: Sums, labelled: Sequence[Labelled], *, confidence: float = 0.95) -> Corrected | None:
+    """The mean label of all runs and its confidence interval.
+
+    Args:
+        judged: sums of all judged runs, the labelled ones included; values in 0..1.
+        labelled: the labelled ones.
+        confidence: how often the interval should hold, between 0 and 1.
+
+    Returns:
+        None without a judged or a labelled run.
+
+    Raises:
+        ValueError: `confidence` is out of range, or values are not within 0..1.
+    """
+    check_confidence(confidence)
+    check_values(judged)
+    if judged.mean is None or not labelled:
+        return None
+    sample = _Sample.of(labelled)
+    padded = sample.with_pseudo_labels()
+    b, variance = padded.tuned(judged)
+    mean = b * judged.mean + sample.rest(b)
+    centre = b * judged.mean + padded.rest(b)
+    t = t_quantile((1.0 + confidence) / 2.0, sample.n_effective + 3.0)
+    half = math.hypot(t * math.sqrt(variance), mean - centre)
+    mean = min(1.0, max(0.0, mean))
+    low, high = max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half))
+    return Corrected(
+        mean=mean,
+        interval=Interval(low, high),
+        confidence=confidence,
+        judge_weight=b,
+        labels=len(labelled),
+        n_effective=sample.n_effective,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Labelled runs as (weight among the labelled, weight among the judged, label, judge's score)."""
+
+    rows: tuple[tuple[float, float, float, float], ...]
+
+    @classmethod
+    def of(cls, labelled: Sequence[Labelled]) -> _Sample:
+        return cls(tuple((each.w / each.probability, each.w, each.label, each.judged) for each in labelled))
+
+    @property
+    def weight(self) -> float:
+        return math.fsum(row[0] for row in self.rows)
+
+    @property
+    def n_effective(self) -> float:
+        return self.weight**2 / math.fsum(row[0] ** 2 for row in self.rows)
+
+    def with_pseudo_labels(self) -> _Sample:
+        typical = self.weight / self.n_effective
+        return _Sample((*self.rows, *((typical, 0.0, y, f) for y, f in _PSEUDO)))
+
+    def rest(self, b: float) -> float:
+        """The weighted mean of y - b f."""
+        return math.fsum(v * (y - b * f) for v, _, y, f in self.rows) / self.weight
+
+    def tuned(self, judged: Sums) -> tuple[float, float]:
+        """The b in 0..1 of least variance, and that variance.
+
+        The variance is the sum of the squared influence of each judged run, which has a part as a judged run
+        and, where it is labelled, one as a labelled run: alpha + b beta.
+        """
+        total, labels = self.weight, self.rest(0.0)
+        f_judged = judged.wx / judged.w
+        f_labelled = labels - self.rest(1.0)
+        variance = covariance = 0.0
+        slope = judged.spread(f_judged) / judged.w**2
+        for v, w, y, f in self.rows:
+            alpha = v * (y - labels) / total
+            own = w * (f - f_judged) / judged.w
+            beta = own - v * (f - f_labelled) / total
+            variance += alpha * alpha
+            covariance += alpha * beta
+            slope += beta * beta - own * own
+        b = min(1.0, max(0.0, -covariance / slope)) if slope > 0.0 else 0.0
+        return b, max(0.0, variance + 2.0 * b * covariance + b * b * slope)

@@ -1,0 +1,207 @@
+"""The mean of a closed time window, with a confidence interval that holds for few, rare and unequal runs.
+
+For values in 0..1 the interval is that of Agresti and Coull (1998), with weights: four pseudo observations
+(0, 0, 1, 1) of the typical weight k = sum w^2 / sum w are added, so that fifty perfect scores still leave an
+interval about 0.1 wide. The weighted form is this project's own; `benchmarks/monitoring.py` simulates how
+often it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
+from otel_evals._internal.statistics.student import t_quantile
+from otel_evals._internal.statistics.sums import Sums
+
+__all__ = [
+    "DOMINANT_SHARE",
+    "ENOUGH",
+    "ENOUGH_UNSCALED",
+    "Estimate",
+    "Interval",
+    "check_confidence",
+    "check_values",
+    "design_effect",
+    "estimate",
+]
+
+ENOUGH = 10.0
+"""Below this effective sample size there are too few runs to draw a conclusion from."""
+ENOUGH_UNSCALED = 200.0
+"""Below this effective sample size, values without a scale get no interval."""
+DOMINANT_SHARE = 0.05
+"""A run with more than this share of all weight is worth a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From `low` to `high`, both included."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    @property
+    def width(self) -> float:
+        """How long it is."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A weighted mean and what is known of its accuracy."""
+
+    mean: float | None
+    """None where no run has weight."""
+    interval: Interval | None
+    """Of the mean, at `confidence`; None without a mean, and without a scale below `ENOUGH_UNSCALED`."""
+    confidence: float
+    n: int
+    """Scored runs of known probability."""
+    n_effective: float
+    """How many runs of equal weight say as much."""
+    unknown: int
+    """Scored runs of unknown probability: the mean leaves them out, and is biased where they differ."""
+    too_few: bool
+    """Whether `n_effective` is below `ENOUGH`."""
+    dominated: bool
+    """Whether one run may hold more than `DOMINANT_SHARE` of all weight."""
+    few_clusters: bool
+    """Whether a group of clusters is empty, as it is with fewer than about a hundred: the interval holds in
+    90 to 93 of 100 cases rather than 95."""
+    approximate: bool
+    """Whether the values have no scale: the interval then trusts that no rare, huge value was missed."""
+
+    def in_units(self, scale: float = 1.0, offset: float = 0.0) -> Estimate:
+        """The estimate of `offset + scale * x`: of the scores, where x is what the sums were made of."""
+        if self.mean is None:
+            return self
+        interval = self.interval and Interval(
+            offset + scale * self.interval.low, offset + scale * self.interval.high
+        )
+        return replace(self, mean=offset + scale * self.mean, interval=interval)
+
+
+def estimate(
+    sums: Sums,
+    *,
+    confidence: float = 0.95,
+    clusters: Clusters | None = None,
+    scaled: bool = True,
+    inflation: float = 1.0,
+) -> Estimate:
+    """The Hájek mean of the values and its confidence interval.
+
+    The interval holds for a window chosen beforehand. Looked at again and again until it says something, it
+    fails in nearly half of all cases: `eprocess.band` is for that.
+
+    Args:
+        sums: of the scored runs.
+        confidence: how often the interval should hold, between 0 and 1.
+        clusters: the same runs by groups of conversations or users, whose runs resemble each other. The
+            larger of the two variances is used, with the degrees of freedom of the groups.
+        scaled: whether the values lie in 0..1. If not, a plain t interval is given, and none below an
+            effective sample size of `ENOUGH_UNSCALED`.
+        inflation: multiplies the variance, for clusters whose effect is known from elsewhere
+            (`design_effect`).
+
+    Raises:
+        ValueError: `confidence` or `inflation` is out of range, values are not within 0..1 though `scaled`,
+            or `clusters` is not of the same runs.
+    """
+    check_confidence(confidence)
+    if not 1.0 <= inflation < math.inf:
+        raise ValueError(f"inflation: must be at least 1 and finite, not {inflation!r}")
+    if clusters and not math.isclose(math.fsum(clusters.w), sums.w, rel_tol=1e-6, abs_tol=1e-6):
+        raise ValueError("clusters: must be of the same runs as the sums, but the weights differ")
+    if scaled:
+        check_values(sums)
+    interval = None
+    if sums.w:
+        wanted = _bounded if scaled else _unbounded
+        interval = wanted(sums, clusters, confidence, inflation)
+    return Estimate(
+        mean=_mean(sums, scaled),
+        interval=interval,
+        confidence=confidence,
+        n=sums.n,
+        n_effective=sums.n_effective,
+        unknown=sums.unknown,
+        too_few=sums.n_effective < ENOUGH,
+        dominated=sums.w_max > DOMINANT_SHARE * sums.w,
+        few_clusters=clusters is not None and clusters.groups < CLUSTER_GROUPS,
+        approximate=not scaled,
+    )
+
+
+def design_effect(sums: Sums, clusters: Clusters) -> float:
+    """By how much resemblance within clusters inflates the variance of the mean; at least 1.
+
+    The ratio of the two linearised variances at the mean. 1 where there is no variance or no mean, infinite
+    where all runs are in one group.
+    """
+    mean = sums.mean
+    spread = sums.spread(mean) if mean is not None else 0.0
+    return max(1.0, clusters.spread(mean) / spread) if spread and mean is not None else 1.0
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise ValueError unless it lies between 0 and 1."""
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence: must be between 0 and 1, not {confidence!r}")
+
+
+def check_values(sums: Sums) -> None:
+    """Raise ValueError unless all values lie in 0..1."""
+    for name, x in (("x_min", sums.x_min), ("x_max", sums.x_max)):
+        if x is not None and not 0.0 <= x <= 1.0:
+            raise ValueError(f"{name}: values must lie in 0..1, not {x!r}; divide scores by their scale")
+
+
+def _mean(sums: Sums, scaled: bool) -> float | None:
+    mean = sums.mean
+    # The last digit of a sum may leave the range that every value lies in.
+    return min(1.0, max(0.0, mean)) if scaled and mean is not None else mean
+
+
+def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation: float) -> Interval:
+    """Agresti and Coull's interval, with weights; k, c and h as in its weighted formula.
+
+    c = (X + 2k) / (W + 4k);  V = sum w^2 (x - c)^2 + 2 k^2 (c^2 + (1 - c)^2)
+    h = sqrt(t^2 V / (W + 4k)^2 + (m - c)^2);  from min(m, c - h) to max(m, c + h), cut to 0..1
+    """
+    mean = _mean(sums, scaled=True) or 0.0
+    k = sums.ww / sums.w
+    weight = sums.w + 4.0 * k
+    centre = (sums.wx + 2.0 * k) / weight
+    # (W + 4k)^2 / (Q + 4k^2) - 1, the effective number of runs and pseudo observations less one.
+    spread, df = sums.spread(centre) * inflation, sums.n_effective + 3.0
+    if clusters:
+        if clusters.groups < 2:
+            return Interval(0.0, 1.0)
+        spread, df = max(spread, clusters.spread(centre)), min(df, clusters.groups - 1.0)
+    spread += 2.0 * k * k * (centre**2 + (1.0 - centre) ** 2)
+    half = math.hypot(_t(confidence, df) * math.sqrt(spread) / weight, mean - centre)
+    return Interval(max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half)))
+
+
+def _unbounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation: float) -> Interval | None:
+    """The t interval of the linearised variance."""
+    mean = sums.mean
+    if mean is None or sums.n_effective < ENOUGH_UNSCALED:
+        return None
+    spread, df = sums.spread(mean) * inflation, sums.n_effective - 1.0
+    if clusters:
+        if clusters.groups < 2:
+            return None
+        spread, df = max(spread, clusters.spread(mean)), min(df, clusters.groups - 1.0)
+    half = _t(confidence, df) * math.sqrt(spread) / sums.w
+    return Interval(mean - half, mean + half)
+
+
+def _t(confidence: float, df: float) -> float:
+    return t_quantile((1.0 + confidence) / 2.0, df)

@@ -1,0 +1,166 @@
+"""Plain values of users' objects: text and JSON values, bounded, and made without ever raising."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Set
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+from pydantic import BaseModel
+
+from otel_evals._internal.util.fields import field_values
+
+__all__ = ["MAX_JSON", "as_text", "plain_text", "plain_value", "shallow", "type_name"]
+
+MAX_JSON = 200_000
+"""Characters of a value's JSON form, unless the caller says otherwise."""
+_MAX_TEXT = 40_000
+_MAX_ITEMS = 1_000
+_MAX_NODES = 20_000
+_MAX_DEPTH = 20
+_MAX_INT = 2**63
+_DEEPEST = 60
+_MAX_KEPT = 100_000
+
+
+def type_name(value: object) -> str:
+    """The name of an object's type, as its class statement gave it."""
+    return str(type.__dict__["__name__"].__get__(type(value)))[:256]
+
+
+def plain_text(value: object, limit: int = _MAX_TEXT) -> str:
+    """`str(value)` as exactly a `str` that has a UTF-8 form, at most `limit` characters of it.
+
+    An object whose `__str__` raises or returns something else is named after its type.
+    """
+    if type(value) is str:
+        return _encodable(value[:limit])
+    try:
+        text = str.__str__(value) if isinstance(value, str) else str(value)
+        return _encodable(str.__str__(text)[:limit])
+    except BaseException:  # whatever a user's __str__ raises, SystemExit included
+        return f"<{type_name(value)}>"[:limit]
+
+
+def _encodable(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def plain_value(value: object) -> Any:
+    """A value as JSON can hold it: None, bool, int, finite float, str, list and dict with text keys.
+
+    pydantic models, dataclasses, structs, enums, mappings and collections become what they hold; any other
+    object becomes its text, and so does what is nested too deep. Long texts and collections are cut.
+    """
+    return _Plain().value(value, _MAX_DEPTH)
+
+
+class _Plain:
+    """One conversion: `nodes` bounds the number of values over all levels."""
+
+    def __init__(self) -> None:
+        self.nodes = _MAX_NODES
+
+    def value(self, value: object, depth: int) -> Any:
+        self.nodes -= 1
+        if value is None or type(value) is bool:
+            return value
+        if type(value) is str:
+            return plain_text(value)
+        if type(value) is int:
+            return value if abs(value) < _MAX_INT else f"<int of {value.bit_length()} bits>"
+        if type(value) is float:
+            return value if math.isfinite(value) else plain_text(value)
+        if depth == 0 or self.nodes <= 0:
+            return f"<{type_name(value)}>"
+        try:
+            return self.held(value, depth - 1)
+        except BaseException:  # users' properties and iterators raise whatever they like
+            return plain_text(value)
+
+    def held(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if issubclass(kind, Enum):
+            return self.value(value.value, depth)
+        if issubclass(kind, BaseModel):
+            return self.value(value.model_dump(mode="json"), depth)
+        if (held := field_values(value)) is not None:
+            return self.mapping(held, depth)
+        if issubclass(kind, Mapping):
+            return self.mapping(value, depth)
+        if issubclass(kind, list | tuple | Set):
+            return [self.value(item, depth) for item in islice(iter(value), _MAX_ITEMS)]
+        if issubclass(kind, str | bytes):
+            return plain_text(value)
+        return self.number(value)
+
+    def mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        items = islice(value.items(), _MAX_ITEMS)
+        return {plain_text(key, 1_000): self.value(item, depth) for key, item in items}
+
+    def number(self, value: Any) -> Any:
+        """A number of another library, such as NumPy's, or the object's text."""
+        if issubclass(type(value), int):
+            return self.value(int.__int__(value), 1)
+        convert = getattr(value, "item", None) or getattr(value, "__float__", None)
+        made = convert() if callable(convert) else None
+        return self.value(made, 1) if type(made) in (int, float, bool) else plain_text(value)
+
+
+def shallow(value: Any) -> Any:
+    """A value without what is nested deeper than 60 levels, which few programs can read or write.
+
+    The value itself where nothing is. Of one that is nested so far, nothing beyond 100,000 values is kept.
+    """
+    return value if _is_shallow(value, _DEEPEST, [_MAX_KEPT]) else _shallow(value, _DEEPEST, [_MAX_KEPT])
+
+
+def _is_shallow(value: Any, depth: int, room: list[int]) -> bool:
+    if not isinstance(value, Mapping | list | tuple):
+        return True
+    room[0] -= len(value)
+    if depth == 0 or room[0] < 0:
+        return False
+    items = value.values() if isinstance(value, Mapping) else value
+    return all(_is_shallow(item, depth - 1, room) for item in items)
+
+
+def _shallow(value: Any, depth: int, room: list[int]) -> Any:
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    room[0] -= len(value)
+    if depth == 0 or room[0] < 0:
+        return None
+    if isinstance(value, Mapping):
+        return {key: _shallow(item, depth - 1, room) for key, item in value.items()}
+    return tuple(_shallow(item, depth - 1, room) for item in value)
+
+
+def as_text(value: Any, max_chars: int = MAX_JSON) -> str:
+    """A recorded value as a judge should read it: text as it is, anything else as JSON.
+
+    JSON ends, marked, after `max_chars`; it is made piece by piece, so that a large value does not keep the
+    interpreter's lock.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return _json(value, max_chars)
+    except (RecursionError, ValueError):  # nested too deep, or containing itself
+        return _json(plain_value(value), max_chars)
+
+
+def _json(value: Any, max_chars: int) -> str:
+    parts: list[str] = []
+    room = max_chars
+    for part in json.JSONEncoder(ensure_ascii=False, default=plain_text).iterencode(value):
+        if len(part) > room:
+            return "".join([*parts, part[:room], " [cut off]"])
+        parts.append(part)
+        room -= len(part)
+    return "".join(parts)

@@ -1,0 +1,51 @@
+"""Destinations: the built-in ones, and the kit to write one.
+
+A destination receives batches of `ScoredRun`. Register its class under the entry-point group
+`otel_evals_destination` to name it in a configuration file.
+"""
+
+from __future__ import annotations
+
+from otel_evals._internal.deliver.api import ApiDestination, Errors, client, needed
+from otel_evals._internal.deliver.console import ConsoleDestination
+from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP, Destination, Unaccepted
+from otel_evals._internal.deliver.http import HttpAnswer, HttpClient, HttpOptions, base_url
+from otel_evals._internal.deliver.items import ScoreItem, cut, iso, items_of
+from otel_evals._internal.deliver.jsonl import JsonlDestination, read_jsonl
+from otel_evals._internal.deliver.memory import InMemoryDestination
+from otel_evals._internal.deliver.otlp_json import attributes_of, one_resource, service_of
+from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.record import plain, run_record
+from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "TRACE_NOT_FOUND",
+    "ApiDestination",
+    "ConsoleDestination",
+    "Destination",
+    "DestinationStats",
+    "Errors",
+    "EventPreset",
+    "HttpAnswer",
+    "HttpClient",
+    "HttpOptions",
+    "InMemoryDestination",
+    "JsonlDestination",
+    "Retry",
+    "ScoreItem",
+    "Unaccepted",
+    "attributes_of",
+    "base_url",
+    "client",
+    "cut",
+    "iso",
+    "items_of",
+    "needed",
+    "one_resource",
+    "plain",
+    "read_jsonl",
+    "run_record",
+    "service_of",
+]

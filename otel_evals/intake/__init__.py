@@ -1,1 +1,0 @@
-"""The ways in: the SDK's processors, and OTLP files."""

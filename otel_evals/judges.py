@@ -1,0 +1,26 @@
+"""Judges: the interface, LiteLLM, limits, budgets, caches and a scripted judge for tests."""
+
+from __future__ import annotations
+
+from otel_evals._internal.judges.budget import Budget, BudgetLedger
+from otel_evals._internal.judges.cache import CachedJudge
+from otel_evals._internal.judges.call_limits import JudgeLimits
+from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.litellm import LiteLLMJudge
+from otel_evals._internal.judges.scripted import ScriptedJudge
+from otel_evals._internal.judges.shared_limits import SharedAnswers, SharedBudgetLedger, SharedWindows
+
+__all__ = [
+    "Budget",
+    "BudgetLedger",
+    "CachedJudge",
+    "Judge",
+    "JudgeLimits",
+    "JudgeReply",
+    "JudgeRequest",
+    "LiteLLMJudge",
+    "ScriptedJudge",
+    "SharedAnswers",
+    "SharedBudgetLedger",
+    "SharedWindows",
+]

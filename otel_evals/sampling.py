@@ -1,0 +1,51 @@
+"""Samplers: which runs a rule scores, and with which probability.
+
+Combine samplers with `|` and `&`::
+
+    from otel_evals import sampling
+
+    sample = sampling.ratio(0.05) | sampling.errors()
+"""
+
+from __future__ import annotations
+
+from otel_evals._internal.sampling.algebra import (
+    Chance,
+    Earlier,
+    Sampler,
+    always,
+    never,
+    ratio,
+    recorded_probability,
+)
+from otel_evals._internal.sampling.cascades import above, below, cascade_order
+from otel_evals._internal.sampling.conditions import attribute, errors, slower_than, used_tool, when
+from otel_evals._internal.sampling.consistent import credible_state, is_sampled, randomness, share, threshold
+from otel_evals._internal.sampling.parser import parse
+from otel_evals._internal.sampling.rate_limits import per_minute, stratified
+
+__all__ = [
+    "Chance",
+    "Earlier",
+    "Sampler",
+    "above",
+    "always",
+    "attribute",
+    "below",
+    "cascade_order",
+    "credible_state",
+    "errors",
+    "is_sampled",
+    "never",
+    "parse",
+    "per_minute",
+    "randomness",
+    "ratio",
+    "recorded_probability",
+    "share",
+    "slower_than",
+    "stratified",
+    "threshold",
+    "used_tool",
+    "when",
+]

@@ -1,0 +1,4 @@
+"""The parts of the library that a service is built from, such as the gateway and the monitor.
+
+Applications do not need this package. Names in it may change in any minor release.
+"""

@@ -1,0 +1,28 @@
+"""Commands of `otel-evals`: what they print and how they read options.
+
+Register a Typer application or function under the entry-point group `otel_evals_command`.
+"""
+
+from __future__ import annotations
+
+from otel_evals._internal.cli.backends import backend, backend_of_demo, send_spans_to, trace_link
+from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.judges.fence import visible
+from otel_evals._internal.offline.table import bounds_cell, interval_cell, is_uneven, mean_cell
+from otel_evals._internal.statistics.moments import moment_of, seconds_of
+
+__all__ = [
+    "backend",
+    "backend_of_demo",
+    "bounds_cell",
+    "echo",
+    "interval_cell",
+    "is_uneven",
+    "json_text",
+    "mean_cell",
+    "moment_of",
+    "seconds_of",
+    "send_spans_to",
+    "trace_link",
+    "visible",
+]

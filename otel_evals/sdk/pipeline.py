@@ -1,0 +1,59 @@
+"""The pipeline and its parts, for a service that scores spans of other processes."""
+
+from __future__ import annotations
+
+from otel_evals._internal.accounting.counters import RuleStats, Stats
+from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.attach.attacher import Attacher, Opened, SpanScores
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
+from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.capture.items import (
+    CapturedLog,
+    CapturedSpan,
+    IntakeItem,
+    RecordedSpan,
+    UnclaimedSpan,
+)
+from otel_evals._internal.durable_queue.outcome_tracker import OutcomeTracker
+from otel_evals._internal.durable_queue.queue import RunStore
+from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
+from otel_evals._internal.gather.lost_spans import LostSpans
+from otel_evals._internal.gather.open_trace import OpenTrace
+from otel_evals._internal.live.providers import Providers, make_missing
+from otel_evals._internal.model.sizes import size_of_span
+from otel_evals._internal.pipeline.assembly_limits import assembly_limits
+from otel_evals._internal.pipeline.engine import LocalEngine
+from otel_evals._internal.recursion import state_marking
+from otel_evals._internal.sampling.consistent import credible_state, is_sampled
+
+__all__ = [
+    "CLOSED_AT_ONCE",
+    "AssemblyLimits",
+    "Attacher",
+    "CapturedLog",
+    "CapturedSpan",
+    "EvaluationSpans",
+    "Gathered",
+    "Health",
+    "IntakeItem",
+    "LocalEngine",
+    "LostSpans",
+    "Metrics",
+    "OpenTrace",
+    "Opened",
+    "OutcomeTracker",
+    "Providers",
+    "RecordedSpan",
+    "RuleStats",
+    "RunStore",
+    "SpanGroup",
+    "SpanScores",
+    "Stats",
+    "UnclaimedSpan",
+    "assembly_limits",
+    "credible_state",
+    "is_sampled",
+    "make_missing",
+    "size_of_span",
+    "state_marking",
+]

@@ -1,0 +1,18 @@
+"""Sources: the kit to read stored traces, or feedback from people, back from a backend."""
+
+from __future__ import annotations
+
+from otel_evals._internal.model.otlp_json import records_of
+from otel_evals._internal.sources.feedback import FeedbackQuery, ask, moment, paged, readable
+from otel_evals._internal.sources.stored_traces import LARGEST_ANSWER, TraceQuery
+
+__all__ = [
+    "LARGEST_ANSWER",
+    "FeedbackQuery",
+    "TraceQuery",
+    "ask",
+    "moment",
+    "paged",
+    "readable",
+    "records_of",
+]

@@ -1,0 +1,47 @@
+"""Statistics of sampled scores: weighted means with intervals, comparisons, corrections and alarms.
+
+All functions are pure. `docs/statistics.md` states the method and the coverage of each.
+"""
+
+from __future__ import annotations
+
+from otel_evals._internal.statistics.bounds import missing
+from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
+from otel_evals._internal.statistics.compare import difference, log_e_value_worse
+from otel_evals._internal.statistics.correction import Labelled, corrected
+from otel_evals._internal.statistics.detectors import (
+    Detector,
+    ReferenceDetector,
+    expected_delay,
+    missing_indicator,
+)
+from otel_evals._internal.statistics.eprocess import band
+from otel_evals._internal.statistics.estimate import Estimate, Interval, design_effect, estimate
+from otel_evals._internal.statistics.multiple import shared_threshold
+from otel_evals._internal.statistics.sampler_check import PickDetector, Picks
+from otel_evals._internal.statistics.sums import Sums, Tally, total
+
+__all__ = [
+    "CLUSTER_GROUPS",
+    "Clusters",
+    "Detector",
+    "Estimate",
+    "Interval",
+    "Labelled",
+    "PickDetector",
+    "Picks",
+    "ReferenceDetector",
+    "Sums",
+    "Tally",
+    "band",
+    "corrected",
+    "design_effect",
+    "difference",
+    "estimate",
+    "expected_delay",
+    "log_e_value_worse",
+    "missing",
+    "missing_indicator",
+    "shared_threshold",
+    "total",
+]

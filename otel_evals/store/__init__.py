@@ -1,1 +1,0 @@
-"""What outlives the process, in one SQLite file: sampled runs until they are scored and delivered."""

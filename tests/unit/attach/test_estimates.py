@@ -1,0 +1,217 @@
+"""The sums behind weighted means as metrics: what is added, and that means come out right."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.metrics import Counter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+
+from otel_evals import sampling
+from otel_evals._internal.attach.estimates import BoundedNames, Estimates, MetricDimension
+from otel_evals.model import Dropped, NotScored, Outcome, Run, Sampled, Score, ScorerFailure
+from otel_evals.statistics import Sums, estimate, total
+from tests.support.replacing import replace
+from tests.support.scored import evaluation, scored_run
+
+RUN = scored_run().run
+SERIES = ("score", "runs_squared", "score_cross", "score_squared")
+
+
+class Meters:
+    """The counters of a scorer, and what a reader collects of them."""
+
+    def __init__(self, scale: float | None = 1.0, by: Sequence[MetricDimension] = ()) -> None:
+        self._reader = InMemoryMetricReader()
+        self._provider = MeterProvider([self._reader], shutdown_on_exit=False)
+        self.estimates = Estimates(self._provider.get_meter("t"), {"s": scale}, BoundedNames(), by)
+
+    def record(self, outcome: Outcome, p: float | None, run: Run = RUN, **changes: Any) -> None:
+        done = replace(evaluation("s", outcome), sampled=Sampled(p, "sampler"), **changes)
+        self.estimates.record(run, done)
+
+    def points(self, name: str) -> list[NumberDataPoint]:
+        data = self._reader.get_metrics_data()
+        found = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics] if data else []
+        points = [p for m in found if m.name == f"otel_evals.estimate.{name}" for p in m.data.data_points]
+        return [p for p in points if isinstance(p, NumberDataPoint)]
+
+    def value(self, name: str, **attributes: str) -> float:
+        """The sum over the points with these attributes, `_` for `.` in their names."""
+        return sum(
+            float(point.value)
+            for point in self.points(name)
+            if all((point.attributes or {}).get(k.replace("__", ".")) == v for k, v in attributes.items())
+        )
+
+    def sums(self) -> Sums:
+        """What the metrics say, as sums."""
+        return Sums(
+            n=1,
+            w=self.value("runs", otel_evals__outcome="scored"),
+            wx=self.value("score"),
+            ww=self.value("runs_squared"),
+            wwx=self.value("score_cross"),
+            wwxx=self.value("score_squared"),
+        )
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=1, max_size=30),
+    st.sampled_from([1.0, 5.0]),
+    st.integers(0, 10),
+)
+def test_the_metrics_hold_the_mean_and_the_interval(
+    runs: list[tuple[float, float]], scale: float, turn: int
+) -> None:
+    """Those that the sums of the very runs have, however many are recorded in one turn of an event loop."""
+    meters = Meters(scale)
+
+    async def record() -> None:
+        for number, (x, p) in enumerate(runs):
+            meters.record(Score(value=x * scale), p)
+            if turn and number % turn == 0:
+                await asyncio.sleep(0)
+
+    asyncio.run(record())
+    told = estimate(meters.sums())
+    whole = estimate(total(Sums.of(x * scale / scale, 1 / p) for x, p in runs))
+    assert told.mean == pytest.approx(whole.mean)
+    assert told.n_effective == pytest.approx(whole.n_effective)
+    assert told.interval
+    assert whole.interval
+    assert (told.interval.low, told.interval.high) == pytest.approx((whole.interval.low, whole.interval.high))
+
+
+def test_all_series_of_an_agent_begin_at_zero_before_its_first_run_is_scored() -> None:
+    """So that the first score is an increase; once only."""
+    meters = Meters()
+    meters.estimates.expect("s", replace(RUN, agent_name="support"))
+    meters.record(Score(value=1.0), 0.5)
+    meters.estimates.expect("s", replace(RUN, agent_name="support"))
+    meters.estimates.expect("s", replace(RUN, agent_name=None))
+    for name in (*SERIES, "runs"):
+        support, nobody = sorted(meters.points(name), key=lambda p: -p.value)
+        assert (support.value > 0, nobody.value) == (True, 0)
+        assert dict(nobody.attributes or {}).keys() <= {"gen_ai.evaluation.name", "otel_evals.outcome"}
+        assert (support.attributes or {})["gen_ai.agent.name"] == "support"
+
+
+def test_the_counters_are_told_once_in_a_turn_of_the_event_loop_and_at_once_without_one() -> None:
+    class Counting(Counter):
+        def __init__(self, name: str, **_: Any) -> None:
+            del name
+
+        def add(self, amount: float, *_: Any, **__: Any) -> None:
+            told.append(amount)
+            raise SystemExit  # whatever a meter does, the engine goes on
+
+    told: list[float] = []
+    meter = MeterProvider(shutdown_on_exit=False).get_meter("t")
+    meter.create_counter = Counting  # type: ignore[method-assign,assignment]
+    estimates = Estimates(meter, {"s": 1.0}, BoundedNames())
+    done = replace(evaluation("s", Score(value=1.0)), sampled=Sampled(0.5, "sampler"))
+
+    async def record() -> None:
+        for _ in range(10):
+            estimates.record(RUN, done)
+
+    asyncio.run(record())
+    assert told == [20.0]
+    estimates.record(RUN, done)
+    assert told == [20.0, 2.0]
+
+
+def test_versions_and_tenants_are_told_apart_if_that_is_asked_for_up_to_a_bound() -> None:
+    meters = Meters(by=("version", "tenant"))
+    for number in range(150):
+        run = replace(RUN, agent_version="2", resource={"tenant.id": f"t{number}"})
+        meters.estimates.expect("s", run)
+        meters.record(Score(value=1.0), 1.0, run)
+    assert meters.value("score", gen_ai__agent__version="2", tenant__id="t7") == 1.0
+    assert meters.value("score", tenant__id="_OTHER") == 50.0
+    assert len(meters.points("score")) == 101
+    plain = Meters()
+    plain.record(Score(value=1.0), 1.0, replace(RUN, resource={"tenant.id": "t"}))
+    (point,) = plain.points("score")
+    assert "tenant.id" not in (point.attributes or {})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attributes"),
+    [
+        (
+            NotScored(reason="no_claims"),
+            {"otel_evals.outcome": "not_scored", "otel_evals.reason": "no_claims"},
+        ),
+        (Dropped(reason="queue_full"), {"otel_evals.outcome": "dropped", "otel_evals.reason": "queue_full"}),
+        (
+            ScorerFailure(error_type="timeout", message=""),
+            {"otel_evals.outcome": "failed", "error.type": "timeout"},
+        ),
+    ],
+)
+def test_other_outcomes_count_by_their_reason_and_weigh_as_much(
+    outcome: Outcome, attributes: dict[str, str]
+) -> None:
+    meters = Meters()
+    meters.record(outcome, 0.05, rule="s@agent")
+    (point,) = meters.points("runs")
+    assert point.value == 20
+    names = {"gen_ai.evaluation.name": "s@agent", "gen_ai.agent.name": "support"}
+    assert dict(point.attributes or {}) == names | attributes
+    assert not meters.points("score")
+
+
+def test_what_cannot_be_weighed_and_what_was_counted_before_is_not_counted() -> None:
+    meters = Meters()
+    meters.record(Score(value=1.0), None)
+    meters.record(Score(value=1.0), 0.5, revision=2)
+    assert not meters.points("runs")
+
+
+def test_a_scorer_without_a_scale_has_runs_and_no_sums_of_scores() -> None:
+    """Its scores may be below zero, and a counter never falls."""
+    meters = Meters(scale=None)
+    meters.record(Score(value=-3.0), 0.5)
+    assert meters.value("runs", otel_evals__outcome="scored") == 2
+    assert not any(meters.points(name) for name in SERIES)
+
+
+def test_ten_thousand_agents_and_reasons_are_a_hundred_of_each_and_the_rest() -> None:
+    meters = Meters()
+    for number in range(10_000):
+        run = replace(RUN, agent_name=f"agent{number}")
+        meters.estimates.expect("s", run)
+        meters.record(Score(value=1.0), 1.0, run)
+        meters.record(NotScored(reason=f"reason{number}"), 1.0, run)
+    assert len(meters.points("score")) == 101
+    assert meters.value("score", gen_ai__agent__name="_OTHER") == 9_900
+    assert meters.value("runs", otel_evals__reason="_OTHER") == 9_900
+    assert len(meters.points("runs")) <= 101 + 101
+
+
+def test_the_mean_of_traffic_under_the_rule_of_the_front_page_is_in_the_interval_of_the_metrics() -> None:
+    """A tenth fails and passes 20%, the rest 97.8%: the plain mean is far off, the weighted one is not."""
+    meters, rng, sampler = Meters(), random.Random(2), sampling.ratio(0.05) | sampling.errors()
+    plain = []
+    for number in range(10_000):
+        failed, trace_id = number % 10 == 0, rng.getrandbits(128)
+        run = replace(RUN, trace_id=f"{trace_id:032x}", error="x" if failed else None)
+        probability = sampler.chance(run).probability
+        if sampling.is_sampled(probability, trace_id):
+            plain.append(float(rng.random() < (0.2 if failed else 0.97778)))
+            meters.record(Score(value=plain[-1]), probability, run)
+    interval = estimate(meters.sums()).interval
+    assert sum(plain) / len(plain) < 0.5
+    assert interval
+    assert interval.low < 0.9 < interval.high
+    assert interval.width < 0.08

@@ -1,0 +1,538 @@
+"""The hold: judged spans wait for their scores, within bounds, and every span leaves exactly once."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
+
+SECONDS = 5.0
+
+
+def a_span(number: int, end_time: int | None = None) -> ReadableSpan:
+    context = SpanContext(1, number, is_remote=False, trace_flags=TraceFlags(1))
+    return ReadableSpan(
+        name=str(number),
+        context=context,
+        parent=SpanContext(1, 99, is_remote=False),
+        resource=Resource({"service.name": "shop"}),
+        attributes={"kept": number},
+        events=[Event("e", timestamp=3)],
+        links=[Link(SpanContext(5, 6, is_remote=True))],
+        kind=SpanKind.CLIENT,
+        status=Status(StatusCode.ERROR, "why"),
+        start_time=1,
+        end_time=time.time_ns() if end_time is None else end_time,
+        instrumentation_scope=InstrumentationScope("app", "1"),
+    )
+
+
+class Backend(SpanExporter):
+    """Keeps the spans it is given; may refuse some."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+        self.calls: list[list[str]] = []
+        self.fails = 0
+        self.inside = 0
+        self.traced = self.shut = self.flushed = self.overlapped = False
+        self._changed = threading.Condition()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.inside += 1
+        self.overlapped |= self.inside > 1
+        self.traced |= is_instrumentation_enabled()
+        with self._changed:
+            self.calls.append([span.name for span in spans])
+            try:
+                if self.fails:
+                    self.fails -= 1
+                    raise OSError("no route to the backend")
+                self.spans.extend(spans)
+            finally:
+                self.inside -= 1
+                self._changed.notify_all()
+        return SpanExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        self.flushed = True
+        return True
+
+    def shutdown(self) -> None:
+        self.shut = True
+
+    @property
+    def names(self) -> list[str]:
+        return [span.name for span in self.spans]
+
+    def wait_for(self, count: int) -> list[ReadableSpan]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.spans) >= count, SECONDS)
+            return list(self.spans)
+
+
+@contextmanager
+def holding(**options: Any) -> Iterator[tuple[Backend, PendingScores, ScoringSpanExporter]]:
+    backend, scores = Backend(), PendingScores()
+    exporter = ScoringSpanExporter(backend, scores, **{"hold": SECONDS * 2, **options})
+    try:
+        yield backend, scores, exporter
+    finally:
+        exporter.shutdown()
+
+
+def score_of(span: ReadableSpan) -> Any:
+    return (span.attributes or {}).get("score")
+
+
+# --- waiting and leaving ---
+
+
+def test_spans_that_nobody_judges_pass_at_once() -> None:
+    with holding() as (backend, _, exporter):
+        assert exporter.export([a_span(1), a_span(2)]) is SpanExportResult.SUCCESS
+        assert (backend.names, exporter.held) == (["1", "2"], 0)
+
+
+def test_a_judged_span_waits_for_its_scores_and_leaves_with_them() -> None:
+    with holding() as (backend, scores, exporter):
+        scores.expect(1, 1)
+        exporter.export([a_span(1), a_span(2)])
+        assert (backend.names, exporter.held) == (["2"], 1)
+        scores.add(1, 1, {"score": 0.25})
+        scores.add(1, 1, {"label": "low"})
+        assert exporter.held == 1, "more may come"
+        scores.finish(1, 1)
+        judged = backend.wait_for(2)[1]
+        assert dict(judged.attributes or {}) == {"kept": 1, "score": 0.25, "label": "low"}
+        assert exporter.held == 0
+
+
+def test_nothing_but_the_attributes_of_a_span_changes() -> None:
+    with holding() as (backend, scores, exporter):
+        scores.expect(1, 1)
+        scores.add(1, 1, {"score": 0.25})
+        scores.finish(1, 1)
+        before = a_span(1)
+        exporter.export([before])
+        (after,) = backend.spans
+        for name in ("name", "context", "parent", "resource", "links", "kind", "start_time", "end_time"):
+            assert getattr(after, name) == getattr(before, name), name
+        assert (after.status.status_code, after.status.description) == (StatusCode.ERROR, "why")
+        assert [(e.name, e.timestamp) for e in after.events] == [("e", 3)]
+        assert after.instrumentation_scope == before.instrumentation_scope
+        assert dict(before.attributes or {}) == {"kept": 1}, "others may export the span as it was"
+
+
+def test_scores_that_are_there_before_the_span_are_not_waited_for() -> None:
+    with holding() as (backend, scores, exporter):
+        scores.expect(1, 1)
+        scores.add(1, 1, {"score": 1.0})
+        scores.finish(1, 1)
+        exporter.export([a_span(1)])
+        assert [score_of(span) for span in backend.spans] == [1.0]
+
+
+def test_a_span_leaves_when_its_time_is_over_with_what_there_is() -> None:
+    with holding(hold=0.05) as (backend, scores, exporter):
+        scores.expect(1, 1)
+        scores.add(1, 1, {"score": 0.5})
+        exporter.export([a_span(1)])
+        assert [score_of(span) for span in backend.wait_for(1)] == [0.5]
+        scores.add(1, 1, {"late": 1})
+        scores.finish(1, 1)
+
+
+def test_the_time_counts_from_the_spans_end() -> None:
+    """A batch processor may have had it for a while."""
+    with holding() as (backend, scores, exporter):
+        scores.expect(1, 1)
+        exporter.export([a_span(1, end_time=time.time_ns() - int(SECONDS * 3e9))])
+        backend.wait_for(1)
+
+
+def test_more_than_the_limit_pass_on_without_waiting() -> None:
+    with holding(limit=3) as (backend, scores, exporter):
+        for number in range(1, 6):
+            scores.expect(1, number)
+        exporter.export([a_span(number) for number in range(1, 6)])
+        assert (backend.names, exporter.held, exporter.passed_unheld) == (["4", "5"], 3, 2)
+
+
+def test_every_exporter_gets_the_scores() -> None:
+    scores, backends = PendingScores(), [Backend(), Backend()]
+    exporters = [ScoringSpanExporter(each, scores, hold=SECONDS * 2) for each in backends]
+    scores.expect(1, 1)
+    for exporter in exporters:
+        exporter.export([a_span(1)])
+    scores.add(1, 1, {"score": 0.5})
+    scores.finish(1, 1)
+    for backend in backends:
+        assert [score_of(span) for span in backend.wait_for(1)] == [0.5]
+    for exporter in exporters:
+        exporter.shutdown()
+    assert scores.take(a_span(1)) == {}, "forgotten once both have it"
+
+
+# --- letting go ---
+
+
+def test_a_flush_and_a_shutdown_let_everything_go() -> None:
+    with holding() as (backend, scores, exporter):
+        scores.expect(1, 1)
+        exporter.export([a_span(1)])
+        assert exporter.force_flush(1_000)
+        assert (backend.names, backend.flushed) == (["1"], True)
+        scores.expect(1, 2)
+        exporter.export([a_span(2)])
+        exporter.shutdown()
+        assert (backend.names, backend.shut, exporter.held) == (["1", "2"], True, 0)
+        scores.expect(1, 3)
+        exporter.export([a_span(3)])
+        assert backend.names == ["1", "2", "3"], "nothing is held from then on"
+
+
+def test_spans_of_before_may_pass_while_later_ones_wait() -> None:
+    """A flush of the provider lets what had ended by then go."""
+    with holding() as (backend, scores, exporter):
+        now = time.time_ns()
+        for number in (1, 2):
+            scores.expect(1, number)
+        exporter.export([a_span(1, now - 1_000), a_span(2, now + 60 * 10**9)])
+        scores.let_pass(now)
+        backend.wait_for(1)
+        assert (backend.names, exporter.held) == (["1"], 1)
+
+
+def test_closing_lets_every_span_pass() -> None:
+    with holding() as (backend, scores, exporter):
+        for number in (1, 2):
+            scores.expect(1, number)
+        exporter.export([a_span(1)])
+        scores.close()
+        backend.wait_for(1)
+        exporter.export([a_span(2)])
+        scores.expect(1, 3)
+        exporter.export([a_span(3)])
+        assert (backend.names, exporter.held) == (["1", "2", "3"], 0)
+
+
+# --- what exporters may do ---
+
+
+def test_an_exporter_that_raises_costs_its_own_spans_only(caplog: pytest.LogCaptureFixture) -> None:
+    """What is held goes out from a thread of its own, which an exporter's error does not end."""
+    with holding() as (backend, scores, exporter):
+        backend.fails = 1
+        for number in (1, 2):
+            scores.expect(1, number)
+        exporter.export([a_span(1)])
+        scores.finish(1, 1)
+        while backend.fails:
+            time.sleep(0.001)
+        exporter.export([a_span(2)])
+        scores.finish(1, 2)
+        assert [span.name for span in backend.wait_for(1)] == ["2"]
+    assert "held spans could not be exported" in caplog.text
+
+
+def test_an_exporter_is_called_by_one_thread_at_a_time_and_is_not_traced() -> None:
+    with holding(limit=50) as (backend, scores, exporter):
+        together = threading.Barrier(4)
+
+        def work(first: int) -> None:
+            together.wait()
+            for number in range(first, first + 100):
+                scores.expect(1, number)
+                exporter.export([a_span(number)])
+                scores.add(1, number, {"score": float(number)})
+                scores.finish(1, number)
+
+        threads = [threading.Thread(target=work, args=(first,)) for first in (1_000, 2_000, 3_000, 4_000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        exporter.force_flush()
+        found = Counter(backend.names)
+        assert len(found) == 400
+        assert set(found.values()) == {1}
+        assert not backend.overlapped
+        assert not backend.traced
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_leaves_what_is_held_to_its_parent() -> None:
+    with holding() as (backend, scores, exporter):
+        scores.expect(1, 1)
+        exporter.export([a_span(1)])
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            answer = b"failed"
+            try:
+                exporter.after_fork()
+                scores.expect(1, 2)
+                exporter.export([a_span(2)])
+                held = exporter.held
+                scores.finish(1, 2)
+                answer = repr((held, [span.name for span in backend.wait_for(1)])).encode()
+            finally:
+                os.write(writing, answer)
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            assert pipe.read() == b"(1, ['2'])"
+        os.waitpid(pid, 0)
+        scores.finish(1, 1)
+        assert [span.name for span in backend.wait_for(1)] == ["1"]
+
+
+# --- every span leaves once ---
+
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["expect", "export", "add", "finish", "flush"]), st.integers(1, 8)), max_size=40
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ACTS, st.integers(1, 4), st.randoms(use_true_random=False))
+def test_whatever_happens_in_whatever_order_every_span_leaves_once(
+    acts: list[tuple[str, int]], limit: int, rng: random.Random
+) -> None:
+    with holding(limit=limit) as (backend, scores, exporter):
+        exported: list[str] = []
+        for act, number in acts:
+            match act:
+                case "expect":
+                    scores.expect(1, number)
+                case "export" if str(number) not in exported:
+                    exported.append(str(number))
+                    exporter.export([a_span(number)])
+                case "add":
+                    scores.add(1, number, {"score": float(number)})
+                case "finish":
+                    scores.finish(1, number)
+                case "flush":
+                    exporter.force_flush()
+            assert exporter.held <= limit
+        exporter.force_flush()
+        assert Counter(backend.names) == Counter(exported)
+        assert all(score_of(span) in (None, float(span.name)) for span in backend.spans)
+
+
+# --- pending scores: by span, and only for spans that were announced ---
+
+
+def a_pending_span(number: int, end_time: int = 5) -> ReadableSpan:
+    context = SpanContext(1, number, is_remote=False, trace_flags=TraceFlags(1))
+    return ReadableSpan(name=str(number), context=context, start_time=1, end_time=end_time)
+
+
+def listened(listeners: int = 1) -> tuple[PendingScores, list[Any]]:
+    """Scores that exporters wait for, and what these are told."""
+    scores, told = PendingScores(), []
+    for _ in range(listeners):
+        scores.listen(told.append)
+    return scores, told
+
+
+def test_without_a_listener_nothing_is_known_and_every_span_passes() -> None:
+    scores = PendingScores()
+    assert not scores.wanted
+    scores.expect(1, 1)
+    scores.add(1, 1, {"score": 1.0})
+    scores.finish(1, 1)
+    assert scores.take(a_pending_span(1)) == {}
+
+
+def test_a_span_waits_from_its_announcement_until_its_scores_are_complete() -> None:
+    scores, told = listened()
+    assert scores.wanted
+    scores.expect(1, 1)
+    scores.add(1, 1, {"score": 0.5})
+    assert scores.take(a_pending_span(1)) is None
+    scores.add(1, 1, {"label": "low"})
+    scores.finish(1, 1)
+    assert told == [(1, 1)]
+    assert scores.take(a_pending_span(1)) == {"score": 0.5, "label": "low"}
+    assert scores.take(a_pending_span(1)) == {}, "forgotten"
+
+
+def test_what_was_not_announced_is_neither_kept_nor_told() -> None:
+    scores, told = listened()
+    scores.add(1, 2, {"score": 1.0})
+    scores.finish(1, 2)
+    assert (scores.take(a_pending_span(2)), told) == ({}, [])
+
+
+def test_one_that_has_to_pass_takes_what_there_is() -> None:
+    scores, _ = listened()
+    scores.expect(1, 1)
+    scores.add(1, 1, {"score": 0.5})
+    assert scores.take(a_pending_span(1), anyway=True) == {"score": 0.5}
+
+
+def test_each_exporter_takes_them_once_before_they_are_forgotten() -> None:
+    scores, _ = listened(2)
+    scores.expect(1, 1)
+    scores.add(1, 1, {"score": 0.5})
+    scores.finish(1, 1)
+    assert [scores.take(a_pending_span(1)) for _ in range(3)] == [{"score": 0.5}, {"score": 0.5}, {}]
+
+
+def test_spans_that_ended_by_a_moment_may_pass() -> None:
+    scores, told = listened()
+    for number in (1, 2):
+        scores.expect(1, number)
+    scores.let_pass(10)
+    assert told == [None]
+    assert scores.take(a_pending_span(1, end_time=10)) == {}
+    assert scores.take(a_pending_span(2, end_time=11)) is None
+
+
+def test_once_closed_everything_passes() -> None:
+    scores, told = listened()
+    scores.expect(1, 1)
+    scores.close()
+    scores.expect(1, 2)
+    assert told == [None]
+    assert [scores.take(a_pending_span(number)) for number in (1, 2)] == [{}, {}]
+
+
+def test_announced_spans_that_never_come_are_forgotten_oldest_first() -> None:
+    scores, _ = listened()
+    for number in range(1, 10_002):
+        scores.expect(1, number)
+    assert scores.take(a_pending_span(1)) == {}, "forgotten: it passes"
+    assert scores.take(a_pending_span(10_001)) is None, "known: it waits"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["expect", "add", "finish", "take"]), st.integers(1, 3)), max_size=30)
+)
+def test_a_span_passes_with_all_that_was_added_since_its_announcement(acts: list[tuple[str, int]]) -> None:
+    scores, _ = listened()
+    known: dict[int, tuple[dict[str, Any], bool]] = {}
+    for step, (act, number) in enumerate(acts):
+        match act:
+            case "expect":
+                scores.expect(1, number)
+                known[number] = ({}, False)
+            case "add":
+                scores.add(1, number, {str(step): 1.0})
+                if number in known:
+                    known[number][0][str(step)] = 1.0
+            case "finish":
+                scores.finish(1, number)
+                if number in known:
+                    known[number] = (known[number][0], True)
+            case "take":
+                attributes, final = known.get(number, ({}, True))
+                assert scores.take(a_pending_span(number)) == (attributes if final else None)
+                if final:
+                    known.pop(number, None)
+
+
+@pytest.mark.slow
+def test_threads_that_announce_and_take_at_once_disturb_nobody() -> None:
+    scores, _ = listened(2)
+    together, wrong = threading.Barrier(4), []
+
+    def work(first: int) -> None:
+        together.wait()
+        for number in range(first, first + 500):
+            scores.expect(1, number)
+            scores.add(1, number, {"score": number})
+            scores.finish(1, number)
+            found = [scores.take(a_pending_span(number)) for _ in range(3)]
+            if found != [{"score": number}, {"score": number}, {}]:
+                wrong.append(found)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 1_000, 2_000, 3_000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# --- exporters that fail, and spans that lost something ---
+
+
+def test_a_batch_that_cannot_be_exported_costs_no_other_and_shutdown_goes_on() -> None:
+    backend, scores = Backend(), PendingScores()
+    exporter = ScoringSpanExporter(backend, scores, hold=SECONDS * 2)
+    for number in range(1, 1301):
+        scores.expect(1, number)
+    exporter.export([a_span(number) for number in range(1, 1301)])
+    assert exporter.held == 1300
+    backend.fails = 1
+    exporter.shutdown()
+    assert len(backend.spans) == 1300 - 512, "the first of three batches is lost"
+    assert backend.shut
+
+
+def test_a_span_with_scores_still_tells_what_its_limits_dropped() -> None:
+    limits = SpanLimits(max_span_attributes=1, max_events=1, max_links=1)
+    span = TracerProvider(span_limits=limits).get_tracer("app").start_span("agent")
+    span.set_attributes({"a": 1, "b": 2})
+    span.add_event("first")
+    span.add_event("second")
+    span.end()
+    assert isinstance(span, ReadableSpan)
+    context = span.get_span_context()
+    with holding() as (backend, scores, exporter):
+        scores.expect(context.trace_id, context.span_id)
+        exporter.export([span])
+        scores.add(context.trace_id, context.span_id, {"score": 0.5})
+        scores.finish(context.trace_id, context.span_id)
+        (judged,) = backend.wait_for(1)
+    assert score_of(judged) == 0.5
+    assert (judged.dropped_attributes, judged.dropped_events, judged.dropped_links) == (1, 1, 0)
+    assert [event.name for event in judged.events] == [event.name for event in span.events]
+
+
+def test_while_no_thread_can_be_started_spans_pass_and_afterwards_they_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the limit of threads, a batch must neither be lost nor kept for ever."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("otel-evals"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with holding() as (backend, scores, exporter):
+        for number in (1, 2):
+            scores.expect(1, number)
+        scores.add(1, 1, {"score": 0.5})
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        assert exporter.export([a_span(1), a_span(3)]) is SpanExportResult.SUCCESS
+        assert [(s.name, score_of(s)) for s in backend.spans] == [("1", 0.5), ("3", None)]
+        assert (exporter.held, exporter.passed_unheld) == (0, 1)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        exporter.export([a_span(2)])
+        assert exporter.held == 1
+        scores.add(1, 2, {"score": 1.0})
+        scores.finish(1, 2)
+        assert score_of(backend.wait_for(3)[-1]) == 1.0

@@ -1,0 +1,523 @@
+"""FanOut: every destination gets every run, none waits for another, and every run is accounted for."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from asyncio import CancelledError
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+
+from otel_evals._internal.deliver.fanout import FanOut
+from otel_evals.destinations import DestinationStats, Retry, Unaccepted
+from otel_evals.errors import ConfigError, DestinationError
+from otel_evals.model import ScoredRun
+from otel_evals.testing import InMemoryDestination
+from tests.support.replacing import replace
+from tests.support.scored import scored_run
+
+pytestmark = pytest.mark.anyio
+QUICK = Retry(attempts=4, first=0.01, longest=0.02, total=1.0, timeout=0.5)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Scripted(InMemoryDestination):
+    """Does what the script says for each call, then accepts."""
+
+    def __init__(self, name: str, *script: Exception | Callable[[], object] | None) -> None:
+        super().__init__()
+        self.name = name
+        self.script = list(script)
+        self.sizes: list[int] = []
+        self.at: list[float] = []
+        self.shutdowns = 0
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        self.sizes.append(len(batch))
+        self.at.append(time.monotonic())
+        match self.script.pop(0) if self.script else None:
+            case Exception() as error:
+                raise error
+            case None:
+                pass
+            case act:
+                await act()  # type: ignore[misc]  # scripts are coroutine functions
+        await super().export(batch)
+
+    async def shutdown(self) -> None:
+        self.shutdowns += 1
+
+
+async def forever() -> None:
+    await anyio.sleep_forever()
+
+
+@asynccontextmanager
+async def running(fan_out: FanOut, deadline: float = 1.0) -> AsyncIterator[FanOut]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(fan_out.run)
+        yield fan_out
+        await fan_out.shutdown(deadline)
+
+
+def held(stats: DestinationStats) -> int:
+    return stats.exported + stats.failed + stats.dropped + stats.pending
+
+
+async def test_every_destination_gets_every_run_in_batches() -> None:
+    one, two = Scripted("one"), Scripted("two")
+    async with running(FanOut([one, two], batch_size=4, delay=0.01)) as fan_out:
+        for number in range(10):
+            fan_out.put(scored_run(number))
+        assert await fan_out.force_flush(1.0)
+    assert one.runs == two.runs == tuple(scored_run(number) for number in range(10))
+    assert one.sizes == [4, 4, 2]
+    assert fan_out.stats()["one"] == DestinationStats(exported=10)
+
+
+async def test_a_batch_waits_for_company_no_longer_than_the_delay() -> None:
+    destination = Scripted("one")
+    async with running(FanOut([destination], delay=0.05)) as fan_out:
+        start = time.monotonic()
+        fan_out.put(scored_run(0))
+        await anyio.sleep(0.01)
+        fan_out.put(scored_run(1))
+        await anyio.to_thread.run_sync(destination.wait_for, 2)
+    assert destination.sizes == [2]
+    assert 0.05 <= destination.at[0] - start < 0.5
+
+
+async def test_force_flush_does_not_wait_for_the_delay() -> None:
+    destination = Scripted("one")
+    async with running(FanOut([destination], delay=30.0)) as fan_out:
+        fan_out.put(scored_run())
+        assert await fan_out.force_flush(1.0)
+        assert len(destination.runs) == 1
+
+
+async def test_a_hanging_destination_does_not_slow_another_and_drops_are_counted() -> None:
+    hanging, fine = Scripted("hanging", forever), Scripted("fine")
+    fan_out = FanOut([hanging, fine], queue_size=5, batch_size=1, delay=0.0, retry=Retry())
+    async with running(fan_out, deadline=0.2):
+        for number in range(20):
+            fan_out.put(scored_run(number))
+            await anyio.sleep(0.001)
+        await anyio.to_thread.run_sync(fine.wait_for, 20, 1.0)
+        stats = fan_out.stats()["hanging"]
+        assert stats.losses == {"queue_full": 14}
+        assert (stats.pending, held(stats)) == (6, 20)
+        assert not await fan_out.force_flush(0.05)
+    stats = fan_out.stats()["hanging"]
+    assert stats.losses == {"queue_full": 14, "shutdown": 6}
+    assert (stats.exported, stats.dropped, stats.pending) == (0, 20, 0)
+    assert (hanging.shutdowns, fine.shutdowns) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [DestinationError("busy", retryable=True), ValueError("unexpected")])
+async def test_a_batch_is_sent_again_after_an_error_that_may_pass(error: Exception) -> None:
+    destination = Scripted("one", error, error)
+    async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:
+        fan_out.put(scored_run())
+        assert await fan_out.force_flush(1.0)
+    assert destination.sizes == [1, 1, 1]
+    assert fan_out.stats()["one"] == DestinationStats(exported=1)
+
+
+async def test_a_batch_refused_for_good_is_not_sent_again() -> None:
+    destination = Scripted("one", DestinationError("no such key", retryable=False))
+    async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:
+        fan_out.put(scored_run(0))
+        assert not await fan_out.force_flush(1.0)
+        fan_out.put(scored_run(1))
+        assert await fan_out.force_flush(1.0)
+    assert fan_out.stats()["one"] == DestinationStats(
+        exported=1, failed=1, losses={"refused": 1}, lost_evaluations={"refused": 5}
+    )
+
+
+async def test_tries_are_limited() -> None:
+    destination = Scripted("one", *[OSError("gone")] * 9)
+    async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:
+        fan_out.put(scored_run())
+        assert not await fan_out.force_flush(1.0)
+    assert len(destination.sizes) == QUICK.attempts
+    assert fan_out.stats()["one"].losses == {"OSError": 1}
+
+
+async def test_the_total_time_of_a_batch_is_limited() -> None:
+    ticks = itertools.count(0, 100)
+    destination = Scripted("one", *[OSError("gone")] * 9)
+    retry = Retry(total=50.0)
+    async with running(FanOut([destination], delay=0.0, retry=retry, clock=lambda: next(ticks))) as fan_out:
+        fan_out.put(scored_run())
+        assert not await fan_out.force_flush(1.0)
+    assert len(destination.sizes) == 1
+
+
+async def test_a_try_that_takes_too_long_is_given_up_and_repeated() -> None:
+    destination = Scripted("one", forever)
+    retry = Retry(first=0.01, timeout=0.05)
+    async with running(FanOut([destination], delay=0.0, retry=retry)) as fan_out:
+        fan_out.put(scored_run())
+        assert await fan_out.force_flush(1.0)
+    assert destination.sizes == [1, 1]
+
+
+async def test_the_wait_a_destination_asks_for_is_honoured_even_while_flushing() -> None:
+    destination = Scripted("one", DestinationError("busy", retryable=True, retry_after=0.15))
+    async with running(FanOut([destination], delay=0.0, retry=QUICK)) as fan_out:
+        fan_out.put(scored_run())
+        assert await fan_out.force_flush(1.0)
+    assert destination.at[1] - destination.at[0] >= 0.15
+
+
+async def test_a_flush_cuts_long_back_offs_short() -> None:
+    destination = Scripted("one", *[OSError("gone")] * 7)
+    retry = Retry(attempts=9, first=0.02, longest=60.0)
+    async with running(FanOut([destination], delay=0.0, retry=retry, draw=lambda: 1.0)) as fan_out:
+        fan_out.put(scored_run())
+        # The waits would add up to 2.5 s.
+        assert await fan_out.force_flush(1.0)
+    assert len(destination.sizes) == 8
+
+
+async def test_back_off_doubles_within_its_bound_and_is_drawn_evenly() -> None:
+    retry = Retry(first=0.5, longest=3.0)
+    assert [retry.wait(attempt, 1.0) for attempt in (1, 2, 3, 4, 5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert retry.wait(3, 0.25) == 0.5
+
+
+async def test_every_loss_and_delivery_is_told_with_its_runs() -> None:
+    gate = anyio.Event()
+    destination = Scripted("one", gate.wait)
+    told: list[tuple[str, str, int]] = []
+
+    def listen(name: str, batch: Sequence[ScoredRun], end: str) -> None:
+        told.extend((name, end, int(scored.run.trace_id, 16)) for scored in batch)
+
+    async with running(
+        FanOut([destination], queue_size=2, batch_size=1, delay=0.0, on_result=listen)
+    ) as fan_out:
+        runs = [scored_run(number) for number in range(50)]
+        for run in runs:
+            fan_out.put(run)
+        await anyio.sleep(0.01)
+        assert Counter(end for _, end, _ in told) == {"queue_full": 48}
+        gate.set()
+        assert await fan_out.force_flush(1.0)
+        assert Counter(end for _, end, _ in told) == {"queue_full": 48, "exported": 2}
+        assert sorted(trace for _, _, trace in told) == sorted(int(r.run.trace_id, 16) for r in runs)
+
+
+async def test_what_is_on_its_way_at_the_end_is_told_as_lost() -> None:
+    destination = Scripted("one", anyio.sleep_forever)
+    told: list[tuple[str, int]] = []
+    fan_out = FanOut(
+        [destination], batch_size=1, delay=0.0, on_result=lambda _, batch, end: told.append((end, len(batch)))
+    )
+    async with running(fan_out):
+        for number in range(3):
+            fan_out.put(scored_run(number))
+        await anyio.sleep(0.01)
+        assert not await fan_out.shutdown(0.2)
+    assert told == [("shutdown", 3)]
+    assert fan_out.stats()["one"].losses == {"shutdown": 3}
+
+
+async def test_a_destination_that_refuses_is_failing_until_it_accepts() -> None:
+    destination = Scripted("one", DestinationError("full", retryable=True))
+    async with running(FanOut([destination], delay=0.0, retry=Retry(first=0.5), draw=lambda: 0.9)) as fan_out:
+        fan_out.put(scored_run(0))
+        await anyio.sleep(0.01)
+        assert fan_out.failing() == ("one",)
+        assert await fan_out.force_flush(1.0)
+        assert fan_out.failing() == ()
+
+
+async def test_shutdown_delivers_what_it_can_and_later_runs_are_counted() -> None:
+    destination = Scripted("one")
+    async with running(FanOut([destination], delay=30.0)) as fan_out:
+        fan_out.put(scored_run(0))
+        assert await fan_out.shutdown(1.0)
+        fan_out.put(scored_run(1))
+    assert destination.shutdowns == 1
+    assert fan_out.stats()["one"] == DestinationStats(
+        exported=1, dropped=1, losses={"shutdown": 1}, lost_evaluations={"shutdown": 5}
+    )
+
+
+async def test_shutdown_keeps_its_deadline_when_a_destination_hangs_in_every_way() -> None:
+    class Stuck(Scripted):
+        async def shutdown(self) -> None:
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as group:
+        fan_out = FanOut([Stuck("stuck", forever)], delay=0.0)
+        group.start_soon(fan_out.run)
+        fan_out.put(scored_run())
+        await anyio.sleep(0.02)
+        start = time.monotonic()
+        assert not await fan_out.shutdown(0.2)
+        assert time.monotonic() - start < 0.5
+    assert fan_out.stats()["stuck"].losses == {"shutdown": 1}
+
+
+async def test_a_fan_out_that_never_ran_delivers_at_shutdown() -> None:
+    destination = Scripted("one")
+    fan_out = FanOut([destination])
+    fan_out.put(scored_run())
+    assert fan_out.stats()["one"].pending == 1
+    assert await fan_out.shutdown(1.0)
+    assert fan_out.stats()["one"] == DestinationStats(exported=1)
+
+
+async def test_shutdown_without_any_time_still_releases_the_destinations() -> None:
+    destination = Scripted("one", forever)
+    async with running(FanOut([destination]), deadline=0.0) as fan_out:
+        fan_out.put(scored_run())
+    assert destination.shutdowns == 1
+    assert held(fan_out.stats()["one"]) == fan_out.stats()["one"].dropped == 1
+
+
+async def test_what_is_in_hand_is_counted_when_the_task_is_cancelled() -> None:
+    fan_out = FanOut([Scripted("one", forever)], batch_size=2, delay=0.0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(fan_out.run)
+        for number in range(5):
+            fan_out.put(scored_run(number))
+        await anyio.sleep(0.02)
+        group.cancel_scope.cancel()
+    assert fan_out.stats()["one"] == DestinationStats(
+        dropped=5, losses={"shutdown": 5}, lost_evaluations={"shutdown": 25}
+    )
+
+
+async def test_an_error_at_shutdown_is_logged_and_spares_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Bad(Scripted):
+        async def shutdown(self) -> None:
+            raise RuntimeError("cannot close")
+
+    good = Scripted("good")
+    async with running(FanOut([Bad("bad"), good])):
+        pass
+    assert good.shutdowns == 1
+    assert "Destination bad failed to shut down" in caplog.text
+
+
+async def test_destinations_of_one_name_are_told_apart() -> None:
+    assert list(FanOut([Scripted("jsonl"), Scripted("jsonl")]).stats()) == ["jsonl", "jsonl-2"]
+
+
+async def test_a_destination_s_own_client_is_not_instrumented() -> None:
+    seen: list[bool] = []
+
+    async def look() -> None:
+        seen.append(is_instrumentation_enabled())
+
+    async with running(FanOut([Scripted("one", look)], delay=0.0)) as fan_out:
+        fan_out.put(scored_run())
+        await fan_out.force_flush(1.0)
+    assert seen == [False]
+    assert is_instrumentation_enabled()
+
+
+FATES: dict[str, Exception | Callable[[], object] | None] = {
+    "accept": None,
+    "busy": DestinationError("busy", retryable=True),
+    "refuse": DestinationError("refused", retryable=False),
+    "fail": RuntimeError("odd"),
+    "hang": forever,
+}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    fates=st.lists(st.sampled_from(sorted(FATES)), max_size=12),
+    bursts=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    queue_size=st.integers(1, 8),
+    batch_size=st.integers(1, 5),
+)
+def test_every_run_is_in_exactly_one_place_at_every_moment(
+    fates: list[str], bursts: list[int], queue_size: int, batch_size: int
+) -> None:
+    async def deliver() -> None:
+        destination = Scripted("one", *[FATES[fate] for fate in fates])
+        retry = Retry(attempts=3, first=0.001, longest=0.002, timeout=0.01)
+        fan_out = FanOut(
+            [destination], queue_size=queue_size, batch_size=batch_size, delay=0.001, retry=retry
+        )
+        total = 0
+        async with running(fan_out, deadline=1.0):
+            for burst in bursts:
+                for _ in range(burst):
+                    fan_out.put(scored_run(total))
+                    total += 1
+                    assert held(fan_out.stats()["one"]) == total
+                await anyio.sleep(0.001)
+        stats = fan_out.stats()["one"]
+        assert (held(stats), stats.pending) == (total, 0)
+        assert stats.exported == len(destination.runs)
+        assert sum(stats.losses.values()) == stats.failed + stats.dropped
+
+    anyio.run(deliver)
+
+
+@pytest.mark.parametrize("field", ["queue_size", "batch_size"])
+async def test_sizes_must_be_positive(field: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{field}: must be at least 1"):
+        FanOut([], **{field: 0})  # type: ignore[arg-type]  # one of two int fields
+
+
+@pytest.mark.parametrize("field", ["attempts", "first", "longest", "total", "timeout"])
+async def test_retry_settings_must_be_positive(field: str) -> None:
+    with pytest.raises(ConfigError, match=f"^retry.{field}: must be greater than zero"):
+        Retry(**{field: 0})
+
+
+@pytest.mark.parametrize(
+    "raised", [SystemExit, KeyboardInterrupt, CancelledError, GeneratorExit, BaseException]
+)
+async def test_what_ends_a_program_is_one_more_failure_of_a_destination(raised: type[BaseException]) -> None:
+    """Raised by one, in an export or as it is shut down, it costs neither the others nor the application."""
+
+    class Hostile(InMemoryDestination):
+        name = "hostile"
+
+        async def export(self, batch: Sequence[ScoredRun]) -> None:
+            raise raised
+
+        async def shutdown(self) -> None:
+            raise raised
+
+    good = InMemoryDestination()
+    fan_out = FanOut([Hostile(), good], retry=QUICK)
+    async with anyio.create_task_group() as group:
+        group.start_soon(fan_out.run)
+        fan_out.put(scored_run())
+        await fan_out.force_flush(20.0)
+        await fan_out.shutdown(5.0)
+    assert len(good.runs) == 1
+    assert fan_out.stats()["hostile"].losses == {raised.__name__: 1}
+
+
+class OddError(DestinationError):
+    """Its fields are not what they are declared to be."""
+
+    def __init__(self, **odd: Any) -> None:
+        super().__init__("odd", retryable=True)
+        self.__dict__ |= odd
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+class LyingError(OddError):
+    @property
+    def status(self) -> Any:
+        raise SystemExit
+
+    @status.setter
+    def status(self, value: Any) -> None:
+        pass
+
+
+class LyingClass(Exception):
+    """Says that it is of another class; None raises."""
+
+    def __init__(self, says: Any) -> None:
+        super().__init__("lies")
+        self.__dict__["says"] = says
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        if self.__dict__["says"] is None:
+            raise SystemExit
+        return self.__dict__["says"]
+
+
+class RaisingList(list[Any]):
+    def __iter__(self) -> Any:
+        raise SystemExit
+
+
+ODD: dict[str, Callable[[Sequence[ScoredRun]], Any]] = {
+    "a reason that cannot be counted": lambda batch: OddError(reason=["a"]),
+    "a wait without end": lambda batch: OddError(retry_after=float("inf"), retryable=False),
+    "a wait that is no number": lambda batch: OddError(retry_after="soon"),
+    "not a number": lambda batch: OddError(retry_after=float("nan")),
+    "a wait before now": lambda batch: OddError(retry_after=-1e30),
+    "a property that exits": lambda batch: LyingError(),
+    "neither yes nor no": lambda batch: OddError(retryable=None, status="x"),
+    "no evaluation": lambda batch: [Unaccepted(None, OddError())],  # type: ignore[arg-type]
+    "no error": lambda batch: (Unaccepted(batch[0].evaluations[0], None),),  # type: ignore[arg-type]
+    "another's evaluation": lambda batch: [Unaccepted(scored_run(99).evaluations[0], OddError())],
+    "a text": lambda batch: "sent",
+    "an exception": lambda batch: [ValueError("so")],
+    "a class": lambda batch: Unaccepted,
+    "says it is ours": lambda batch: LyingClass(DestinationError),
+    "raises for its class": lambda batch: LyingClass(None),
+    "a list that raises": lambda batch: RaisingList([1]),
+    "an error that lies": lambda batch: [Unaccepted(batch[0].evaluations[0], LyingClass(DestinationError))],  # type: ignore[arg-type]
+    "ids that are none": lambda batch: [
+        Unaccepted(replace(batch[0].evaluations[0], trace_id=[]), OddError())
+    ],  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("how", ODD)
+async def test_whatever_a_destination_answers_every_run_ends_and_the_next_is_sent(how: str) -> None:
+    class Odd(InMemoryDestination):
+        name = "odd"
+        tries = 0
+
+        async def export(self, batch: Sequence[ScoredRun]) -> Any:
+            self.tries += 1
+            if self.tries == 1:
+                answer = ODD[how](batch)
+                if issubclass(type(answer), Exception):
+                    raise answer
+                return answer
+            return await super().export(batch)
+
+    odd = Odd()
+    fan_out = FanOut([odd], delay=0.0, retry=QUICK)
+    async with anyio.create_task_group() as group:
+        group.start_soon(fan_out.run)
+        fan_out.put(scored_run(0))
+        await fan_out.force_flush(20.0)
+        fan_out.put(scored_run(1))
+        await fan_out.force_flush(20.0)
+        stats = fan_out.stats()["odd"]
+        await fan_out.shutdown(5.0)
+    assert stats.exported + stats.failed == 2
+    assert [each.run.trace_id for each in odd.runs][-1:] == [scored_run(1).run.trace_id]
+
+
+async def test_what_was_not_accepted_may_be_told_as_any_sequence() -> None:
+    class Tupled(InMemoryDestination):
+        name = "tupled"
+
+        async def export(self, batch: Sequence[ScoredRun]) -> tuple[Unaccepted, ...]:  # type: ignore[override]
+            return tuple(
+                Unaccepted(evaluation, DestinationError("no", retryable=False))
+                for scored in batch
+                for evaluation in scored.evaluations
+            )
+
+    fan_out = FanOut([Tupled()], delay=0.0, retry=QUICK)
+    fan_out.put(scored_run(0))
+    await fan_out.shutdown(5.0)
+    assert fan_out.stats()["tupled"].failed == 1

@@ -1,0 +1,175 @@
+"""Bodies of requests: what is OTLP is decoded, what is not, or too large, is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, RefusedError
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
+
+MOST = 1_000_000
+
+
+def a_request() -> Any:
+    request = ExportTraceServiceRequest()
+    block = request.resource_spans.add()
+    block.resource.attributes.add(key="service.name").value.string_value = "shop"
+    scoped = block.scope_spans.add()
+    scoped.scope.name = "app"
+    span = scoped.spans.add(
+        trace_id=b"\x01" * 16, span_id=b"\x02" * 8, parent_span_id=b"\x03" * 8, name="chat", kind=3
+    )
+    span.attributes.add(key="n").value.int_value = 7
+    return request
+
+
+AS_JSON = {
+    "resourceSpans": [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
+            "scopeSpans": [
+                {
+                    "scope": {"name": "app"},
+                    "spans": [
+                        {
+                            "traceId": "01" * 16,
+                            "spanId": "02" * 8,
+                            "parentSpanId": "03" * 8,
+                            "name": "chat",
+                            "kind": 3,
+                            "attributes": [{"key": "n", "value": {"intValue": "7"}}],
+                            "fieldOfTheFuture": {"a": 1},
+                        }
+                    ],
+                }
+            ],
+        }
+    ]
+}
+
+
+def decoded(body: bytes, kind: str = PROTOBUF, encoding: str = "", signal: Signal = "traces") -> Any:
+    return decode(ExportRequest(signal, body, kind, encoding), MOST).message
+
+
+def refusal(body: bytes, kind: str = PROTOBUF, encoding: str = "", signal: Signal = "traces") -> int:
+    with pytest.raises(RefusedError) as caught:
+        decoded(body, kind, encoding, signal)
+    return caught.value.answer.status
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, bytes])
+def test_every_form_gives_the_same_message(pack: Any) -> None:
+    encoding = {gzip.compress: "gzip", zlib.compress: "deflate"}.get(pack, "")
+    request = a_request()
+    assert decoded(pack(request.SerializeToString()), encoding=encoding) == request
+    assert decoded(pack(json.dumps(AS_JSON).encode()), JSON, encoding) == request
+
+
+def test_a_gzip_body_may_have_several_members() -> None:
+    data = a_request().SerializeToString()
+    packed = gzip.compress(data[:9]) + gzip.compress(data[9:])
+    assert decoded(packed, encoding="gzip") == a_request()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "encoding"),
+    [
+        (b"\xff" * 40, PROTOBUF, ""),
+        (a_request().SerializeToString()[:-3], PROTOBUF, ""),
+        (b"", JSON, ""),
+        (b"[]", JSON, ""),
+        (b"{nonsense", JSON, ""),
+        (b"\xff\xfe{}", JSON, ""),
+        (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "zz"}]}]}]}', JSON, ""),
+        (b'{"resourceSpans": 3}', JSON, ""),
+        (b"[" * 100_000, JSON, ""),
+        (b"no gzip", PROTOBUF, "gzip"),
+        (gzip.compress(b"x" * 1000, mtime=0)[:-9], PROTOBUF, "gzip"),
+    ],
+)
+def test_what_is_not_otlp_is_refused(body: bytes, kind: str, encoding: str) -> None:
+    assert refusal(body, kind, encoding) == 400
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    body = a_request().SerializeToString().replace(b"chat", b"ch\xff\xfe")
+    assert refusal(body) == 400
+
+
+def test_values_ten_thousand_deep_are_refused() -> None:
+    inner = b""
+    for _ in range(10_000):
+        part = b"\x0a" + _varint(len(inner)) + inner  # ArrayValue.values
+        inner = b"\x2a" + _varint(len(part)) + part  # AnyValue.array_value
+    key_value = b"\x0a\x01k\x12" + _varint(len(inner)) + inner
+    body = key_value
+    for tag in (
+        b"\x4a",
+        b"\x12",
+        b"\x12",
+        b"\x0a",
+    ):  # span.attributes, scope_spans.spans, ..., resource_spans
+        body = tag + _varint(len(body)) + body
+    assert refusal(body) == 400
+    nested: Any = {"stringValue": "x"}
+    for _ in range(5_000):
+        nested = {"arrayValue": {"values": [nested]}}
+    deep = '{"resourceSpans":[{"resource":{"attributes":[{"key":"k","value":' + _json_of(nested) + "}]}}]}"
+    assert refusal(deep.encode(), JSON) == 400
+
+
+def test_a_bomb_costs_no_more_than_the_limit() -> None:
+    bomb = gzip.compress(bytes(50_000_000))
+    tracemalloc.start()
+    try:
+        assert refusal(bomb, encoding="gzip") == 413
+        assert tracemalloc.get_traced_memory()[1] < 10 * MOST
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_unknown_compression_is_refused() -> None:
+    assert refusal(b"x", encoding="br") == 415
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([PROTOBUF, JSON]),
+    st.sampled_from(["", "gzip", "deflate"]),
+    st.sampled_from(["traces", "logs", "metrics"]),
+)
+def test_any_bytes_are_decoded_or_refused(body: bytes, kind: str, encoding: str, signal: Signal) -> None:
+    status = 200
+    try:
+        decoded(body, kind, encoding, signal)
+    except RefusedError as error:
+        status = error.answer.status
+    assert status in (200, 400, 413)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _json_of(value: Any) -> str:
+    """Nested values as JSON, deeper than json.dumps goes."""
+    depth, text = 0, ""
+    while "arrayValue" in value:
+        value, depth = value["arrayValue"]["values"][0], depth + 1
+    text = json.dumps(value)
+    return '{"arrayValue":{"values":[' * depth + text + "]}}" * depth

@@ -1,0 +1,137 @@
+"""The gRPC receiver: OpenTelemetry's own exporter, and the status codes of OTLP."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from otel_evals_gateway._internal.receiver.access import BearerTokens
+from otel_evals_gateway._internal.receiver.answers import ExportAnswer
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest
+from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver
+from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+
+TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+
+
+class Served:
+    """A receiver in a thread, and a channel to it."""
+
+    def __init__(self, answer: ExportAnswer | None = None, **options: Any) -> None:
+        self.answer = answer or ExportAnswer()
+        self.taken: list[ExportRequest] = []
+        self._options = options
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    async def _handle(self, request: ExportRequest) -> ExportAnswer:
+        self.taken.append(request)
+        if self.answer.status == 500:
+            raise RuntimeError("secret words")
+        return self.answer
+
+    async def _run(self) -> None:
+        self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        limits = Limits(body=10_000, decompressed=20_000, seconds=5.0)
+        receiver = GrpcReceiver(self._handle, ("traces", "logs"), limits, Load(10, limits), **self._options)
+        self.port = await receiver.start("127.0.0.1", 0)
+        self._ready.set()
+        await self._stop.wait()
+        await receiver.stop(1.0)
+
+    def call(self, path: str, body: bytes, **metadata: str) -> bytes:
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+            return bytes(channel.unary_unary(path)(body, timeout=20, metadata=tuple(metadata.items())))
+
+    def refusal(self, path: str, body: bytes, **metadata: str) -> Any:
+        with pytest.raises(grpc.RpcError) as caught:
+            self.call(path, body, **metadata)
+        return caught.value
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        assert self._ready.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served() as each:
+        yield each
+
+
+def test_opentelemetrys_exporter_is_understood(served: Served) -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    exporter = OTLPSpanExporter(f"127.0.0.1:{served.port}", insecure=True, compression=grpc.Compression.Gzip)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    provider.get_tracer("app").start_span("chat").end()
+    provider.shutdown()
+    (request,) = served.taken
+    assert request.message.resource_spans[0].scope_spans[0].spans[0].name == "chat"
+    assert request.plain == request.body
+
+
+def test_a_success_is_the_response_of_its_signal(served: Served) -> None:
+    assert served.call(TRACES, b"") == b""
+    served.answer = ExportAnswer(rejected=2, message="why")
+    assert ExportTraceServiceResponse.FromString(served.call(TRACES, b"")).partial_success.rejected_spans == 2
+    logs = ExportLogsServiceResponse.FromString(served.call(LOGS, b""))
+    assert (logs.partial_success.rejected_log_records, logs.partial_success.error_message) == (2, "why")
+
+
+def test_what_is_to_be_sent_again_has_a_time(served: Served) -> None:
+    served.answer = ExportAnswer(429, "no room", retry_after=1.5)
+    error = served.refusal(TRACES, b"")
+    assert (error.code(), error.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "no room")
+    details = Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
+    info = RetryInfo()
+    assert details.details[0].Unpack(info)
+    assert info.retry_delay.ToMilliseconds() == 1_500
+    served.answer = ExportAnswer(503, "away", retry_after=1.0)
+    assert served.refusal(TRACES, b"").code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_what_cannot_be_taken_has_its_code_and_the_next_is_served(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert served.refusal(TRACES, b"\xff" * 9).code() is grpc.StatusCode.INVALID_ARGUMENT
+    too_large = served.refusal(TRACES, bytes(20_000))
+    assert too_large.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "grpc-status-details-bin" not in dict(too_large.trailing_metadata())
+    metrics = TRACES.replace("trace", "metrics").replace("Trace", "Metrics")
+    assert served.refusal(metrics, b"").code() is grpc.StatusCode.UNIMPLEMENTED
+    served.answer = ExportAnswer(500)
+    inside = served.refusal(TRACES, b"")
+    assert (inside.code(), inside.details()) == (grpc.StatusCode.INTERNAL, "internal error")
+    assert "could not be handled" in caplog.text
+    served.answer = ExportAnswer()
+    assert served.call(TRACES, b"") == b""
+
+
+def test_tokens_are_required_where_they_are_configured(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("right")
+    with Served(tokens=BearerTokens(tmp_path / "tokens")) as served:
+        assert served.refusal(TRACES, b"").code() is grpc.StatusCode.UNAUTHENTICATED
+        wrong = served.refusal(TRACES, b"", authorization="Bearer wrong")
+        assert wrong.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert served.taken == []
+        assert served.call(TRACES, b"", authorization="Bearer right") == b""

@@ -1,0 +1,209 @@
+"""The HTTP receiver and senders that do not keep to the rules: the right answer, and the next is served."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals_gateway._internal.receiver.access import BearerTokens
+from otel_evals_gateway._internal.receiver.answers import ExportAnswer
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest
+from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
+from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+from tests.support.gateways import post
+
+
+class Served:
+    """A receiver in a thread that keeps what it is given."""
+
+    def __init__(self, seconds: float = 20.0, most: int = 10, *, fails: bool = False, **options: Any) -> None:
+        self.limits = Limits(body=10_000, decompressed=50_000, seconds=seconds)
+        self.taken: list[ExportRequest] = []
+        self.answer = ExportAnswer()
+        self.wait = 0.0
+        self.load: Any = None
+        self.port = 0
+        self._most, self._options, self._fails = most, options, fails
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1/traces"
+
+    async def _handle(self, request: ExportRequest) -> ExportAnswer:
+        await asyncio.sleep(self.wait)
+        self.taken.append(request)
+        if self._fails:
+            raise RuntimeError("secret words")
+        return self.answer
+
+    async def _run(self) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.load = Load(self._most, self.limits)
+        receiver = HttpReceiver(self._handle, ("traces", "logs"), self.limits, self.load, **self._options)
+        self.port = await receiver.start("127.0.0.1", 0)
+        self._ready.set()
+        await self._stop.wait()
+        await receiver.stop_listening()
+        await receiver.stop()
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        assert self._ready.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served() as each:
+        yield each
+        assert post(each.url, b"")[0] == each.answer.status  # the next request is served
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "headers", "body", "status"),
+    [
+        ("/v1/traces", "application/x-protobuf", {}, b"\xff" * 10, 400),
+        ("/v1/traces", "text/plain", {}, b"", 415),
+        ("/v1/traces", "application/json", {}, b"{", 400),
+        ("/v1/traces", "application/x-protobuf", {"Content_Encoding": "br"}, b"x", 415),
+        (
+            "/v1/traces",
+            "application/x-protobuf",
+            {"Content_Encoding": "gzip"},
+            gzip.compress(bytes(60_000), mtime=0),
+            413,
+        ),
+        ("/v1/traces", "application/x-protobuf", {}, bytes(10_001), 413),
+        ("/v1/metrics", "application/x-protobuf", {}, b"", 404),
+        ("/", "application/x-protobuf", {}, b"", 404),
+    ],
+)
+def test_what_cannot_be_taken_has_its_status(
+    served: Served, path: str, kind: str, headers: dict[str, str], body: bytes, status: int
+) -> None:
+    url = served.url.replace("/v1/traces", path)
+    got, answer, _ = post(url, body, kind, **headers)
+    assert got == status
+    assert answer
+    assert served.taken == []
+
+
+def test_other_methods_are_refused(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(b"GET /v1/traces HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = _all(connection)
+    assert answer.startswith(b"HTTP/1.1 405")
+    assert b"Allow: POST" in answer
+
+
+def test_a_body_without_a_length_is_bounded_too(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(
+            b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1_000):
+                connection.sendall(b"3e8\r\n" + bytes(1_000) + b"\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert _all(connection)[:12] in (b"", b"HTTP/1.1 413")
+    assert served.taken == []
+
+
+def test_garbage_instead_of_http_is_refused(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(b"\x16\x03\x01\x00\xff garbage \r\n\r\n")
+        assert b" 400 " in _all(connection).split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/traces HTTP/1.1\r\nHos"], ids=["nothing", "half"])
+def test_a_sender_that_sends_no_request_in_time_is_cut_off(sent: bytes) -> None:
+    with Served(seconds=0.3) as served:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+            connection.sendall(sent)
+            assert _all(connection) == b""
+        assert post(served.url, b"")[0] == 200
+
+
+def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
+    with Served(seconds=0.3) as served:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+            connection.sendall(
+                b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+                b"Content-Length: 100\r\n\r\nab"
+            )
+            assert _all(connection).startswith(b"HTTP/1.1 408")
+        assert post(served.url, b"")[0] == 200
+
+
+def test_more_requests_than_may_be_in_progress_are_asked_to_come_again() -> None:
+    with Served(most=1) as served:
+        served.wait = 1.0
+        first: list[int] = []
+        thread = threading.Thread(target=lambda: first.append(post(served.url, b"")[0]))
+        thread.start()
+        deadline = time.monotonic() + 20
+        while not served.load.in_progress and time.monotonic() < deadline:
+            time.sleep(0.005)
+        status, _, headers = post(served.url, b"")
+        thread.join()
+        assert (first, status, headers["Retry-After"]) == ([200], 503, "1")
+
+
+def test_an_error_inside_tells_the_sender_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with Served(fails=True) as served:
+        status, answer, _ = post(served.url, b"")
+    assert status == 500
+    assert b"secret" not in answer
+    assert "could not be handled" in caplog.text
+
+
+def test_an_answer_may_ask_to_send_again(served: Served) -> None:
+    served.answer = ExportAnswer(503, "later", retry_after=2.2)
+    status, _, headers = post(served.url, b"")
+    assert (status, headers["Retry-After"]) == (503, "3")
+
+
+def test_tokens_are_required_where_they_are_configured(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("right")
+    with Served(tokens=BearerTokens(tmp_path / "tokens")) as served:
+        status, _, headers = post(served.url, b"")
+        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert post(served.url, b"", Authorization="Bearer wrong")[0] == 401
+        assert served.taken == []
+        assert post(served.url, b"", Authorization="Bearer right")[0] == 200
+
+
+def test_pages_are_served() -> None:
+    with Served(pages={"/healthz": lambda: (503, {"status": "stalled"})}) as served:
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            head, _, body = _all(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503")
+        assert json.loads(body) == {"status": "stalled"}
+
+
+def _all(connection: socket.socket) -> bytes:
+    connection.settimeout(20)
+    received = b""
+    while part := connection.recv(65_536):
+        received += part
+    return received

@@ -1,0 +1,118 @@
+"""Which received spans and log records may be judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from otel_evals._internal.capture.items import CapturedLog, RecordedSpan, UnclaimedSpan
+from otel_evals._internal.recursion import signature
+from otel_evals.sampling import is_sampled
+from otel_evals_gateway._internal.receiver.selection import Selection, Selector
+from tests.support.trace_builder import DIALECTS
+
+CHAT = {"gen_ai.operation.name": "chat"}
+
+
+def selector(ceiling: float = 1.0, most: int = 5) -> Selector:
+    return Selector(DIALECTS, ceiling, most)
+
+
+def spans_of(*spans: dict[str, Any], scope: str = "app") -> Any:
+    request = ExportTraceServiceRequest()
+    scoped = request.resource_spans.add().scope_spans.add()
+    scoped.scope.name = scope
+    for fields in spans:
+        attributes = fields.pop("attributes", CHAT)
+        span = scoped.spans.add(**{"trace_id": b"\x01" * 16, "span_id": b"\x02" * 8, **fields})
+        for key, value in attributes.items():
+            span.attributes.add(key=key).value.string_value = value
+    return request
+
+
+def select(*spans: dict[str, Any], **options: Any) -> Selection:
+    return selector().spans(spans_of(*spans, **options))
+
+
+def test_claimed_spans_are_records_and_others_are_links() -> None:
+    selection = select({}, {"span_id": b"\x03" * 8, "parent_span_id": b"\x02" * 8, "attributes": {"a": "b"}})
+    claimed, link = selection.items
+    assert isinstance(claimed, RecordedSpan)
+    assert claimed.span.attributes == CHAT
+    assert link == UnclaimedSpan("01" * 16, "03" * 8, "02" * 8)
+    assert selection.traces == {"01" * 16}
+    assert selection.places == [(0, 0, 0), (0, 0, 1)]
+
+
+def test_what_is_ours_or_marked_is_passed_over() -> None:
+    assert select({}, scope="otel_evals").items == []
+    signed = f"vendor=1,otel_evals={signature()}"
+    assert select({"trace_state": signed}).items == []
+    assert select({"trace_state": "vendor=1,otel_evals=1"}).items, "a stranger's"
+    trusting = Selector(DIALECTS, 1.0, 4, trust_remote=True)
+    assert trusting.spans(spans_of({"trace_state": "vendor=1,otel_evals=1"})).items == []
+    assert select({"attributes": {**CHAT, "otel_evals.internal": "x"}}).items == []
+
+
+def test_malformed_spans_are_rejected_with_the_reason() -> None:
+    many = {**CHAT, **{str(n): "x" for n in range(5)}}
+    selection = select(
+        {"trace_id": b"\x01"},
+        {"trace_id": bytes(16)},
+        {"span_id": b""},
+        {"span_id": bytes(8)},
+        {"parent_span_id": b"\x01" * 5},
+        {"attributes": many},
+        {},
+    )
+    assert selection.seen == 7
+    assert selection.rejected == {
+        "no valid trace id": 2,
+        "no valid span id": 2,
+        "no valid parent span id": 1,
+        "more than 5 attributes": 1,
+    }
+    assert len(selection.items) == 1
+
+
+def test_a_trace_is_kept_if_and_only_if_some_rule_can_sample_it() -> None:
+    ids = [n.to_bytes(16) for n in range(1, 500)]
+    selection = selector(0.2).spans(spans_of(*({"trace_id": i} for i in ids)))
+    wanted = {i.hex() for i in ids if is_sampled(0.2, int.from_bytes(i))}
+    assert selection.traces == wanted
+    assert 50 < len(wanted) < 150
+
+
+def test_randomness_in_the_tracestate_decides() -> None:
+    states = {"ot=rv:ffffffffffffff": True, "ot=rv:00000000000000": False}
+    for state, kept in states.items():
+        selection = selector(0.5).spans(spans_of({"trace_state": state}))
+        assert bool(selection.items) is kept
+
+
+def test_spans_that_may_be_judged_are_those_below_no_other_or_all() -> None:
+    selection = select({}, {"span_id": b"\x03" * 8, "parent_span_id": b"\x02" * 8})
+    assert list(selection.judged(nested=False)) == [(0, 0, 0)]
+    assert list(selection.judged(nested=True)) == [(0, 0, 0), (0, 0, 1)]
+
+
+def test_log_records_of_spans_with_a_name_are_kept() -> None:
+    request = ExportLogsServiceRequest()
+    scoped = request.resource_logs.add().scope_logs.add()
+    ids = {"trace_id": b"\x01" * 16, "span_id": b"\x02" * 8}
+    scoped.log_records.add(event_name="gen_ai.choice", time_unix_nano=5, **ids)
+    scoped.log_records.add(event_name="gen_ai.choice")
+    scoped.log_records.add(**ids)
+    named = scoped.log_records.add(**ids)
+    named.attributes.add(key="event.name").value.string_value = "gen_ai.user.message"
+    request.resource_logs.add().scope_logs.add().scope.name = "otel_evals"
+    request.resource_logs[1].scope_logs[0].log_records.add(event_name="gen_ai.evaluation.result", **ids)
+    selection = selector().logs(request)
+    assert [i.event.name for i in selection.items if isinstance(i, CapturedLog)] == [
+        "gen_ai.choice",
+        "gen_ai.user.message",
+    ]
+    assert (selection.seen, selection.places) == (5, [(0, 0, 0), (0, 0, 3)])
+    assert selection.traces == {"01" * 16}

@@ -1,0 +1,202 @@
+"""A gateway that consumes from Kafka: librdkafka's own broker, groups of consumers, messages of all kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToJson
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from otel_evals import Rule
+from otel_evals._internal.live.providers import Providers
+from otel_evals.model import Run
+from otel_evals.scorers import answered, scorer
+from tests.pipeline.test_gateway import body, recorded
+from tests.support.gateways import GatewayProcess, GatewayThread, eventually
+
+kafka = pytest.importorskip("confluent_kafka")
+TOPIC, DEAD = "otlp_spans", "otel_evals_dead_letters"
+
+
+@pytest.fixture
+def brokers() -> Iterator[str]:
+    """librdkafka's broker: it speaks the protocol over TCP, and keeps everything in memory."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": "ignored", "test.mock.num.brokers": 1})
+    (broker,) = admin.list_topics(timeout=20).brokers.values()
+    yield f"{broker.host}:{broker.port}"
+    del admin  # the broker ends with it
+
+
+def produce(brokers: str, values: list[tuple[str, bytes]], topic: str = TOPIC) -> None:
+    producer = kafka.Producer({"bootstrap.servers": brokers})
+    for key, value in values:
+        producer.produce(topic, value, key)
+    assert producer.flush(30) == 0
+
+
+def committed(brokers: str) -> int:
+    consumer = kafka.Consumer({"bootstrap.servers": brokers, "group.id": "otel-evals"})
+    places = [kafka.TopicPartition(TOPIC, n) for n in range(4)]
+    found = consumer.committed(places, timeout=20)
+    consumer.close()
+    return sum(max(0, place.offset) for place in found)
+
+
+def runs(count: int) -> list[tuple[str, bytes]]:
+    """So many runs, a message each, keyed by trace id."""
+    made = []
+    for _ in range(count):
+        spans = recorded()
+        made.append((f"{spans[0].context.trace_id:032x}", body(spans)))
+    return made
+
+
+def section(brokers: str, **more: Any) -> dict[str, Any]:
+    properties = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+    return {"kafka": {"brokers": [brokers], "properties": properties, **more}}
+
+
+def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None:
+    spans = recorded()
+    as_json = MessageToJson(encode_spans(spans)).encode()
+    produce(brokers, [*runs(20), ("json", as_json)])
+    metrics = InMemoryMetricReader()
+    providers = Providers(meters=MeterProvider([metrics]))
+    with GatewayThread(Rule(answered()), gateway=section(brokers), providers=providers) as gateway:
+        assert len(gateway.evaluations(21)) == 21
+        eventually(lambda: committed(brokers) == 21)
+        _, stats = gateway.service._stats()
+        assert (stats["kafka"]["lag"], stats["kafka"]["uncommitted"]) == (0, 0)
+        points = {
+            metric.name: metric.data.data_points[0].value
+            for resource in metrics.get_metrics_data().resource_metrics  # type: ignore[union-attr]
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if ".kafka." in metric.name
+        }
+        assert points == {
+            "otel_evals_gateway._internal.kafka_feed.lag": 0,
+            "otel_evals_gateway._internal.kafka_feed.assigned": 4,
+            "otel_evals_gateway._internal.kafka_feed.uncommitted": 0,
+            "otel_evals_gateway._internal.kafka_feed.commit.age": 0,
+            "otel_evals_gateway._internal.kafka_feed.dead_letters": 0,
+        }
+
+
+@pytest.mark.slow
+def test_poison_goes_to_the_dead_letters_with_its_reason_and_does_not_stop_the_rest(brokers: str) -> None:
+    (good,) = runs(1)
+    produce(brokers, [("x", b"\xff\xffpoison"), good, ("y", b"{not json")])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len(gateway.evaluations(1)) == 1
+        consumer = kafka.Consumer(
+            {"bootstrap.servers": brokers, "group.id": "dead", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe([DEAD])
+        found: list[Any] = []
+        eventually(lambda: (found.extend(consumer.consume(10, 0.2)), len(found) >= 2)[1])
+        consumer.close()
+        eventually(lambda: committed(brokers) == 3)
+    assert {m.value() for m in found} == {b"\xff\xffpoison", b"{not json"}
+    assert all(dict(m.headers())["otel_evals.reason"] for m in found)
+
+
+def test_nothing_is_committed_before_its_run_was_judged(brokers: str) -> None:
+    """The trace stays open: its message stays uncommitted, and another member gets it."""
+    produce(brokers, runs(3))
+    slow = section(brokers) | {"quiet": 600.0, "idle": 600.0}
+    with GatewayThread(Rule(answered(), sample=1.0), gateway=slow) as gateway:
+        eventually(lambda: gateway.service._kafka.stats()["uncommitted"] == 3)
+        time.sleep(2.5)
+        assert committed(brokers) == 0
+    assert len(gateway.scored.evaluations) == 3, "they are judged when it ends, and then committed"
+    assert committed(brokers) == 3
+
+
+@pytest.mark.slow
+def test_a_message_without_a_valid_span_is_poison(brokers: str) -> None:
+    """Other encodings may be valid protobuf; what comes of them is nothing that OTLP has."""
+    no_span = ExportTraceServiceRequest()
+    no_span.resource_spans.add().scope_spans.add()
+    no_id = ExportTraceServiceRequest()
+    no_id.resource_spans.add().scope_spans.add().spans.add(name="chat m")
+    produce(brokers, [("a", no_span.SerializeToString()), *runs(1), ("b", no_id.SerializeToString())])
+    with GatewayThread(Rule(answered()), gateway=section(brokers)) as gateway:
+        assert len(gateway.evaluations(1)) == 1
+        eventually(lambda: committed(brokers) == 3)
+        assert gateway.service._kafka.stats()["dead_letters"] == 2
+
+
+@pytest.mark.slow
+def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
+    """Far more than the queue has room for arrives at once."""
+
+    @scorer(version="1")
+    async def slow(run: Run) -> float:
+        await asyncio.sleep(0.01)
+        return 1.0
+
+    produce(brokers, runs(120))
+    with GatewayThread(Rule(slow, concurrency=4), gateway=section(brokers), queue_size=5) as gateway:
+        assert len(gateway.evaluations(120)) == 120
+        counts = gateway.service.scoring.stats().rules["slow"]
+        assert (counts.scored, counts.dropped) == (120, {})
+        eventually(lambda: committed(brokers) == 120)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) -> None:
+    """Its first spans came before the other member did, the last one after: nobody judges a part of it."""
+    made = [recorded() for _ in range(40)]
+    ids = [f"{spans[0].context.trace_id:032x}" for spans in made]
+    roots = {(f"{s[-1].context.trace_id:032x}", f"{s[-1].context.span_id:016x}") for s in made}
+    waiting = section(brokers) | {"quiet": 0.3, "idle": 4.0}
+    with GatewayThread(Rule(answered()), gateway=waiting) as first:
+        produce(brokers, [(key, body(spans[:-1])) for key, spans in zip(ids, made, strict=True)])
+        eventually(lambda: len(first.service.scoring.gatherer.open_traces) == 40)
+        with GatewayThread(Rule(answered()), gateway=waiting) as second:
+            eventually(lambda: second.service._kafka.stats()["assigned"] == 2, 60)
+            produce(brokers, [(key, body(spans[-1:])) for key, spans in zip(ids, made, strict=True)])
+            judged = (first.scored, second.scored)
+            eventually(lambda: len({e.trace_id for d in judged for e in d.evaluations}) == 40, 60)
+            eventually(lambda: committed(brokers) == 80, 60)
+    assert {(e.trace_id, e.span_id) for d in judged for e in d.evaluations} == roots
+    assert all(d.evaluations for d in judged), "both had a share"
+    losses = [g.service.scoring.engine.losses() for g in (first, second)]
+    assert not [each for each in losses if set(each) - {"span_repeated"}], losses
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_a_member_that_is_killed_leaves_its_share_to_the_others(brokers: str, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    sent = runs(120)
+    a = GatewayProcess(first, ["answered"], section(brokers))
+    b = GatewayProcess(second, ["answered"], section(brokers))
+    with b:
+        a.start()
+        for start in range(0, 120, 10):
+            produce(brokers, sent[start : start + 10])
+            time.sleep(0.1)
+            if start == 50:
+                a.kill()
+        wanted = {key for key, _ in sent}
+        eventually(lambda: {r["trace_id"] for r in (*a.records(), *b.records())} >= wanted, 90)
+        records = [*a.records(), *b.records()]
+    ids: dict[str, set[str]] = {}
+    for record in records:
+        ids.setdefault(record["trace_id"], set()).update(e["evaluation_id"] for e in record["evaluations"])
+    assert {len(each) for each in ids.values()} == {1}

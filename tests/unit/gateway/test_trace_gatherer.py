@@ -1,0 +1,284 @@
+"""Received spans, in whatever order, become complete traces within bounds."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from otel_evals._internal.capture.items import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan
+from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
+from otel_evals.model import SpanEvent, SpanRecord
+from otel_evals_gateway._internal.trace_gatherer import TraceGatherer
+
+TRACE = "a" * 32
+
+
+def gatherer(**limits: Any) -> TraceGatherer:
+    given = {"grace": 0.0, "max_age": 600.0, "max_traces": 100, "max_spans_per_trace": 50, "max_bytes": 10**9}
+    return TraceGatherer(
+        AssemblyLimits(**{**given, **limits}),
+        quiet=5.0,
+        idle=30.0,
+        opens_run=lambda span: span.name == "agent",
+    )
+
+
+def span(number: int, parent: int | None = None, *, trace: str = TRACE, name: str = "chat") -> RecordedSpan:
+    above = None if parent is None else f"{parent:016x}"
+    return RecordedSpan(
+        SpanRecord(trace_id=trace, span_id=f"{number:016x}", parent_span_id=above, name=name), 0
+    )
+
+
+def link(number: int, parent: int | None = None, *, trace: str = TRACE) -> UnclaimedSpan:
+    return UnclaimedSpan(trace, f"{number:016x}", None if parent is None else f"{parent:016x}")
+
+
+def ids(group: SpanGroup) -> set[int]:
+    return {int(each.span_id, 16) for each in group.spans}
+
+
+def test_a_trace_with_its_root_closes_when_it_is_quiet() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1)], 0.0)
+    traces.add([span(1)], 3.0)
+    assert traces.next_close == 8.0
+    assert traces.close_due(7.9) == []
+    traces.add([span(3, 1)], 7.0)
+    assert traces.close_due(8.0) == []
+    (group,) = traces.close_due(12.0)
+    assert ids(group) == {1, 2, 3}
+    assert traces.open_spans == 0
+    assert traces.close_due(30.0) == []
+    assert traces.next_close == inf
+
+
+def test_a_trace_without_its_root_waits_until_it_is_idle() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1)], 0.0)
+    assert traces.close_due(29.9) == []
+    (group,) = traces.close_due(30.0)
+    assert ids(group) == {2}
+
+
+def test_a_trace_without_its_root_waits_as_long_as_its_source_does() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1)], 0.0)
+    traces.source_waits = True
+    assert traces.close_due(100.0) == []
+    traces.source_waits = False
+    assert traces.close_due(129.0) == []
+    traces.add([span(1)], 129.5)
+    (group,) = traces.close_due(134.5)
+    assert ids(group) == {1, 2}
+
+
+def test_a_trace_that_is_let_go_of_is_gathered_anew() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1), link(9, trace="c" * 32)], 0.0)
+    traces.let_go([TRACE, "c" * 32, "d" * 32])
+    assert (traces.open_traces, traces.size) == (set(), (0, 0))
+    gathered = traces.add([span(2, 1), span(1)], 1.0)
+    assert (gathered.losses, gathered.late) == ([], [])
+    (group,) = traces.close_due(40.0)
+    assert ids(group) == {1, 2}
+
+
+def test_a_root_that_no_dialect_claims_ends_the_trace_too_and_links_lead_through_it() -> None:
+    traces = gatherer()
+    traces.add([span(3, 2), link(2, 1), span(1)], 0.0)
+    traces.add([link(9)], 0.0)
+    (group,) = traces.close_due(5.0)
+    assert ids(group) == {1, 3}
+    assert group.links == {f"{2:016x}": f"{1:016x}", f"{9:016x}": None}
+
+
+def test_unclaimed_spans_alone_are_nothing_to_judge() -> None:
+    traces = gatherer()
+    traces.add([link(1), link(2, 1)], 0.0)
+    assert traces.close_due(inf) == []
+    assert traces.end(()) == []
+    assert (traces.open_spans, traces.waiting(TRACE)) == (0, 0)
+
+
+def test_late_spans_are_told_from_repeated_ones_and_from_new_runs() -> None:
+    traces = gatherer()
+    traces.add([span(1, 100), span(2, 1)], 0.0)
+    assert len(traces.close_due(30.0)) == 1
+    again = traces.add([span(2, 1)], 31.0)
+    assert [loss.reason for loss in again.losses] == ["span_repeated"]
+    late = traces.add([span(3, 2), span(100)], 31.0)
+    assert [record.span_id for record, _ in late.late] == [f"{3:016x}", f"{100:016x}"]
+    new = traces.add([span(200, 300)], 31.0)
+    assert (new.late, new.losses) == ([], [])
+    (group,) = traces.close_due(61.0)
+    assert ids(group) == {200}
+
+
+def test_log_records_join_their_span_whichever_comes_first() -> None:
+    traces = gatherer()
+    early, later = SpanEvent(name="early", time=1), SpanEvent(name="later", time=2)
+    number = int(TRACE, 16)
+    traces.add([CapturedLog(number, 1, later), span(1), CapturedLog(number, 1, early)], 0.0)
+    (group,) = traces.close_due(5.0)
+    assert group.spans[0].logs == (early, later)
+    gathered = traces.add([CapturedLog(number, 1, later)], 6.0)
+    assert [loss.reason for loss in gathered.losses] == ["log_late"]
+
+
+def test_a_trace_that_goes_on_for_hours_is_kept_and_its_ended_agents_are_judged() -> None:
+    """A session's span lasts all day; below it an agent ran and ended, and another one is at work."""
+    traces = gatherer(max_age=100.0)
+    traces.add([span(10, 1, name="agent"), span(11, 10)], 0.0)
+    closed: list[set[int]] = []
+    for second in range(10, 300, 10):
+        traces.add([span(1_000 + second, 20)], float(second))
+        closed += [ids(group) for group in traces.close_due(float(second))]
+    assert closed == [{10, 11}]
+    assert traces.open_spans == 29
+    (rest,) = traces.close_due(1_000.0)
+    assert len(rest.spans) == 29
+
+
+def test_bounds_evict_the_oldest_and_count_them() -> None:
+    traces = gatherer(max_traces=2)
+    gathered = [traces.add([span(n, trace=f"{n:032x}")], 0.0) for n in (1, 2, 3)]
+    assert [loss.reason for each in gathered for loss in each.losses] == ["too_many_traces"]
+    assert traces.waiting(f"{1:032x}") == 0
+    large = gatherer(max_bytes=900)
+    large.add([span(1, trace=f"{1:032x}")], 0.0)
+    assert [x.reason for x in large.add([span(2, trace=f"{2:032x}")], 0.0).losses] == ["too_many_bytes"]
+
+
+def test_a_trace_of_too_many_spans_keeps_its_root() -> None:
+    traces = gatherer(max_spans_per_trace=3)
+    gathered = traces.add([span(n, 1) for n in range(2, 8)] + [span(1)], 0.0)
+    assert [loss.reason for loss in gathered.losses] == ["span_limit_per_trace"] * 3
+    (group,) = traces.close_due(5.0)
+    assert ids(group) == {1, 2, 3, 4}
+
+
+def test_a_trace_that_has_too_much_already_is_not_idle_while_more_of_it_arrives() -> None:
+    traces = gatherer(max_spans_per_trace=2)
+    traces.add([span(2, 1), span(3, 1)], 0.0)
+    for second in range(10, 100, 10):
+        more = CapturedLog(int(TRACE, 16), 2, SpanEvent(name="said", time=1))
+        traces.add([span(second, 1)] if second < 50 else [more] * 2, float(second))
+        assert traces.close_due(float(second)) == []
+    traces.add([span(1)], 100.0)
+    (group,) = traces.close_due(105.0)
+    assert ids(group) == {1, 2, 3}
+
+
+def test_at_the_end_what_has_its_root_closes_and_the_rest_is_counted_or_kept() -> None:
+    for keeps in (False, True):
+        traces = gatherer()
+        traces.keeps_open = keeps
+        traces.add([span(1), span(2, 9, trace="b" * 32)], 0.0)
+        assert [ids(group) for group in traces.close_due(inf)] == [{1}]
+        lost = [loss.reason for loss in traces.end(())]
+        assert lost == ([] if keeps else ["root_not_ended_at_shutdown"])
+        assert traces.open_spans == 0
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 12), st.booleans(), st.integers(0, 40))))
+def test_every_claimed_span_ends_in_one_group_or_is_counted(
+    arrivals: list[tuple[int, int, bool, int]],
+) -> None:
+    """Whatever order, cycles, repetitions and pauses: each accepted span closes once, none is forgotten."""
+    traces = gatherer(max_traces=3, max_spans_per_trace=4)
+    now, put, counted, closed = 0.0, 0, 0, []
+    for number, parent, claimed, pause in arrivals:
+        now += pause
+        above = parent or None
+        trace = f"{number % 5 + 1:032x}"
+        item: IntakeItem = span(number, above, trace=trace) if claimed else link(number, above, trace=trace)
+        before = traces.open_spans
+        gathered = traces.add([item], now)
+        if claimed:
+            put += 1
+            counted += len(gathered.late)
+            counted += sum(loss.count for loss in gathered.losses if loss.what == "span")
+            evicted = any(loss.what == "run" for loss in gathered.losses)
+            repeated = traces.open_spans == before and not gathered.late and not gathered.losses
+            counted += repeated  # it replaced the one that was there
+            if evicted:
+                counted += before + 1 - traces.open_spans
+        closed += [each.span_id for group in traces.close_due(now) for each in group.spans]
+    closed += [each.span_id for group in traces.close_due(now + 1_000) for each in group.spans]
+    assert traces.open_spans == 0
+    assert put == counted + len(closed)
+
+
+def test_late_children_of_spans_beyond_the_limit_are_late_and_no_trace_of_their_own() -> None:
+    traces = gatherer(max_spans_per_trace=3)
+    traces.add([span(1), *(span(number, 1) for number in range(2, 20))], 0.0)
+    (group,) = traces.close_due(5.0)
+    assert ids(group) == {1, 2, 3}
+    gathered = traces.add([span(100 + number, number) for number in range(2, 20)], 6.0)
+    assert len(gathered.late) == 18
+    assert traces.open_spans == 0
+
+
+def test_what_was_never_taken_counts_as_lost_at_the_end() -> None:
+    traces = gatherer()
+    traces.add([span(2, 1)], 0.0)
+    lost = traces.end([span(1), span(1, trace="c" * 32)])
+    assert {loss.trace_id: loss.count for loss in lost} == {TRACE: 1, "c" * 32: 1}
+
+
+def test_a_trace_that_had_too_many_spans_says_so_on_each() -> None:
+    some = gatherer(max_spans_per_trace=2)
+    losses = [loss for n in range(2, 6) for loss in some.add([span(n, parent=1)], 0.0).losses]
+    some.add([span(1)], 0.0)
+    (group,) = some.close_due(inf)
+    assert [loss.reason for loss in losses] == ["span_limit_per_trace"] * 2
+    assert all(record.spans_dropped for record in group.spans)
+
+
+def test_log_records_and_places_count_as_bytes_too() -> None:
+    some = gatherer(max_bytes=100_000)
+    some.add([span(1)], 0.0)
+    log = SpanEvent(name="e", body="x" * 60_000)
+    losses = some.add([CapturedLog(int(TRACE, 16), 1, log), CapturedLog(int(TRACE, 16), 1, log)], 0.0).losses
+    assert [(loss.what, loss.reason) for loss in losses] == [("run", "too_many_bytes")]
+    assert some.size == (0, 0)
+
+
+def test_traces_without_a_claimed_span_are_bounded_in_bytes() -> None:
+    some = gatherer(max_bytes=100_000)
+    log = SpanEvent(name="e", body="x" * 60_000)
+    for number in range(1, 6):
+        some.add([CapturedLog(number, number, log)], float(number))
+    assert some.open_traces == {f"{5:032x}"}
+    some.add([span(5, trace=f"{5:032x}")], 6.0)
+    assert some.size[1] > 60_000  # its log record waits with it
+
+
+def test_what_comes_of_an_evicted_trace_is_late() -> None:
+    """Its run is lost, once: what is left of it would be judged as if it were the whole."""
+    some = gatherer(max_traces=1)
+    some.add([span(1, parent=9)], 0.0)
+    assert [loss.reason for loss in some.add([span(2, trace=f"{2:032x}")], 1.0).losses] == ["too_many_traces"]
+    late = some.add([span(9)], 2.0).losses
+    assert [(loss.what, loss.reason, loss.count) for loss in late] == [("span", "span_late", 1)]
+    assert [s.span_id for group in some.close_due(inf) for s in group.spans] == [f"{2:016x}"]
+
+
+def test_very_many_complete_traces_are_closed_in_parts() -> None:
+    """So that whoever judges them has a moment for other things; at the end, all at once."""
+    some = gatherer(max_traces=10_000)
+    for number in range(1, 1_001):
+        some.add([span(number, trace=f"{number:032x}")], 0.0)
+    counts = []
+    while some.next_close <= 10.0:
+        counts.append(len(some.close_due(10.0)))
+    assert sum(counts) == 1_000
+    assert max(counts) <= 256
+    for number in range(2_001, 3_001):
+        some.add([span(number, trace=f"{number:032x}")], 0.0)
+    assert len(some.close_due(inf)) == 1_000

@@ -1,0 +1,492 @@
+"""JudgeLimits, breaker, budgets and cache of judges, against a real HTTP server where calls are made."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.rate_window import RateWindow, parse_rate
+from otel_evals._internal.judges.resolver import resolve_judge
+from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, JudgeUnavailableError
+from otel_evals.judges import (
+    Budget,
+    BudgetLedger,
+    CachedJudge,
+    JudgeLimits,
+    JudgeReply,
+    JudgeRequest,
+    LiteLLMJudge,
+    ScriptedJudge,
+)
+from otel_evals.model import Usage
+from tests.support.stub_openai import Misbehave, StubOpenAI
+
+TEXT = JudgeRequest(instructions="Explain.", prompt="Why?", scorer_id="s", step="generate_reason")
+CALL = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.01)
+
+
+class Verdict(BaseModel):
+    verdict: str
+
+
+TYPED = JudgeRequest(instructions="Judge.", prompt="So?", schema=Verdict, scorer_id="s", step="analyze")
+
+
+def run(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run on a loop of its own and close the HTTP clients LiteLLM keeps."""
+
+    async def main() -> Any:
+        from otel_evals._internal.judges.litellm_calls import load
+
+        try:
+            return await work()
+        finally:
+            load()
+            from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+
+            await close_litellm_async_clients()
+
+    return anyio.run(main)
+
+
+async def many(count: int, ask: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """What so many questions at once end in: answers and errors."""
+    ends: list[Any] = []
+
+    async def one() -> None:
+        try:
+            ends.append(await ask())
+        except JudgeError as error:
+            ends.append(error)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(count):
+            group.start_soon(one)
+    return ends
+
+
+# --- rates ---
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 8),
+    st.lists(st.tuples(st.floats(0, 0.3), st.integers(1, 10), st.floats(0.01, 3)), min_size=1, max_size=50),
+    st.booleans(),
+)
+def test_no_window_ever_holds_more_than_its_limit(
+    limit: int, calls: list[tuple[float, int, float]], late: bool
+) -> None:
+    """Whether requests arrive at once or as late as their end, or a quarter of the window, allows."""
+    window, now = RateWindow(limit, 1.0), 0.0
+    running: list[tuple[float, Any]] = []
+    arrivals: list[tuple[float, int]] = []
+    for gap, amount, duration in calls:
+        now += gap
+        while True:
+            for end, place in [r for r in running if r[0] <= now]:
+                window.call_ended(end, place)
+                running.remove((end, place))
+            if (wait := window.wait(now, amount)) <= 0:
+                break
+            now = min([now + wait, *(end for end, _ in running)])
+        running.append((now + duration, window.reserve(now, amount)))
+        slack = duration if len(arrivals) == 0 else min(duration, 0.25)
+        arrivals.append((now + (slack if late else 0.0), min(amount, limit)))
+    for begin, _ in arrivals:
+        assert sum(amount for t, amount in arrivals if begin <= t < begin + 1.0 - 1e-9) <= limit
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """The collector, on the heap of a whole test run, can stop all threads for a second."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_a_server_never_sees_more_than_the_rate_and_everyone_is_served() -> None:
+    with StubOpenAI("so") as stub:
+        judge = LiteLLMJudge("openai/stub", api_base=stub.url, limiters=(JudgeLimits(requests="10/s"),))
+
+        async def work() -> list[Any]:
+            await judge.ask(TEXT)  # the import is over
+            return await many(14, lambda: judge.ask(TEXT))
+
+        ends = run(work)
+    assert all(isinstance(end, JudgeReply) for end in ends), "it queues, it does not refuse"
+    times = sorted(stub.times)
+    assert len(times) == 15
+    # The limiter's own window is exact (above); requests may reach the server a quarter of it late.
+    assert min(later - earlier for earlier, later in zip(times, times[10:], strict=False)) >= 0.7
+
+
+def test_repairs_count_against_the_rate_too() -> None:
+    with StubOpenAI("no JSON") as stub:
+        judge = LiteLLMJudge("openai/stub", api_base=stub.url, limiters=(JudgeLimits(requests="2/s"),))
+        with pytest.raises(JudgeError):
+            run(lambda: judge.ask(TYPED))
+    assert len(stub.times) == 3
+    assert stub.times[2] - stub.times[0] >= 0.8
+
+
+def test_concurrency_is_bounded() -> None:
+    with StubOpenAI(Misbehave("slow", seconds=0.05)) as stub:
+        judge = LiteLLMJudge("openai/stub", api_base=stub.url, limiters=(JudgeLimits(concurrency=3),))
+        ends = run(lambda: many(9, lambda: judge.ask(TEXT)))
+    assert len(ends) == 9
+    assert stub.most_in_flight <= 3
+
+
+def test_tokens_are_corrected_by_what_was_used() -> None:
+    now = [0.0]
+    limits = JudgeLimits(tokens="600/min", clock=lambda: now[0])
+
+    async def call(used: int) -> None:
+        async with limits.around(CALL) as settle:
+            settle(Usage(input_tokens=used), None)
+
+    async def main() -> None:
+        with anyio.fail_after(10):  # on a clock that stands still a call that has to wait waits for ever
+            for _ in range(20):
+                await call(10)
+        with anyio.move_on_after(0.05) as scope:
+            await call(590)
+            await call(10)
+        assert scope.cancelled_caught, "the window is full"
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(("rate", "parsed"), [("10/s", (10, 1)), ("1_000 per hour", (1000, 3600))])
+def test_rates_are_read(rate: str, parsed: tuple[int, float]) -> None:
+    assert parse_rate(rate, "x") == parsed
+
+
+@pytest.mark.parametrize("rate", ["", "10", "0/s", "ten/s", "10/fortnight", "-1/s"])
+def test_what_is_no_rate_is_refused(rate: str) -> None:
+    with pytest.raises(ConfigError, match=r"limits\.requests"):
+        parse_rate(rate, "limits.requests")
+
+
+# --- breaker ---
+
+
+def test_the_breaker_opens_after_failures_and_closes_after_a_success() -> None:
+    with StubOpenAI([*[Misbehave("status", 503)] * 3, "so"]) as stub:
+        limiters = (JudgeLimits(failures=3, cooldown=0.3),)
+        judge = LiteLLMJudge("openai/stub", api_base=stub.url, limiters=limiters)
+
+        async def work() -> None:
+            for _ in range(5):
+                with pytest.raises(JudgeUnavailableError):
+                    await judge.ask(TEXT)
+            assert len(stub.requests) == 3, "an open breaker makes no call"
+            await anyio.sleep(0.35)
+            assert (await judge.ask(TEXT)).value == "so"
+            assert (await judge.ask(TEXT)).value == "so"
+
+        run(work)
+
+
+def test_an_open_breaker_says_how_long() -> None:
+    now = [100.0]
+    limits = JudgeLimits(failures=1, cooldown=30, clock=lambda: now[0])
+
+    async def fail() -> None:
+        async with limits.around(CALL):
+            raise JudgeUnavailableError("busy")
+
+    async def main() -> float | None:
+        with pytest.raises(JudgeUnavailableError, match="busy"):
+            await fail()
+        now[0] += 10
+        with pytest.raises(JudgeUnavailableError, match="not asked again for 20 s") as caught:
+            await fail()
+        return caught.value.retry_after
+
+    assert anyio.run(main) == 20
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(1e8, 300.0), (60.0, 60.0), (float("inf"), 300.0)])
+def test_a_pause_asked_for_is_bounded_and_calls_fail_meanwhile(asked: float, kept: float) -> None:
+    now = [0.0]
+    limits = JudgeLimits(clock=lambda: now[0])
+
+    async def call(error: JudgeUnavailableError | None = None) -> None:
+        async with limits.around(CALL):
+            if error is not None:
+                raise error
+
+    async def main() -> None:
+        with pytest.raises(JudgeUnavailableError, match="busy"):
+            await call(JudgeUnavailableError("busy", retry_after=asked))
+        with anyio.fail_after(10), pytest.raises(JudgeUnavailableError, match="asked for a pause") as caught:
+            await call()
+        assert caught.value.retry_after == kept
+        now[0] = kept
+        await call()
+
+    anyio.run(main)
+
+
+def test_a_short_pause_is_waited_for() -> None:
+    now = [0.0]
+    limits = JudgeLimits(clock=lambda: now[0])
+
+    async def main() -> None:
+        with pytest.raises(JudgeUnavailableError):
+            async with limits.around(CALL):
+                raise JudgeUnavailableError("busy", retry_after=2.0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await anyio.sleep(0.1)
+            assert not called
+            now[0] = 2.0
+        assert called
+
+    async def call() -> None:
+        async with limits.around(CALL):
+            called.append(now[0])
+
+    called: list[float] = []
+    anyio.run(main)
+
+
+# --- budgets ---
+
+
+def judge_with(budget: Budget, stub: StubOpenAI, **options: Any) -> LiteLLMJudge:
+    prices = {"input_price": 10.0, "output_price": 10.0, "max_tokens": 100, **options}
+    return LiteLLMJudge("openai/stub", api_base=stub.url, limiters=(budget,), **prices)
+
+
+def test_a_budget_in_dollars_is_never_exceeded_by_calls_at_once() -> None:
+    budget = Budget(usd=0.02)
+    with StubOpenAI("so", usage=(120, 20)) as stub:
+        judge = judge_with(budget, stub)
+        ends = run(lambda: many(30, lambda: judge.ask(TEXT)))
+    answered = [end for end in ends if isinstance(end, JudgeReply)]
+    assert 0 < len(answered) < 30
+    assert len(stub.requests) == len(answered), "what does not fit is not asked"
+    spent = sum(reply.cost or 0.0 for reply in answered)
+    assert spent <= 0.02
+    assert budget.spent()[0] == pytest.approx(spent), "settled to what it really cost"
+    assert all(isinstance(end, BudgetExceededError) for end in ends if not isinstance(end, JudgeReply))
+
+
+@pytest.mark.parametrize("used", [(-(10**9), -5), (-(10**9), 10**10), (10**30, 1)])
+def test_no_answer_makes_room_in_a_budget_or_a_limit(used: tuple[int, int]) -> None:
+    """A server may say that it used less than nothing."""
+    budget, limits = Budget(usd=0.01, tokens=2_000), JudgeLimits(tokens="2000/min")
+    with StubOpenAI("so", usage=used) as stub:
+        judge = judge_with(budget, stub)
+        judge = replace(judge, limiters=(limits, budget))
+        reply = run(lambda: judge.ask(TEXT))
+        assert reply.usage.input_tokens >= 0
+        assert (reply.cost or 0.0) >= 0.0
+    assert budget.spent()[0] >= 0.0
+    assert budget.spent()[1] >= 0
+
+
+@pytest.mark.parametrize("cost", [-1e9, float("nan"), float("-inf")])
+def test_no_cost_makes_room_in_a_budget(cost: float) -> None:
+    budget = Budget(usd=1.0)
+    priced = Call(model="m", scorer_id="s", max_input_tokens=30, max_output_tokens=10, max_cost=0.5)
+
+    async def main() -> None:
+        async with budget.around(priced) as settle:
+            settle(Usage(input_tokens=-(10**9)), cost)
+
+    anyio.run(main)
+    assert 0.0 <= budget.spent()[0] <= 0.5
+    assert budget.spent()[1] >= 0
+
+
+def test_a_budget_starts_anew_each_day() -> None:
+    now = [0.0]
+    budget = Budget(tokens=50, now=lambda: now[0])
+
+    async def use() -> None:
+        async with budget.around(CALL) as settle:
+            settle(Usage(input_tokens=40), None)
+
+    async def main() -> None:
+        await use()
+        with pytest.raises(BudgetExceededError, match="50 tokens"):
+            await use()
+        now[0] += 86_400
+        await use()
+
+    anyio.run(main)
+
+
+def test_a_budget_may_be_per_scorer() -> None:
+    budget = Budget(tokens=50, per="scorer")
+
+    async def use(scorer: str) -> None:
+        call = Call(model="m", scorer_id=scorer, max_input_tokens=30, max_output_tokens=10, max_cost=None)
+        async with budget.around(call) as settle:
+            settle(Usage(input_tokens=40), None)
+
+    async def main() -> None:
+        await use("one")
+        await use("two")
+        with pytest.raises(BudgetExceededError, match="one"):
+            await use("one")
+
+    anyio.run(main)
+    assert budget.spent("two") == (0.0, 40)
+
+
+def test_an_unknown_price_is_refused_aloud() -> None:
+    with StubOpenAI("so") as stub:
+        judge = judge_with(Budget(usd=1), stub, input_price=None, output_price=None)
+        with pytest.raises(JudgeError, match="price is not known"):
+            run(lambda: judge.ask(TEXT))
+        assert stub.requests == []
+        allowed = judge_with(Budget(usd=1, unknown_price="allow"), stub, input_price=None, output_price=None)
+        assert run(lambda: allowed.ask(TEXT)).cost is None
+
+
+@pytest.mark.parametrize(("status", "kept"), [(429, False), (401, False), (500, True)])
+def test_what_a_failed_call_may_have_cost_stays_reserved(status: int, kept: bool) -> None:
+    budget = Budget(usd=1)
+    with StubOpenAI(Misbehave("status", status)) as stub, pytest.raises(JudgeError):
+        run(lambda: judge_with(budget, stub).ask(TEXT))
+    assert (budget.spent()[0] > 0) is kept
+
+
+def test_a_budget_needs_a_limit_on_answers_and_a_size() -> None:
+    with pytest.raises(ConfigError, match=r"judge\.max_tokens"):
+        LiteLLMJudge("openai/stub", limiters=(Budget(usd=1),))
+    for options in ({}, {"usd": 0}, {"tokens": -1}, {"usd": 1, "per": "week"}):
+        with pytest.raises(ConfigError, match="budget"):
+            Budget(**options)  # type: ignore[arg-type]  # what a user may do
+
+
+def _spend(path: str, start: float, most: int) -> None:
+    book = BudgetLedger(path)
+    time.sleep(max(0.0, start - time.time()))
+    for _ in range(300):
+        if book.reserve("k", 0.0, 7, None, most):
+            book.give_back("k", 0.0, 3)
+
+
+@pytest.mark.slow
+def test_two_processes_on_one_store_never_overspend(tmp_path: Path) -> None:
+    path = str(tmp_path / "budget.db")
+    BudgetLedger(path)
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_spend, args=(path, time.time() + 4.0, 1000)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+        assert worker.exitcode == 0
+    with sqlite3.connect(path) as db:
+        ((spent,),) = db.execute("SELECT tokens FROM judge_budget").fetchall()
+    db.close()
+    assert 990 < spent <= 1000, "two writers fill it, and never overfill it"
+
+
+# --- cache ---
+
+
+def test_the_same_question_is_asked_once_at_a_time_and_then_remembered(tmp_path: Path) -> None:
+    store = tmp_path / "cache.db"
+    with StubOpenAI(Misbehave("slow", seconds=0.1)) as stub:
+        judge = CachedJudge(LiteLLMJudge("openai/stub", api_base=stub.url), store=store)
+        replies = run(lambda: many(5, lambda: judge.ask(TEXT)))
+        again = run(
+            lambda: CachedJudge(LiteLLMJudge("openai/stub", api_base=stub.url), store=store).ask(TEXT)
+        )
+    assert len(stub.requests) == 1
+    assert {reply.value for reply in [*replies, again]} == {"slow but sure"}
+    assert sum(reply.usage.total_tokens for reply in replies) == 140, "only the one call cost something"
+    assert (again.cost, again.attempts) == (0.0, 0)
+
+
+def test_questions_differ_by_text_form_vote_and_model_but_not_by_mark() -> None:
+    asked = ScriptedJudge({"analyze": {"verdict": "yes"}})
+    cached = CachedJudge(asked)
+
+    def question(mark: str = "aa", text: str = "t", sample: int = 0) -> JudgeRequest:
+        return JudgeRequest(
+            instructions=f"i {mark}",
+            prompt=f"{mark} {text}",
+            schema=Verdict,
+            step="analyze",
+            mark=mark,
+            sample=sample,
+        )
+
+    async def main() -> None:
+        for request in (question(), question("bb"), question(text="u"), question(sample=1), question("cc")):
+            assert (await cached.ask(request)).value == Verdict(verdict="yes")
+
+    anyio.run(main)
+    assert len(asked.requests) == 3
+
+
+def test_failures_are_not_remembered() -> None:
+    asked = ScriptedJudge({"generate_reason": [JudgeUnavailableError("busy"), "so"]})
+    cached = CachedJudge(asked)
+
+    async def main() -> list[Any]:
+        return await many(2, lambda: cached.ask(TEXT))
+
+    ends = anyio.run(main)
+    assert sorted(type(end).__name__ for end in ends) == ["JudgeReply", "JudgeUnavailableError"]
+
+
+def test_a_full_cache_forgets_what_was_unused_longest() -> None:
+    asked = ScriptedJudge({"x": lambda request: request.prompt})
+    cached = CachedJudge(asked, max_entries=2)
+
+    async def main() -> None:
+        for prompt in ("a", "b", "a", "c", "a", "b"):
+            await cached.ask(JudgeRequest(instructions="", prompt=prompt, step="x"))
+
+    anyio.run(main)
+    assert [request.prompt for request in asked.requests] == ["a", "b", "c", "b"]
+
+
+# --- words ---
+
+
+def test_equal_words_give_the_same_judge() -> None:
+    words = {"model": "openai/stub", "limits": {"requests": "10/s"}, "budget": {"tokens": 5}, "max_tokens": 9}
+    judge = resolve_judge(words)
+    assert isinstance(judge, LiteLLMJudge)
+    assert [type(gate).__name__ for gate in judge.limiters] == ["JudgeLimits", "Budget"]
+    assert resolve_judge(dict(words)) is judge
+    assert isinstance(resolve_judge({"model": "openai/stub", "cache": True}), CachedJudge)
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ({"model": "m", "temprature": 1}, "judge"),
+        ({"model": "m", "limits": {"request": "1/s"}}, "limits"),
+        ({"model": "m", "budget": 5}, "budget"),
+    ],
+)
+def test_wrong_words_name_their_field(words: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        resolve_judge(words)

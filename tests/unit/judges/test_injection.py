@@ -1,0 +1,211 @@
+"""Whatever judged text says, it stays inside its fence, and the question and its form stay as they are."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from otel_evals._internal.offline.attacks import load_attacks
+from otel_evals.judges import JudgeRequest, ScriptedJudge
+from otel_evals.model import Document, Run
+from otel_evals.scorers import (
+    Scorer,
+    answer_relevancy,
+    answer_similarity,
+    bias,
+    classifier,
+    context_precision,
+    context_recall,
+    context_relevance,
+    factuality,
+    faithfulness,
+    hallucination,
+    multi_turn_judge,
+    noise_sensitivity,
+    prompt_alignment,
+    rubric,
+    summarization,
+    tool_call_judge,
+    toxicity,
+    trajectory_judge,
+)
+from tests.support.runs import a_run, tool
+
+ATTACKS = load_attacks()
+BENIGN = "ordinary text"
+Replies = Callable[[str], dict[str, Any]]
+
+
+def one(**verdict: Any) -> dict[str, Any]:
+    return {"verdicts": [{"reason": "r", **verdict}]}
+
+
+ALIGNMENT = {
+    "intent_alignment": {"score": 1},
+    "requirements_fulfillment": {"overall_score": 1},
+    "completeness": {"score": 1},
+    "response_appropriateness": {"score": 1},
+}
+# Scorer and the replies of a judge whose own words repeat the attack.
+SCORERS: dict[str, tuple[Callable[[ScriptedJudge], Scorer], Replies]] = {
+    "hallucination": (
+        hallucination,
+        lambda t: {"preprocess": {"claims": [t]}, "analyze": one(statement=t, verdict="no", reason=t)},
+    ),
+    "faithfulness": (
+        faithfulness,
+        lambda t: {"preprocess": {"claims": [t]}, "analyze": one(verdict="yes", reason=t)},
+    ),
+    "answer_relevancy": (
+        answer_relevancy,
+        lambda t: {
+            "preprocess": {"statements": [t]},
+            "analyze": {"results": [{"result": "yes", "reason": t}]},
+        },
+    ),
+    "bias": (
+        bias,
+        lambda t: {"preprocess": {"opinions": [t]}, "analyze": {"results": [{"result": "no", "reason": t}]}},
+    ),
+    "toxicity": (toxicity, lambda t: {"analyze": one(verdict="no", reason=t)}),
+    "answer_similarity": (
+        answer_similarity,
+        lambda t: {
+            "preprocess": {"output_units": [t], "ground_truth_units": [t]},
+            "analyze": {
+                "matches": [{"ground_truth_unit": t, "match_type": "exact", "explanation": t}],
+                "extra_in_output": [t],
+            },
+        },
+    ),
+    "context_precision": (
+        context_precision,
+        lambda t: {"analyze": one(context_index=0, verdict="yes", reason=t)},
+    ),
+    "context_recall": (
+        context_recall,
+        lambda t: {"preprocess": {"claims": [t]}, "analyze": one(verdict="yes", reason=t)},
+    ),
+    "context_relevance": (
+        context_relevance,
+        lambda t: {
+            "analyze": {
+                "evaluations": [
+                    {"context_index": 0, "relevance_level": "high", "was_used": True, "reasoning": t}
+                ],
+                "missing_context": [t],
+            }
+        },
+    ),
+    "noise_sensitivity": (
+        lambda judge: noise_sensitivity(judge, baseline_response="b", noisy_query="q"),
+        lambda t: {
+            "analyze": {
+                "dimensions": [{"dimension": t, "impact_level": "none", "specific_changes": t}],
+                "robustness_score": 1,
+            }
+        },
+    ),
+    "prompt_alignment": (prompt_alignment, lambda t: {"analyze": {**ALIGNMENT, "overall_assessment": t}}),
+    "rubric": (
+        lambda judge: rubric(judge, criteria=["is kind"]),
+        lambda t: {"analyze": {"criteria": [{"criterion": t, "satisfied": True}]}},
+    ),
+    "rubric of the run": (
+        lambda judge: rubric(judge, criteria=lambda run: [run.input or ""]),
+        lambda t: {"analyze": {"criteria": [{"criterion": t, "satisfied": True}]}},
+    ),
+    "multi_turn_judge": (
+        lambda judge: multi_turn_judge(judge, criterion="is kind"),
+        lambda t: {"analyze": {"satisfied": True, "reasoning": t}},
+    ),
+    "summarization": (
+        summarization,
+        lambda t: {
+            "preprocess": {"alignment": [{"claim": t, "supported": True}], "questions": [t]},
+            "analyze": {"coverage": [{"question": t, "answered": True}]},
+        },
+    ),
+    "tool_call_judge": (
+        lambda judge: tool_call_judge(judge, available_tools=["orders"]),
+        lambda t: {"analyze": {"evaluations": [{"tool_called": t, "was_appropriate": True}]}},
+    ),
+    "trajectory_judge": (
+        trajectory_judge,
+        lambda t: {
+            "analyze": {"step_evaluations": [{"step_name": t, "was_necessary": True, "was_in_order": True}]}
+        },
+    ),
+    "factuality": (factuality, lambda t: {"analyze": {"relation": "same", "reason": t}}),
+    "classifier": (
+        lambda judge: classifier(judge, question="Which?", classes={"a": 1, "b": 0}),
+        lambda t: {"analyze": {"label": "a", "reason": t}},
+    ),
+}
+
+
+def poisoned(text: str) -> Run:
+    """A run that says the same thing everywhere."""
+    return a_run(
+        text,
+        text,
+        tools=[tool("orders", text, arguments={"q": text})],
+        history=[("user", text), ("assistant", text)],
+        documents=(Document(content=text),),
+        system_instructions=text,
+        ground_truth=text,
+    )
+
+
+def requests(name: str, text: str) -> list[JudgeRequest]:
+    make, replies = SCORERS[name]
+    judge = ScriptedJudge({**replies(text), "generate_reason": "because"})
+    anyio.run(make(judge).score, poisoned(text))
+    return judge.requests
+
+
+def skeleton(request: JudgeRequest) -> tuple[str, str, list[str]]:
+    """What of a question is not judged text: system message, prompt around the fences, fences' names."""
+    mark = request.mark
+    block = re.compile(rf'<data-{mark} name="([^"]*)">\n.*?\n</data-{mark}>', re.DOTALL)
+    names = block.findall(request.prompt)
+    assert request.prompt.count(mark) == 2 * len(names), "a mark stands somewhere else"
+    return request.instructions.replace(mark, ""), block.sub("<>", request.prompt), names
+
+
+@functools.cache
+def reply_form(schema: type[BaseModel] | None) -> dict[str, Any] | None:
+    return schema.model_json_schema() if schema else None
+
+
+def test_the_corpus_is_large_and_varied() -> None:
+    assert len({attack.text for attack in ATTACKS}) >= 60
+    sizes = Counter(attack.family for attack in ATTACKS)
+    assert len(sizes) >= 8
+    assert min(sizes.values()) >= 7
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_no_attack_changes_the_question_or_its_form(name: str) -> None:
+    plain = requests(name, BENIGN)
+    assert BENIGN not in "".join(skeleton(request)[1] for request in plain)
+    for attack in ATTACKS:
+        asked = requests(name, attack.text)
+        assert [reply_form(r.schema) for r in asked] == [reply_form(r.schema) for r in plain]
+        assert [skeleton(request) for request in asked] == [skeleton(request) for request in plain]
+
+
+def test_a_repair_keeps_the_attack_fenced_too() -> None:
+    for attack in ATTACKS:
+        judge = ScriptedJudge({"preprocess": {"claims": [attack.text]}, "analyze": {"verdicts": []}})
+        with pytest.raises(Exception, match="verdicts for"):
+            anyio.run(hallucination(judge).score, poisoned(attack.text))
+        around = skeleton(judge.requests[-1])[1]
+        assert attack.text.strip() not in around

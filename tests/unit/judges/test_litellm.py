@@ -1,0 +1,325 @@
+"""The LiteLLM judge against a real HTTP server that answers, or misbehaves."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from otel_evals._internal.judges.litellm_calls import judge_error, load
+from otel_evals._internal.judges.resolver import resolve_judge
+from otel_evals._internal.redaction.credentials import own_secrets
+from otel_evals.context import tool_results
+from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
+from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge
+from otel_evals.scorers import hallucination
+from tests.support.runs import a_run, tool
+from tests.support.stub_openai import Misbehave, StubOpenAI
+
+
+class Verdict(BaseModel):
+    verdict: str
+
+
+REQUEST = JudgeRequest(
+    instructions="Judge.", prompt="Is it so?", schema=Verdict, scorer_id="s", step="analyze", mark="aa11"
+)
+TEXT = JudgeRequest(instructions="Explain.", prompt="Why?")
+
+
+def run(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run on a loop of its own and close the HTTP clients LiteLLM keeps."""
+
+    async def main() -> Any:
+        try:
+            return await work()
+        finally:
+            load()
+            from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+
+            await close_litellm_async_clients()
+
+    return anyio.run(main)
+
+
+def ask(stub: StubOpenAI, request: JudgeRequest = REQUEST, **options: Any) -> JudgeReply:
+    judge = LiteLLMJudge("openai/stub", api_base=stub.url, **options)
+    return run(lambda: judge.ask(request))
+
+
+def test_a_typed_answer_comes_in_one_call() -> None:
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        reply = ask(stub)
+    assert reply.value == Verdict(verdict="yes")
+    assert (reply.attempts, reply.usage.input_tokens, reply.usage.output_tokens) == (1, 120, 20)
+    assert reply.cost is None, "nobody knows this model's price"
+    (sent,) = stub.requests
+    assert sent["response_format"]["type"] == "json_schema"
+    assert sent["temperature"] == 0.0
+    assert [m["role"] for m in sent["messages"]] == ["system", "user"]
+
+
+def test_text_is_asked_for_without_a_form() -> None:
+    with StubOpenAI("  because  ") as stub:
+        reply = ask(stub, TEXT)
+    assert reply.value == "because"
+    assert "response_format" not in stub.requests[0]
+
+
+def test_a_price_of_ones_own_is_used() -> None:
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        reply = ask(stub, input_price=1.0, output_price=10.0)
+    assert reply.cost == pytest.approx((120 * 1 + 20 * 10) / 1e6)
+
+
+def test_a_known_model_has_a_price() -> None:
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        judge = LiteLLMJudge("openai/gpt-4o-mini", api_base=stub.url)
+        reply = run(lambda: judge.ask(REQUEST))
+    assert reply.cost is not None
+    assert reply.cost > 0
+
+
+def test_a_temperature_that_the_model_refuses_is_left_out() -> None:
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        judge = LiteLLMJudge("openai/gpt-5-mini", api_base=stub.url)
+        run(lambda: judge.ask(REQUEST))
+    assert "temperature" not in stub.requests[0]
+
+
+def test_a_provider_without_structured_output_gets_the_schema_in_the_prompt() -> None:
+    with StubOpenAI([Misbehave("status", 400), '```json\n{"verdict": "no"}\n```']) as stub:
+        judge = LiteLLMJudge("openai/stub", api_base=stub.url)
+
+        async def twice() -> tuple[JudgeReply, JudgeReply]:
+            return await judge.ask(REQUEST), await judge.ask(REQUEST)
+
+        first, second = run(twice)
+    assert first.value == second.value == Verdict(verdict="no")
+    assert (first.attempts, second.attempts) == (2, 1), "it remembers that the native way is closed"
+    assert "JSON schema" in stub.prompts[1]
+
+
+def test_an_answer_that_does_not_fit_is_repaired_once() -> None:
+    with StubOpenAI(["I think yes", {"other": 1}, {"verdict": "yes"}]) as stub:
+        reply = ask(stub)
+    assert reply.value == Verdict(verdict="yes")
+    assert reply.attempts == 3
+    assert reply.usage.input_tokens == 360
+    assert "verdict: Field required" in stub.prompts[2]
+    assert '{"other": 1}' in stub.prompts[2]
+
+
+def test_an_answer_that_never_fits_says_what_came_back() -> None:
+    said = "my key is sk-abcdefghijklmnopqrstuvwxyz " + "x" * 1000
+    with StubOpenAI(said) as stub, pytest.raises(JudgeReplyError, match="answered: 'my key is") as caught:
+        ask(stub)
+    assert "sk-abc" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert caught.value.attempts == len(stub.requests) == 3
+    assert caught.value.usage is not None
+    assert caught.value.usage.output_tokens == 60
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+def test_a_busy_provider_is_unavailable_after_one_call(status: int) -> None:
+    busy = Misbehave("status", status, {"retry-after": "7"})
+    with StubOpenAI(busy) as stub, pytest.raises(JudgeUnavailableError) as caught:
+        ask(stub)
+    assert caught.value.retry_after == 7
+    assert len(stub.requests) == 1, "retries belong to the limits, not to LiteLLM"
+
+
+def test_retry_after_may_be_a_date() -> None:
+    busy = Misbehave("status", 429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    with StubOpenAI(busy) as stub, pytest.raises(JudgeUnavailableError) as caught:
+        ask(stub)
+    assert caught.value.retry_after == 0
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refusal_for_good_is_not_worth_another_try(status: int) -> None:
+    with StubOpenAI(Misbehave("status", status)) as stub, pytest.raises(JudgeError) as caught:
+        ask(stub)
+    assert not isinstance(caught.value, JudgeUnavailableError)
+    assert len(stub.requests) == 1
+
+
+@pytest.mark.parametrize("how", ["hang", "drip"])
+def test_a_provider_that_does_not_finish_times_out(how: str) -> None:
+    with StubOpenAI(Misbehave(how)) as stub:
+        load()  # the first import of LiteLLM takes seconds
+        began = time.monotonic()
+        with pytest.raises(JudgeUnavailableError):
+            ask(stub, timeout=0.3)
+    assert time.monotonic() - began < 10, "the stub would hold the connection much longer"
+
+
+@pytest.mark.parametrize("how", ["reset", "garbage", "truncated"])
+def test_a_broken_transport_is_an_error_of_the_judge(how: str) -> None:
+    with StubOpenAI(Misbehave(how)) as stub, pytest.raises(JudgeError):
+        ask(stub)
+
+
+def test_an_empty_answer_is_no_text() -> None:
+    with StubOpenAI(Misbehave("empty")) as stub, pytest.raises(JudgeReplyError, match="answered nothing"):
+        ask(stub, TEXT)
+
+
+def test_nobody_listening_is_unavailable() -> None:
+    judge = LiteLLMJudge("openai/stub", api_base="http://127.0.0.1:9/v1")
+    with pytest.raises(JudgeUnavailableError):
+        run(lambda: judge.ask(REQUEST))
+
+
+def test_wrong_options_name_themselves() -> None:
+    for options, name in [({"timeout": 0}, "timeout"), ({"input_price": 1.0}, "output_price")]:
+        with pytest.raises(ConfigError, match=name):
+            LiteLLMJudge("openai/stub", **options)
+    with pytest.raises(ConfigError, match="judge"):
+        resolve_judge(42)  # type: ignore[arg-type]  # what a user may do
+
+
+def test_a_model_name_becomes_a_judge_without_loading_litellm() -> None:
+    assert resolve_judge("openai/gpt-5-mini") == LiteLLMJudge("openai/gpt-5-mini")
+
+
+def test_the_key_is_not_printed() -> None:
+    assert "hush" not in repr(LiteLLMJudge("openai/stub", api_key="hush"))
+
+
+def test_a_scorer_over_http_sends_the_tool_results_of_the_very_run() -> None:
+    script = [
+        {"claims": ["order 7 ships on Friday"]},
+        {"verdicts": [{"statement": "s", "verdict": "no", "reason": "r"}]},
+        "backed by the order system",
+    ]
+    run_judged = a_run(tools=[tool("orders", {"order": 7, "ships": "Friday"})])
+    with StubOpenAI(script) as stub:
+        scorer = hallucination(LiteLLMJudge("openai/stub", api_base=stub.url), get_context=tool_results())
+        score = run(lambda: scorer.score(run_judged))
+    assert (score.value, score.explanation) == (0.0, "backed by the order system")
+    shown = ['{"order": 7, "ships": "Friday"}' in prompt for prompt in stub.prompts]
+    assert shown == [False, True, True], "for the findings and for the reason"
+    contexts = {step.name: step.context for step in score.steps}
+    assert contexts["analyze"] == contexts["generate_reason"] is not None
+    assert [step.model for step in score.steps] == ["stub", "stub", None, "stub"]
+    assert score.usage.input_tokens == 360
+
+
+# --- what must not leave ---
+
+KEY = "my-very-own-key-0815"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api_key": KEY},
+        {"options": {"extra_headers": {"x-api-key": KEY}}},
+        {"options": {"extra_headers": {"Authorization": f"Bearer {KEY}"}}},
+        {"options": {"aws_secret_access_key": KEY}},
+    ],
+)
+def test_a_judges_own_key_comes_back_in_no_message(options: dict[str, Any]) -> None:
+    with StubOpenAI(Misbehave("status", 401)) as stub:
+        stub.error_text = f"Incorrect API key provided: {KEY}"
+        judge = LiteLLMJudge("openai/stub", api_base=stub.url, **options)
+        with pytest.raises(JudgeError) as caught:
+            run(lambda: judge.ask(TEXT))
+    told = "".join(traceback.format_exception(caught.value))
+    assert KEY not in told
+    assert "401" in told
+    assert caught.value.status == 401
+    assert KEY not in repr(judge)
+
+
+def test_keys_of_the_environment_and_the_address_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_PROVIDER_API_KEY", KEY)
+    judge = LiteLLMJudge("openai/stub", api_base="http://ann:pa%24%24word1@localhost/v1?token=abcdefgh")
+    told = str(judge_error(ValueError(f"{KEY} pa$$word1 pa%24%24word1 abcdefgh"), "m", own_secrets(judge)))
+    for secret in (KEY, "pa$$word1", "pa%24%24word1", "abcdefgh"):
+        assert secret not in told
+    assert repr(judge) == "LiteLLMJudge('openai/stub', api_base='http://localhost/v1')"
+
+
+def test_a_key_in_an_answer_is_taken_out() -> None:
+    with StubOpenAI(f"the key is {KEY}") as stub:
+        judge = LiteLLMJudge("openai/stub", api_base=stub.url, api_key=KEY)
+        assert run(lambda: judge.ask(TEXT)).value == "the key is [redacted]"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_sends_the_question_nowhere(status: int) -> None:
+    with StubOpenAI("so") as other, StubOpenAI() as stub:
+        target = {"location": f"{other.url}/chat/completions"}
+        stub.script[:] = [Misbehave("status", status, target)]
+        with pytest.raises(JudgeError) as caught:
+            run(lambda: LiteLLMJudge("openai/stub", api_base=stub.url).ask(TEXT))
+    assert other.requests == []
+    assert not isinstance(caught.value, JudgeUnavailableError)
+
+
+@pytest.mark.parametrize("how", ["endless", "compressed"])
+def test_an_answer_beyond_all_bounds_ends_the_call(how: str) -> None:
+    with StubOpenAI(Misbehave(how)) as stub, pytest.raises(JudgeError, match="the answer is") as caught:
+        run(lambda: LiteLLMJudge("openai/stub", api_base=stub.url, timeout=30).ask(TEXT))
+    assert not isinstance(caught.value, JudgeUnavailableError)
+
+
+PROVIDERS = [
+    ("openai/gpt-4o-mini", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    ("deepseek/deepseek-chat", "DEEPSEEK_API_BASE", "DEEPSEEK_API_KEY"),
+    ("together_ai/llama", "TOGETHER_AI_API_BASE", "TOGETHERAI_API_KEY"),
+    ("anthropic/claude-haiku-4-5", "ANTHROPIC_API_BASE", "ANTHROPIC_API_KEY"),
+]
+"""Models of providers whose addresses LiteLLM knows, and what sets address and key."""
+
+
+@pytest.mark.parametrize(("model", "base", "key"), PROVIDERS)
+@pytest.mark.parametrize("how", ["endless", "redirect"])
+def test_answers_of_providers_are_bounded_too(
+    model: str, base: str, key: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With clients of the kinds by which LiteLLM asks them, and without an address given to the judge."""
+    with StubOpenAI() as other, StubOpenAI() as stub:
+        there = Misbehave("status", 307, {"location": f"{other.url}/chat/completions"})
+        stub.script = [Misbehave("endless") if how == "endless" else there]
+        monkeypatch.setenv(base, stub.url)
+        monkeypatch.setenv(key, "sk-tests")
+        with pytest.raises(JudgeError) as caught:
+            run(lambda: LiteLLMJudge(model, timeout=30).ask(TEXT))
+        assert len(stub.requests) == 1
+        assert other.requests == []
+    assert ("the answer is longer than" in str(caught.value)) == (how == "endless")
+
+
+@pytest.mark.parametrize(("model", "base", "key"), PROVIDERS[:3])
+def test_providers_answer_through_a_bounded_client(
+    model: str, base: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StubOpenAI({"verdict": "yes"}) as stub:
+        monkeypatch.setenv(base, stub.url)
+        monkeypatch.setenv(key, "sk-tests")
+        reply = run(lambda: LiteLLMJudge(model).ask(REQUEST))
+    assert reply.value == Verdict(verdict="yes")
+    assert stub.headers[0]["authorization"] == "Bearer sk-tests"
+    assert stub.headers[0]["accept-encoding"] == "identity"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_does_not_use_the_parent_s_connections() -> None:
+    """Those that LiteLLM keeps for providers whose address it knows itself."""
+    litellm = load()
+    litellm.in_memory_llm_clients_cache.set_cache("test", "a client")
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if litellm.in_memory_llm_clients_cache.get_cache("test") is None else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert litellm.in_memory_llm_clients_cache.get_cache("test") == "a client"

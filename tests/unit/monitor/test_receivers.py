@@ -1,0 +1,156 @@
+"""Whoever is to hear of alarms hears of each start and end once, whichever processes check."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_evals.errors import ConfigError
+from otel_evals_monitor._internal.alarms.check import AlarmCheck
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.writer import ResultsStore
+from tests.support.result_records import record, records
+
+
+class _Hook(BaseHTTPRequestHandler):
+    got: list[Any]
+    status = 200
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.status == 200:
+            self.got.append(json.loads(body))
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, type[_Hook]]]:
+    handler = type("Hook", (_Hook,), {"got": []})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", handler
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResultsStore]:
+    """One whose mean was below 0.9 until a moment ago."""
+    opened = ResultsStore(tmp_path / "results.db")
+    opened.write(records(600, hours=12, mean=lambda hour: 0.7, end=time.time() - 60))
+    yield opened
+    opened.close()
+
+
+LOW, FINE = AlarmSettings(floors={"grounded": 0.9}), AlarmSettings(floors={"grounded": 0.1})
+
+
+def test_a_webhook_hears_of_each_start_and_end_once(
+    store: ResultsStore, hook: tuple[str, type[_Hook]]
+) -> None:
+    url, handler = hook
+    plain, slack = Webhook(url + "/a"), Webhook(url + "/b", slack=True)
+    check = AlarmCheck(store.database, LOW, [plain, slack])
+    handler.status = 500
+    assert len(check.run()) == 2
+    handler.status = 200
+    for _ in range(2):
+        assert check.run() == []
+    (started, text) = handler.got
+    assert (started["state"], started["kind"], started["scorer_id"]) == ("started", "floor", "grounded")
+    assert text["text"].startswith("floor alarm started: grounded support: the mean is 0.")
+    for _ in range(2):
+        assert AlarmCheck(store.database, FINE, [plain, slack]).run() == []
+    assert [each.get("state", each.get("text", "")[:17]) for each in handler.got[2:]] == [
+        "ended",
+        "floor alarm ended",
+    ]
+
+
+def test_several_processes_tell_of_an_alarm_once(store: ResultsStore, hook: tuple[str, type[_Hook]]) -> None:
+    url, handler = hook
+    places = [Database(store.database.name) for _ in range(4)]
+    checks = [AlarmCheck(place, LOW, [Webhook(url)]) for place in places]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda check: check.run(), checks * 2)) == [[]] * 8
+    assert len(handler.got) == 1
+    assert checks[0].checked is not None
+    late = AlarmCheck(places[0], LOW)
+    late.run(every=3600.0)
+    late.run(every=3600.0)
+    other = AlarmCheck(places[1], LOW)
+    other.run(every=3600.0)
+    assert other.checked is None, "another process has looked within the hour"
+    for place in places:
+        place.close()
+
+
+def test_alertmanager_is_sent_what_lasts_again_and_its_end_once(
+    store: ResultsStore, hook: tuple[str, type[_Hook]]
+) -> None:
+    url, handler = hook
+    manager = Alertmanager(url + "/", lasts=100.0)
+    for _ in range(2):
+        AlarmCheck(store.database, LOW, [manager]).run()
+    for _ in range(2):
+        AlarmCheck(store.database, FINE, [manager]).run()
+    alerts = [alert for body in handler.got for alert in body]
+    assert len(alerts) == 3
+    assert alerts[0]["labels"] == {
+        "alertname": "OtelEvalsFloor",
+        "monitor": "floor grounded a1 support",
+        "gen_ai_evaluation_name": "grounded",
+        "gen_ai_agent_name": "support",
+        "severity": "warning",
+    }
+    assert "below the floor of 0.9" in alerts[0]["annotations"]["summary"]
+    assert len({alert["startsAt"] for alert in alerts}) == 1
+    assert alerts[2]["endsAt"] <= alerts[0]["endsAt"]
+
+
+def test_a_receiver_added_later_is_not_told_of_what_is_long_over(
+    store: ResultsStore, hook: tuple[str, type[_Hook]]
+) -> None:
+    url, handler = hook
+    AlarmCheck(store.database, LOW).run()
+    AlarmCheck(store.database, FINE).run()
+    with store.database.writing() as connection:
+        connection.exec_driver_sql(f"UPDATE alarms SET ended = {int(time.time()) - 90_000}")
+    assert AlarmCheck(store.database, FINE, [Webhook(url)]).run() == []
+    assert handler.got == []
+
+
+@pytest.mark.parametrize("kind", [Webhook, Alertmanager])
+def test_addresses_are_http(kind: Any) -> None:
+    with pytest.raises(ConfigError, match="must begin with http"):
+        kind("file:///etc/passwd")
+
+
+def test_a_store_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    store = ResultsStore(path)
+    store.write([record(1, 1.0)])
+    with store.database.writing() as connection:
+        for table in ("notices", "picks", "draws", "drawn"):
+            connection.exec_driver_sql(f"DROP TABLE {table}")
+        connection.exec_driver_sql("ALTER TABLE alarms ADD COLUMN told BIGINT NOT NULL DEFAULT 0")
+        connection.exec_driver_sql("UPDATE settings SET value = '1' WHERE name = 'schema'")
+    store.close()
+    database = Database(path, create=False)
+    assert AlarmCheck(database, LOW, [Webhook("http://127.0.0.1:9/")]).run() == []
+    database.close()

@@ -1,0 +1,335 @@
+"""The results store: every evaluation once, rollups that agree with the rows, clear errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from otel_evals.errors import ConfigError, DestinationError, StoreError
+from otel_evals.statistics import Sums, total
+from otel_evals_monitor import ResultsDestination
+from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series, stored_slices
+from otel_evals_monitor._internal.store.retention import forget, holds, keep_within
+from otel_evals_monitor._internal.store.rows import rows_of
+from otel_evals_monitor._internal.store.writer import ResultsStore
+from tests.support.result_records import START, record, records
+from tests.support.scored import scored_run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResultsStore]:
+    opened = ResultsStore(tmp_path / "results.db")
+    yield opened
+    opened.close()
+
+
+def measured(store: ResultsStore, window: Window | None = None) -> Measured:
+    with store.database.reading() as connection:
+        return measure(connection, stored_slices(connection), window or Window(), ()).get((), Measured())
+
+
+def count(store: ResultsStore, table: str) -> int:
+    with store.database.reading() as connection:
+        return int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one())
+
+
+def test_rollups_have_the_sums_of_the_runs(store: ResultsStore) -> None:
+    given = [record(i, i % 3 / 2, probability=(0.1, 0.5, 1.0)[i % 3]) for i in range(60)]
+    assert store.write(given).evaluations == 60
+    wanted = total(Sums.of(i % 3 / 2, 1 / (0.1, 0.5, 1.0)[i % 3]) for i in range(60))
+    found = measured(store)
+    assert found.scored.n == 60
+    assert found.scored.wx == pytest.approx(wanted.wx)
+    assert found.scored.wwxx == pytest.approx(wanted.wwxx)
+    assert (found.scored.x_min, found.scored.x_max, found.scored.w_max) == (0.0, 1.0, 10.0)
+    assert found.cost == pytest.approx(0.06)
+
+    assert found.clusters is not None
+    assert sum(found.clusters.w) == pytest.approx(wanted.w)
+
+
+def test_what_is_written_again_changes_nothing_and_a_revision_takes_the_old_score_back(
+    store: ResultsStore,
+) -> None:
+    given = [record(i, 1.0) for i in range(10)]
+    store.write(given)
+    assert store.write(given).repeated == 10
+    assert measured(store).scored.n == 10
+    store.write([record(3, 0.0, revision=2)])
+    store.write([record(3, 1.0, revision=1)])
+    assert (measured(store).scored.n, measured(store).scored.wx) == (10, 9.0)
+    store.write([record(3, None, revision=3, status="failed", reason="timeout")])
+    assert measured(store).counts == {"scored": 9, "failed": 1}
+    assert measured(store).lost.n == 1
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.sampled_from([0.0, 0.5, 1.0]), st.integers(1, 4)), max_size=30)
+)
+def test_any_order_of_revisions_gives_the_sums_of_the_newest(
+    tmp_path: Path, given: list[tuple[int, float, int]]
+) -> None:
+    path = tmp_path / "some.db"
+    path.unlink(missing_ok=True)
+    store = ResultsStore(path)
+    try:
+        newest: dict[int, tuple[int, float]] = {}
+        for number, value, revision in given:
+            store.write([record(number, value, revision=revision, probability=0.5)])
+            if revision > newest.get(number, (0, 0.0))[0]:
+                newest[number] = revision, value
+        found = measured(store).scored
+        assert found.n == len(newest)
+        assert found.wx == pytest.approx(2.0 * sum(value for _, value in newest.values()))
+        with store.database.reading() as connection:
+            rows = connection.exec_driver_sql(
+                "SELECT coalesce(sum(x * weight), 0) FROM evaluations"
+            ).scalar_one()
+        assert found.wx == pytest.approx(rows)
+    finally:
+        store.close()
+
+
+def test_a_window_has_the_runs_of_its_time_only(store: ResultsStore) -> None:
+    store.write(record(i, 1.0, time=START + 600 * i) for i in range(12))
+    assert measured(store, Window(START, START + 1200)).scored.n == 2
+    hour = (START // 3600 + 1) * 3600
+    assert measured(store, Window(hour)).scored.n == sum(START + 600 * i >= hour for i in range(12))
+    with store.database.reading() as connection:
+        steps = series(connection, stored_slices(connection), Window(), 600)[()]
+    assert {start: each.scored.n for start, each in steps.items()} == {START + 600 * i: 1 for i in range(12)}
+
+
+def test_unknown_probability_is_counted_and_in_no_sum(store: ResultsStore) -> None:
+    store.write([record(1, 1.0), record(2, 0.0, probability=None)])
+    found = measured(store).scored
+    assert (found.n, found.unknown, found.mean) == (1, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"evaluations": None}, "evaluations"),
+        ({"trace_id": None}, "trace_id"),
+        ([], "record"),
+        (("value", float("nan")), "value"),
+        (("value", 7.0), "value"),
+        (("value", "high"), "value"),
+        (("status", "maybe"), "status"),
+        (("sampling", {"probability": 0.0}), "probability"),
+        (("sampling", {"probability": 1.5}), "probability"),
+        (("scale", -1.0), "scale"),
+        (("evaluation_id", ""), "evaluation_id"),
+        (("scorer", None), "scorer"),
+    ],
+)
+def test_a_record_that_cannot_be_used_is_counted_by_what_is_wrong(
+    store: ResultsStore, wrong: Any, named: str
+) -> None:
+    bad: Any = record(1, 1.0)
+    if isinstance(wrong, tuple):
+        bad["evaluations"][0][wrong[0]] = wrong[1]
+    else:
+        bad = bad | wrong if isinstance(wrong, dict) else wrong
+    written = store.write([bad, record(2, 1.0)])
+    assert written.evaluations == 1
+    (problem,) = written.unreadable
+    assert named in problem
+
+
+def test_odd_values_of_others_do_no_harm(store: ResultsStore) -> None:
+    odd = record(1, 1.0) | {
+        "agent": {"name": "\x00nul"},
+        "user_id": 7,
+        "duration": "long",
+        "usage": "none",
+        "start_time": 1e300,
+        "theirs": {"a": [1]},
+        "input": "\ud800<script>" + "x" * 10_000_000,
+        "tool_calls": "none",
+        "tenant": ["a"],
+    }
+    odd["evaluations"][0] |= {
+        "label": 3,
+        "steps": [7, {"model": 9}],
+        "usage": None,
+        "time": -5,
+        "cost": float("inf"),
+    }
+    assert store.write([odd]).evaluations == 1
+    with store.database.reading() as connection:
+        content = connection.exec_driver_sql("SELECT content FROM runs").scalar_one()
+    assert len(content) < 1_000_000
+    assert json.loads(content)["cut"] is True
+
+
+def test_a_score_without_a_scale_is_kept_as_it_is(store: ResultsStore) -> None:
+    store.write(record(i, 1.0) | {"evaluations": [_unscaled(i)]} for i in range(3))
+    found = measured(store)
+    assert found.scale is None
+    assert (found.scored.x_min, found.scored.x_max) == (1000.0, 1002.0)
+
+
+def _unscaled(number: int) -> dict[str, Any]:
+    evaluation: dict[str, Any] = record(number, 1.0)["evaluations"][0]
+    return evaluation | {"scale": None, "value": 1000.0 + number}
+
+
+def test_without_content_nothing_that_was_said_is_in_the_file(tmp_path: Path) -> None:
+    store = ResultsStore(tmp_path / "results.db", content=False)
+    store.write([record(1, 0.0)])
+    store.close()
+    said = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"Where is my order" not in said
+    assert b"explained" not in said
+    assert b"Is it so?" not in said
+
+
+def test_the_file_is_readable_by_its_owner_only(store: ResultsStore, tmp_path: Path) -> None:
+    assert stat.S_IMODE(os.stat(tmp_path / "results.db").st_mode) == 0o600
+
+
+def test_a_store_of_a_newer_schema_is_refused(store: ResultsStore, tmp_path: Path) -> None:
+    store.close()
+    with sqlite3.connect(tmp_path / "results.db") as connection:
+        connection.execute("UPDATE settings SET value = '99' WHERE name = 'schema'")
+    with pytest.raises(StoreError, match=r"newer version \(schema 99\); upgrade otel-evals"):
+        Database(tmp_path / "results.db")
+
+
+def test_files_that_are_no_store_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no such file"):
+        Database(tmp_path / "none.db", create=False)
+    with pytest.raises(StoreError, match="is a folder"):
+        Database(tmp_path)
+    (tmp_path / "text").write_text("no database" * 100)
+    with pytest.raises(StoreError, match="not a database"):
+        Database(tmp_path / "text")
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    with pytest.raises(StoreError, match="not a results store"):
+        Database(tmp_path / "other.db")
+    with pytest.raises(StoreError, match="only SQLite files and postgresql"):
+        Database("mysql://root:secret@localhost/x")
+
+
+def test_a_password_is_in_no_message() -> None:
+    with pytest.raises(StoreError) as refused:
+        Database("postgresql://me:hunter2@127.0.0.1:1/none")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_several_threads_and_connections_write_the_same_runs_once(tmp_path: Path) -> None:
+    given = [record(i, 1.0, probability=0.5) for i in range(200)]
+    stores = [ResultsStore(tmp_path / "results.db") for _ in range(3)]
+    threads = [threading.Thread(target=each.write, args=(given,)) for each in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = measured(stores[0])
+    assert (found.scored.n, found.scored.w) == (200, 400.0)
+    for each in stores:
+        each.close()
+
+
+def test_a_user_or_trace_is_forgotten_in_rows_means_and_on_the_disk(
+    store: ResultsStore, tmp_path: Path
+) -> None:
+    given = [record(i, float(i % 7 != 3)) | {"output": f"secret-of-user-{i % 7}"} for i in range(70)]
+    store.write(given)
+    assert forget(store.database, user_ids=["user-3"]) == (10, 10)
+    assert forget(store.database, trace_ids=[given[0]["trace_id"]]) == (1, 1)
+    found = measured(store)
+    assert (found.scored.n, found.scored.mean) == (59, 1.0)
+    assert found.clusters is not None
+    assert sum(found.clusters.w) == pytest.approx(59.0)
+    said = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"secret-of-user-3" not in said
+    assert b"secret-of-user-4" in said
+
+
+def test_old_runs_leave_and_their_rollups_stay(store: ResultsStore) -> None:
+    store.write(records(50))
+    age = time.time() - START + 3600.0
+    assert keep_within(store.database, age, None, seldom=0.0) == 0
+    store.write([record(99, 1.0, time=1_000_000_000.0)])
+    assert keep_within(store.database, age, None, seldom=0.0) == 1
+    assert (count(store, "runs"), measured(store).scored.n) == (50, 51)
+
+
+def test_a_file_that_is_too_large_loses_its_oldest_runs(store: ResultsStore) -> None:
+    store.write(record(i, 1.0, time=START + i) | {"output": "x" * 3_000} for i in range(3_000))
+    assert keep_within(store.database, None, 6_000_000, seldom=0.0) >= 1_000
+    assert 0 < count(store, "runs") <= 2_000
+    with store.database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT min(recorded) FROM runs").scalar_one() > START * 10**9
+
+
+def test_the_destination_writes_runs_and_tells_what_it_holds(tmp_path: Path) -> None:
+    async def deliver() -> tuple[bool, bool]:
+        destination = ResultsDestination(tmp_path / "results.db")
+        run = scored_run(1)
+        await destination.export([run, scored_run(2)])
+        await destination.export([run])
+        ids = [each.evaluation_id for each in run.evaluations]
+        held = await destination.holds(ids, 1), await destination.holds([*ids, "other"], 1)
+        assert not await destination.holds(ids, 2)
+        await destination.shutdown()
+        return held
+
+    assert anyio.run(deliver) == (True, False)
+    store = ResultsStore(tmp_path / "results.db")
+    assert count(store, "runs") == 2
+    store.close()
+
+
+def test_a_destination_that_cannot_write_says_so_and_may_be_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "results.db").write_text("no database" * 100)
+
+    async def deliver() -> None:
+        await ResultsDestination(tmp_path / "results.db").export([scored_run()])
+
+    with pytest.raises(DestinationError) as refused:
+        anyio.run(deliver)
+    assert refused.value.retryable
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"path": "a", "url": "b"}, {"path": "a", "max_age": 0}, {"path": "a", "max_bytes": -1}]
+)
+def test_wrong_options_of_the_destination_are_named(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"path|max_age|max_bytes"):
+        ResultsDestination(**options)
+
+
+def test_what_is_missing_and_what_does_not_apply_are_told_apart() -> None:
+    def missing(status: str, reason: str) -> bool:
+        return bool(rows_of(record(1, None, status=status, reason=reason)).evaluations[0]["missing"])
+
+    assert missing("failed", "timeout")
+    assert missing("dropped", "queue_full")
+    assert missing("not_scored", "output_captured_off")
+    assert missing("not_scored", "tool_results_truncated")
+    assert not missing("not_scored", "no_tool_calls")
+
+
+def test_holding_asks_for_many_ids_at_once(store: ResultsStore) -> None:
+    store.write(record(i, 1.0) for i in range(1_500))
+    ids = [record(i, 1.0)["evaluations"][0]["evaluation_id"] for i in range(1_500)]
+    assert holds(store.database, ids, 1)
+    assert not holds(store.database, [*ids, "unknown"], 1)

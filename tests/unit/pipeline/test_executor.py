@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import contextvars
+import subprocess
+import sys
+
+import pytest
+
+from otel_evals._internal.pipeline.executor import ContextExecutor
+
+WHO = contextvars.ContextVar("who", default="nobody")
+
+AT_EXIT = """
+import atexit
+from otel_evals._internal.pipeline.executor import ContextExecutor
+
+executor = ContextExecutor()
+
+def late():
+    print(executor.submit(max, 3, 4).result(5))
+    error = executor.submit(int, "x").exception(5)
+    print(type(error).__name__)
+
+atexit.register(late)
+"""
+
+
+def test_functions_run_in_the_callers_context() -> None:
+    with ContextExecutor(max_workers=1) as executor:
+        token = WHO.set("caller")
+        future = executor.submit(WHO.get)
+        WHO.reset(token)
+        assert future.result(5) == "caller"
+        assert executor.submit(WHO.get).result(5) == "nobody"
+
+
+def test_what_a_function_raises_is_the_futures() -> None:
+    with ContextExecutor() as executor, pytest.raises(ValueError, match="invalid literal"):
+        executor.submit(int, "x").result(5)
+
+
+@pytest.mark.skipif(
+    sys.version_info[:3] < (3, 12, 2) and sys.version_info[:2] == (3, 12), reason="no threads then"
+)
+def test_functions_run_in_exit_handlers_too() -> None:
+    """Python has closed its executors by then; what is left when a program ends is still to be scored."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["4", "ValueError"], done.stderr

@@ -1,0 +1,58 @@
+"""From stored traces to runs: one at a time, and runs that a framework cut in two joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from otel_evals._internal.read.reader import read_runs
+from otel_evals.model import SpanRecord
+from tests.support.replacing import replace
+from tests.support.trace_builder import DIALECTS, TraceBuilder
+from tests.support.traffic import said
+
+AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "support"}
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+
+
+def a_trace(question: str, trace_id: str = "b" * 32) -> list[SpanRecord]:
+    attributes = {**AGENT, "gen_ai.input.messages": said("user", question)}
+    builder = TraceBuilder("app").add("invoke_agent support", attributes).add("chat m", CHAT)
+    return [replace(s, trace_id=trace_id) for s in builder.spans]
+
+
+def test_each_trace_gives_its_runs() -> None:
+    traces = [a_trace("one", "1" * 32), [], a_trace("two", "2" * 32)]
+    runs = list(read_runs(traces, DIALECTS))
+    assert [(run.trace_id, run.input) for run in runs] == [("1" * 32, "one"), ("2" * 32, "two")]
+    assert [len(run.operations) for run in runs] == [2, 2]
+
+
+def test_runs_are_handed_on_while_traces_are_read() -> None:
+    """A file of any length need not fit into memory."""
+    read: list[str] = []
+
+    def traces() -> Iterator[list[SpanRecord]]:
+        for number in range(1, 1_000):
+            read.append(str(number))
+            yield a_trace("hello", f"{number:032x}")
+
+    runs = read_runs(traces(), DIALECTS)
+    assert next(runs).trace_id == f"{1:032x}"
+    assert len(read) < 10
+
+
+def test_links_stand_in_for_parents_that_are_missing() -> None:
+    root, chat = a_trace("one")
+    orphan = SpanRecord(
+        trace_id=root.trace_id,
+        span_id=chat.span_id,
+        parent_span_id="f" * 16,
+        attributes=CHAT,
+        start_time=chat.start_time,
+        end_time=chat.end_time,
+        scope_name="app",
+    )
+    apart = list(read_runs([[root, orphan]], DIALECTS))
+    (joined,) = read_runs([[root, orphan]], DIALECTS, {orphan.span_id: root.span_id})
+    assert len(joined.operations) == 2
+    assert len(apart) == 2

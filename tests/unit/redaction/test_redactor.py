@@ -1,0 +1,129 @@
+"""The hook's functions: what is taken for personal data, how values are walked, and that time is linear."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from otel_evals._internal.redaction.redactor import Redaction, redact, redact_pii, redacted, use_redaction
+from tests.support.scored import scored_run
+
+
+@pytest.fixture(autouse=True)
+def _default() -> Iterator[None]:
+    yield
+    use_redaction(Redaction())
+
+
+@pytest.mark.parametrize(
+    "personal",
+    [
+        "ada@example.org",
+        "ada.lovelace+orders@mail.example.co.uk",
+        "+44 20 7946 0958",
+        "+1 (415) 555-0132",
+        "+4915112345678",
+        "4111 1111 1111 1111",
+        "4111-1111-1111-1111",
+        "378282246310005",
+        "DE89 3704 0044 0532 0130 00",
+        "GB82WEST12345698765432",
+        "CH9300762011623852957",
+    ],
+)
+def test_personal_data_of_a_known_form_is_taken_out(personal: str) -> None:
+    for text in (f"It is {personal}.", f'{{"to": "{personal}"}}', f"({personal})", personal):
+        assert redact_pii(text) == text.replace(personal, "[redacted]"), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Order 123456789012 arrives on 2026-11-25 at 10:00.",
+        "4111 1111 1111 1112 is no card",
+        "DE00 3704 0044 0532 0130 00 is no account",
+        "3.14159265358979 and 1e-10, v1.2.3+build5",
+        "a @ b, @handle, name@localhost",
+        "trace 0af7651916cd43dd8448eb211c80319c",
+    ],
+)
+def test_what_only_looks_like_it_stays(text: str) -> None:
+    assert redact_pii(text) == text
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a.",
+        "+1",
+        "+123456789012345678901234a",
+        "1 ",
+        "12-34 ",
+        "DE89A1 ",
+        "GB82WEST1234567890A_",
+        "x@y.",
+        "@",
+        "9",
+    ],
+)
+def test_it_takes_time_linear_in_the_text(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = unit * (length // len(unit))
+        began = time.process_time()
+        redact_pii(text)
+        return time.process_time() - began
+
+    seconds(1_000)
+    assert seconds(400_000) < 20 * max(0.02, seconds(50_000))
+
+
+def test_ids_stay_and_what_has_no_secret_is_not_copied() -> None:
+    run = scored_run()
+    assert redacted(run).evaluations is run.evaluations
+    assert redacted(run).run.tool_calls is run.run.tool_calls
+    use_redaction(Redaction((lambda text: text.upper(),)))
+    loud = redacted(run)
+    assert loud.run.output == (run.run.output or "").upper()
+    assert (loud.run.trace_id, loud.run.root_span_id) == (run.run.trace_id, run.run.root_span_id)
+    assert [e.evaluation_id for e in loud.evaluations] == [e.evaluation_id for e in run.evaluations]
+
+
+def test_of_a_run_only_what_is_asked_for_is_looked_at() -> None:
+    seen: list[str] = []
+    use_redaction(Redaction((lambda text: seen.append(text) or text.upper(),)))  # type: ignore[func-returns-value]
+    given = scored_run().run
+    run = redacted(given)
+    assert seen == []
+    assert run.output == (given.output or "").upper()
+    assert seen == [given.output]
+    use_redaction(Redaction())
+    assert run.agent_name == (given.agent_name or "").upper(), "what held when it was handed out"
+    assert run != given
+    assert redacted(given) == given
+    assert pickle.loads(pickle.dumps(redacted(given))) == given
+
+
+def test_values_that_have_no_end_are_cut_off_and_others_left_alone() -> None:
+    deep: list[object] = ["sk-" + "a1B2" * 10]
+    for _ in range(500):
+        deep = [deep]
+    assert "a1B2" not in repr(redacted(deep))
+    odd = object()
+    assert redacted({"a": (1, odd, None, b"x")}) == {"a": (1, odd, None, b"x")}
+    assert redacted("x") == redact("x") == "x"
+
+
+def test_a_function_that_fails_leaves_nothing_of_the_text_and_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def raises(text: str) -> str:
+        raise KeyError("model")
+
+    use_redaction(Redaction((raises,)))
+    assert [redact("one"), redact("two")] == ["[redaction failed]"] * 2
+    use_redaction(Redaction((lambda text: None,)))  # type: ignore[arg-type,return-value]  # on purpose
+    assert redact("three") == "[redaction failed]"
+    assert len([r for r in caplog.records if "could not be redacted" in r.message]) == 2

@@ -1,0 +1,153 @@
+"""Redaction knows the forms of secrets in use, leaves prose alone, and takes time linear in the text."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
+
+VALUE = "a1B2c3D4e5F6g7H8i9J0k1L2"
+ASSIGNED = [
+    '{"access_token": "%s"}',
+    '{\\"access_token\\": \\"%s\\"}',
+    '{"refreshToken":"%s","n":1}',
+    "DB_PASSWORD=%s",
+    "export OPENAI_API_KEY='%s'",
+    "aws_secret_access_key = %s",
+    "client_secret: %s",
+    "client-secret => %s",
+    "spring.datasource.password=%s",
+    "password := '%s'",
+    "Authorization: Bearer %s",
+    "authorization=Basic %s",
+    "I sent Bearer %s to it",
+    "https://user:%s@example.com/x",
+    "postgres://:%s@db:5432",
+    "AccountKey=%s;EndpointSuffix=x",
+]
+PREFIXED = [
+    "gsk_%s",
+    "xai-%s",
+    "sk-%s",
+    "sk-proj-%s",
+    "sk_live_%s",
+    "hf_%sabcdefghijkl",
+    "SG.%s.%s",
+    "glpat-%s",
+]
+
+
+@pytest.mark.parametrize("form", ASSIGNED + PREFIXED)
+@pytest.mark.parametrize("around", ["%s", "x %s y", "\n%s\n", "a=1 %s b=2", "ü %s."])
+def test_secrets_of_these_forms_go(form: str, around: str) -> None:
+    redacted = redact_secrets(around.replace("%s", form.replace("%s", VALUE)))
+    assert VALUE not in redacted
+    assert "[redacted]" in redacted
+
+
+@pytest.mark.parametrize("value", ["hunter two", "hunter-two", "päss wörd", "abcd"])
+def test_quoted_passwords_need_no_digits_and_may_have_blanks(value: str) -> None:
+    assert (
+        redact_secrets(f'"password": "{value}", "user": "ann"') == '"password": "[redacted]", "user": "ann"'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The token: unchanged, as agreed.",
+        "Use max_tokens=2000 and see the total_tokens: 12345678.",
+        "password: null",
+        "The secret: patience.",
+        "The bearer of this letter is welcome.",
+        "Order A-1001 ships on 2031-05-02, key: blue.",
+        "https://example.com:8080/path?a=b",
+        "passkey to success; keyboard=qwerty",
+    ],
+)
+def test_prose_stays(text: str) -> None:
+    assert redact_secrets(text) == text
+
+
+def test_masked_keys_of_error_texts_go() -> None:
+    assert redact_secrets("key provided: sk-ab*****wxyz.") == "key provided: [redacted]."
+
+
+def test_a_private_key_goes_to_its_end_or_to_the_end_of_the_text() -> None:
+    body = "MIIE" * 5_000
+    whole = f"a -----BEGIN EC PRIVATE KEY-----\n{body}\n-----END EC PRIVATE KEY----- b"
+    assert redact_secrets(whole) == "a [redacted] b"
+    assert redact_secrets(whole[:10_000]) == "a [redacted]"
+    assert redact_secrets(f"{whole} {whole}") == "a [redacted] b a [redacted] b"
+
+
+@given(st.integers(7_000, 18_000), st.integers(20, 3_000))
+def test_a_secret_goes_whole_wherever_a_window_ends(before: int, length: int) -> None:
+    secret = ("x9" * length)[:length]
+    text = f"{'a ' * (before // 2)}sk-{secret} token={secret} end"
+    redacted = redact_secrets(text)
+    assert "x9" not in redacted
+    assert redacted.endswith("token=[redacted] end")
+
+
+def known_forms() -> list[tuple[str, str]]:
+    """Every denylist pattern of detect-secrets' detectors of known forms."""
+    from otel_evals._internal.scorers.no_secrets import _secret_detectors
+
+    return [
+        (kind, pattern.pattern)
+        for kind, find in _secret_detectors()
+        for pattern in getattr(find.__self__, "denylist", ())  # type: ignore[attr-defined]  # a method
+        if "BEGIN" not in pattern.pattern
+    ]
+
+
+@pytest.mark.parametrize(("kind", "pattern"), known_forms())
+def test_every_form_that_detect_secrets_knows_goes(kind: str, pattern: str) -> None:
+    """Examples are drawn from the detectors' own patterns."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    @settings(max_examples=8, deadline=None, phases=[Phase.generate])
+    @given(st.from_regex(compiled, fullmatch=True))
+    def check(example: str) -> None:
+        match = compiled.search(f" {example} ")
+        if match is not None and example.isprintable():
+            secret = next((group for group in reversed(match.groups()) if group), match[0]).strip("'\" =:")
+            if len(secret) < 10 or re.search(r" [a-z]{24}\W*$| {40}", example):
+                return  # a blank and a word are prose, and so is what stands far away
+            assert secret not in redact_secrets(f" {example} "), example
+
+    check()
+
+
+def test_values_that_are_named_go_wherever_they_stand() -> None:
+    text = "401: wrong key my-own-key (my-own-key-2)"
+    assert redact_values(text, ["my-own-key", "my-own-key-2"]) == "401: wrong key [redacted] ([redacted])"
+
+
+HOSTILE = [
+    "token:", '"token":', '"token":"a",', "token=", "key=", "password='", "sk-", "sk-a-", "eyJ-", "eyJ.", "://",
+    "a://b:", "bearer ", "authorization: ", "-----BEGIN PRIVATE KEY", "-----BEGIN ", "a", "=", "a=", '\\"',
+    "0000000000:", "SG.", "SG.aaaaaaaaaaaaaaaaaaaaa", "glpat-", "中", " ", "\n", "a_", "-", "[redacted]",
+]  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    return min(_timed(text) for _ in range(2))
+
+
+def _timed(text: str) -> float:
+    began = time.thread_time()
+    redact_secrets(text)
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_time_grows_with_the_length_and_not_faster(piece: str) -> None:
+    once = seconds((piece * 20_000)[:20_000])
+    assert seconds((piece * 160_000)[:160_000]) < 20 * once + 0.05, "eight times the text"

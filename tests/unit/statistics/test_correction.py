@@ -1,0 +1,118 @@
+"""A judge's mean, corrected by labels."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otel_evals.statistics import Labelled, Sums, corrected, estimate, total
+
+SHARES = st.floats(0, 1)
+LABELS = st.lists(
+    st.builds(Labelled, SHARES, SHARES, st.floats(1, 100), st.floats(0.01, 1)), min_size=1, max_size=20
+)
+
+
+def judged_of(labelled: list[Labelled], extra: int = 100) -> Sums:
+    rest = [Sums.of(float(i % 4 > 0), 2.0) for i in range(extra)]
+    return total([*(Sums.of(each.judged, each.w) for each in labelled), *rest])
+
+
+@settings(deadline=None)
+@given(LABELS)
+def test_the_interval_contains_the_mean_within_the_scale(labelled: list[Labelled]) -> None:
+    result = corrected(judged_of(labelled), labelled)
+    assert result
+    assert result.mean in result.interval
+    assert 0.0 <= result.interval.low <= result.interval.high <= 1.0
+    assert 0.0 <= result.judge_weight <= 1.0
+    wide = corrected(judged_of(labelled), labelled, confidence=0.99)
+    assert wide
+    assert wide.interval.width >= result.interval.width - 1e-12
+
+
+@settings(deadline=None)
+@given(LABELS, st.randoms())
+def test_the_order_of_labels_does_not_matter(labelled: list[Labelled], rng: random.Random) -> None:
+    shuffled = rng.sample(labelled, len(labelled))
+    one, other = (corrected(judged_of(labelled), each) for each in (labelled, shuffled))
+    assert one
+    assert other
+    assert one.mean == pytest.approx(other.mean, abs=1e-9)
+    assert one.interval.width == pytest.approx(other.interval.width, abs=1e-6)
+
+
+def sample(agreement: float, labels: int = 300) -> tuple[Sums, list[Labelled]]:
+    """3,000 judged runs of weight 10, the first ones labelled, of mean 0.9; the judge is right this often."""
+    rng = random.Random(5)
+    runs = [
+        (truth, truth if rng.random() < agreement else 1 - truth)
+        for truth in (float(rng.random() < 0.9) for _ in range(3_000))
+    ]
+    judged = total(Sums.of(f, 10.0) for _, f in runs)
+    return judged, [Labelled(y, f, 10.0, labels / 3_000) for y, f in runs[:labels]]
+
+
+def test_a_good_judge_narrows_what_the_labels_say() -> None:
+    """To two thirds of it or less, and corrects the judge's own mean."""
+    judged, labelled = sample(0.97)
+    result = corrected(judged, labelled)
+    alone = estimate(total(Sums.of(each.label, 100.0) for each in labelled)).interval
+    assert result
+    assert alone
+    assert result.interval.width < 0.67 * alone.width
+    assert 0.9 in result.interval
+    assert result.judge_weight > 0.5
+    assert (result.labels, result.n_effective) == (300, pytest.approx(300))
+
+
+def test_a_useless_judge_is_not_relied_on() -> None:
+    """The labels alone decide, and the interval is that of the labels alone."""
+    judged, labelled = sample(0.5)
+    result = corrected(judged, labelled)
+    alone = estimate(total(Sums.of(each.label, 100.0) for each in labelled))
+    assert result
+    assert alone.interval
+    assert result.judge_weight < 0.1
+    assert result.mean == pytest.approx(alone.mean, abs=0.01)
+    assert result.interval.width == pytest.approx(alone.interval.width, rel=0.05)
+
+
+def test_labels_of_everything_leave_the_judge_no_say() -> None:
+    """With every run labelled, the mean is the labels' own whatever the judge said."""
+    labelled = [Labelled(float(i % 10 > 0), float(i % 7 > 0), 3.0) for i in range(500)]
+    result = corrected(total(Sums.of(each.judged, each.w) for each in labelled), labelled)
+    assert result
+    assert result.mean == pytest.approx(0.9)
+
+
+def test_nothing_to_correct_or_to_correct_with() -> None:
+    assert corrected(Sums(), [Labelled(1.0, 1.0)]) is None
+    assert corrected(judged_of([]), []) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("label", (math.nan, 0.5)),
+        ("judged", (0.5, 1.5)),
+        ("w", (0.5, 0.5, 0.05)),
+        ("w", (0.5, 0.5, math.inf)),
+        ("probability", (0.5, 0.5, 1.0, 0.0)),
+        ("probability", (0.5, 0.5, 1.0, math.nan)),
+    ],
+)
+def test_a_broken_label_is_refused_by_its_field(name: str, values: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}: "):
+        Labelled(*values)
+
+
+def test_unscaled_values_and_confidences_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^x_max: "):
+        corrected(judged_of([]) + Sums.of(4.0, 1.0), [Labelled(1.0, 1.0)])
+    with pytest.raises(ValueError, match=r"^confidence: "):
+        corrected(judged_of([]), [Labelled(1.0, 1.0)], confidence=0.0)

@@ -1,0 +1,162 @@
+"""Detectors: an alarm comes with a fall and not without; state is plain numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from otel_evals._internal.statistics.eprocess import BETS
+from otel_evals.statistics import (
+    Detector,
+    ReferenceDetector,
+    Sums,
+    Tally,
+    expected_delay,
+    missing_indicator,
+    total,
+)
+
+
+def bucket(passed: int, failed: int, w: float = 1.0) -> Sums:
+    return total([*(Sums.of(1.0, w) for _ in range(passed)), *(Sums.of(0.0, w) for _ in range(failed))])
+
+
+FLOOR = Detector(mean=0.9, period=1_000, largest=1.0)
+
+
+def after(detector: Detector, *buckets: Sums) -> Detector:
+    for each in buckets:
+        detector = detector.updated(each)
+    return detector
+
+
+def test_a_fall_raises_an_alarm_and_what_came_before_hardly_delays_it() -> None:
+    """After a long good time as after a short one."""
+    fall = [bucket(7, 3)] * 40
+    for good in (0, 10, 5_000):
+        detector = after(FLOOR, *[bucket(9, 1)] * good)
+        assert detector.e_value < 20
+        assert after(detector, *fall).e_value > 20
+
+
+def test_a_limit_is_watched_from_below() -> None:
+    """A share of missing scores that rises above 5%."""
+    limit = Detector(mean=0.05, period=1_000, largest=4.0, side="above")
+    lost = sum((Tally.of(4.0) for _ in range(3)), Tally())
+    usual = missing_indicator(bucket(95, 4, 4.0), Tally.of(4.0))
+    raised = missing_indicator(bucket(9, 8, 4.0), lost)
+    assert usual.mean == pytest.approx(0.01)
+    assert raised.mean == pytest.approx(0.15)
+    assert after(limit, *[usual] * 50).e_value < 1
+    assert after(limit, *[raised] * 50).e_value > 20
+
+
+def test_the_state_is_all_there_is_to_keep() -> None:
+    """Through JSON, the detector goes on where it was."""
+    detector = after(FLOOR, *[bucket(8, 2)] * 5)
+    kept = json.loads(json.dumps(detector.state))
+    restored = replace(FLOOR, state=tuple(kept))
+    assert restored == detector
+    assert len(detector.state) == len(BETS)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)), max_size=10))
+def test_no_bucket_breaks_it(buckets: list[tuple[int, int]]) -> None:
+    """However large or empty, the evidence stays a finite number."""
+    detector = FLOOR
+    for passed, failed in buckets:
+        n = passed + failed
+        detector = detector.updated(
+            Sums(
+                n=n,
+                w=n,
+                wx=passed,
+                wxx=passed,
+                ww=n,
+                wwx=passed,
+                wwxx=passed,
+                w_max=1.0,
+                x_min=0.0,
+                x_max=1.0,
+            )
+        )
+    assert 0.0 <= detector.e_value < math.inf
+
+
+def test_empty_buckets_bring_no_evidence() -> None:
+    """Only the share of one that each bucket starts with."""
+    assert after(FLOOR, *[Sums()] * 1_000).e_value == pytest.approx(1.0)
+
+
+def test_a_fall_against_a_reference_is_found_and_none_is_not() -> None:
+    reference = ReferenceDetector.start(bucket(900, 100), period=1_000, largest=1.0)
+    same, fallen = reference, reference
+    for _ in range(60):
+        same, fallen = same.updated(bucket(9, 1)), fallen.updated(bucket(7, 3))
+    assert same.e_value < 1
+    assert fallen.e_value > 20
+
+
+def test_a_reference_of_few_runs_proves_nothing() -> None:
+    """However deep the fall: the reference's own mean may have been as low."""
+    detector = ReferenceDetector.start(bucket(9, 1), period=1_000, largest=1.0)
+    for _ in range(100):
+        detector = detector.updated(bucket(0, 10))
+    assert detector.e_value < 20
+    with pytest.raises(ValueError, match=r"^reference: "):
+        ReferenceDetector.start(Sums(), period=10, largest=1.0)
+
+
+def test_the_expected_delay_follows_its_formula() -> None:
+    """2.6 n V ln(T/a) / (W d)^2, whatever all weights are; a smaller fall takes longer."""
+    for weight in (1.0, 10.0):
+        usual = bucket(900, 100, weight)
+        expected = 2.6 * (0.09 + 0.1**2) * math.log(200_000) / 0.1**2
+        assert expected_delay(usual, 0.1, period=10_000) == pytest.approx(expected)
+    delays = [expected_delay(bucket(900, 100), fall, period=10_000) or 0.0 for fall in (0.02, 0.05, 0.2)]
+    assert delays == sorted(delays, reverse=True)
+    assert expected_delay(Sums(), 0.1, period=10) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("fall", {"fall": 0.0}),
+        ("fall", {"fall": math.nan}),
+        ("level", {"fall": 0.1, "level": 1.0}),
+        ("period", {"fall": 0.1, "period": 0}),
+    ],
+)
+def test_a_delay_of_nonsense_is_refused(name: str, arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}: "):
+        expected_delay(bucket(1, 1), **{"period": 10, **arguments})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mean", -0.1),
+        ("mean", math.nan),
+        ("period", 0),
+        ("largest", 0.5),
+        ("inflation", math.inf),
+        ("state", (0.0,)),
+        ("state", (math.nan,) * len(BETS)),
+        ("state", (-1.0,) * len(BETS)),
+    ],
+)
+def test_settings_out_of_range_are_refused(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}: "):
+        replace(FLOOR, **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_weight_above_the_largest_is_refused() -> None:
+    """It would break the guarantee silently."""
+    with pytest.raises(ValueError, match=r"^w_max: "):
+        FLOOR.updated(bucket(9, 1, 2.0))
