@@ -25,7 +25,7 @@ from otel_evals.export.preset import EventPreset
 from otel_evals.gateway.recent import RecentScores
 from otel_evals.intake.items import IntakeItem
 from otel_evals.live.alarm_watch import AlarmWatch
-from otel_evals.live.engine import LocalEngine
+from otel_evals.live.engine import Engine
 from otel_evals.live.providers import Providers
 from otel_evals.model import Evaluation, OperationKind, Run, SpanRecord
 from otel_evals.stages import assembly_limits
@@ -66,10 +66,6 @@ class Scoring:
         held: SpanScores | None = None,
         held_count: Callable[[], int] = lambda: 0,
     ) -> None:
-        if config.isolation == "process":
-            raise ConfigError(
-                "isolation", "has no use here: the gateway is a process of its own; leave it out"
-            )
         self.config = config
         self.options = config.gateway or GatewayOptions()
         self._dialects = dialects
@@ -92,7 +88,7 @@ class Scoring:
             raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
         store = OutcomeTracker if tracked else RunStore
         self._alarms = AlarmWatch(config, lambda: logger)
-        self.engine = LocalEngine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
+        self.engine = Engine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans
