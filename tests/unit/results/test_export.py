@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from otel_evals.cli.app import app
 from otel_evals.errors import ConfigError
 from otel_evals.evals import read_items, run_evals, run_of
 from otel_evals.evals.labels import read_labels
-from otel_evals.export.results import ResultsDestination
 from otel_evals.results.report.queue import label_queue
 from otel_evals.results.store.labelling import add_feedback, add_label, feedback_on, labels_on
 from otel_evals.results.store.reading import Window, measure, stored_slices
@@ -149,11 +147,6 @@ def test_feedback_in_code_reaches_the_store_and_never_raises(tmp_path: Path) -> 
     (kept,) = feedback_on(store.database, "ab" * 16)
     store.close()
     assert (kept["value"], kept["comment"]) == (1.0, "thanks, [redacted]")
-
-
-def test_the_destination_can_be_sent_to_another_process(tmp_path: Path) -> None:
-    sent = pickle.loads(pickle.dumps(ResultsDestination(tmp_path / "results.db", content=False)))
-    assert isinstance(sent, ResultsDestination)
 
 
 def test_runs_that_users_complained_about_stand_in_the_label_queue(store: ResultsStore) -> None:
