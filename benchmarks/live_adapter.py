@@ -1,9 +1,8 @@
 """Plugs otel-evals into the live-scorer benchmark harness; see its README for the scenarios.
 
 Differs from a bare traced application only in the span processor and what it leads to. With
-OTEL_EVALS_BENCH_ISOLATION=process the engine has a process of its own; with OTEL_EVALS_BENCH_SIGTERM=1
-scoring is configured with `handle_sigterm`. OTEL_EVALS_BENCH_GRACE is `grace` in seconds: in a closed loop
-of few runs, waiting for late log records is all that would be measured.
+OTEL_EVALS_BENCH_SIGTERM=1 scoring is configured with `handle_sigterm`. OTEL_EVALS_BENCH_GRACE is `grace` in
+seconds: in a closed loop of few runs, waiting for late log records is all that would be measured.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from adapters.base import Adapter, make_logger_provider, make_tracer_provider
-from opentelemetry.sdk._logs import LogRecordProcessor
 from workload import otel_call
 
 import otel_evals
@@ -30,8 +28,6 @@ from otel_evals.testing import InMemoryDestination
 
 sys.path.append(str(Path(__file__).parent))  # the harness loads this file by its path
 from burning import Burning
-
-ISOLATION = os.environ.get("OTEL_EVALS_BENCH_ISOLATION", "thread")
 
 
 class Finished(InMemoryDestination):
@@ -46,22 +42,6 @@ class Finished(InMemoryDestination):
             self.scorer._fin()
 
 
-class Told(LogRecordProcessor):
-    """The same for an engine in a process of its own, by the events that come back."""
-
-    def __init__(self, scorer) -> None:
-        self.scorer = scorer
-
-    def on_emit(self, log_record) -> None:
-        self.scorer._fin()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return True
-
-    def shutdown(self) -> None:
-        pass
-
-
 class OtelEvals(Adapter):
     name = "otel_evals"
     scenarios = "ABCDE"
@@ -73,8 +53,6 @@ class OtelEvals(Adapter):
         self, scorer, *, rate=1.0, concurrency=10, queue=None, log_path=None, mode="thread", defaults=False
     ):
         self.lp, self.log = make_logger_provider(log_path)
-        if ISOLATION == "process":
-            self.lp.add_log_record_processor(Told(scorer))
         self.p, self.exp = make_tracer_provider(True)
         if scorer.is_async:
 
@@ -114,7 +92,6 @@ class OtelEvals(Adapter):
                 grace=float(os.environ.get("OTEL_EVALS_BENCH_GRACE", "0.5")),
                 span_attributes=False,
                 evaluation_spans=False,
-                isolation=ISOLATION,
             )
             self.pipelines[rate] = self.build(config)
         self.current = self.pipelines[rate]

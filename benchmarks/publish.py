@@ -1,8 +1,8 @@
 """Writes the tables of docs/performance.md from the results of the live-scorer harness.
 
-    python benchmarks/publish.py RESULTS [RESULTS_WITH_THE_ENGINE_IN_A_PROCESS_OF_ITS_OWN]
+    python benchmarks/publish.py RESULTS
 
-Each argument is a folder of `A.json` to `E.json`, as the harness leaves them. The page has a place for each
+The argument is a folder of `A.json` to `E.json`, as the harness leaves them. The page has a place for each
 table, between marks with its letter.
 """
 
@@ -22,26 +22,11 @@ NAMES = {
     "pydantic_evals": "pydantic-evals",
     "splunk": "splunk-evals",
     "otel_evals": "**otel-evals**",
-    "process": "**otel-evals**, engine in a process",
 }
 MODES = ("thread", "asyncio")
 
 Jobs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Results by job and system."""
-
-
-def read(folders: Sequence[Path], scenario: str) -> dict[str, dict[str, Any]]:
-    """Results by job and system; those of the second folder are the engine process's."""
-    jobs: dict[str, dict[str, Any]] = {}
-    for place, folder in enumerate(folders):
-        path = folder / f"{scenario}.json"
-        for job, systems in (json.loads(path.read_text()) if path.exists() else {}).items():
-            for system, result in systems.items():
-                if place == 0:
-                    jobs.setdefault(job, {})[system] = result
-                elif system == "otel_evals":
-                    jobs.setdefault(job, {})["process"] = result
-    return jobs
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -105,7 +90,7 @@ def overload(jobs: Jobs) -> str:
             row += [
                 f"{result['p50_us'] / floor['p50_us']:.2f}" if "p50_us" in result else None,
                 result.get("rss_growth_mb"),
-                result.get("scored") or result.get("emitted"),  # an engine of its own scores elsewhere
+                result.get("scored"),
             ]
         return row
 
@@ -160,12 +145,12 @@ TABLES: dict[str, Callable[[Jobs], str]] = {
 
 def main() -> None:
     """Write every table there are results for."""
-    folders = [Path(name) for name in sys.argv[1:3]]
+    folder = Path(sys.argv[1])
     page = PAGE.read_text(encoding="utf-8")
     for scenario, made in TABLES.items():
-        jobs = read(folders, scenario)
-        if jobs:
-            text = made(jobs)
+        results = folder / f"{scenario}.json"
+        if results.exists():
+            text = made(json.loads(results.read_text()))
             before, mark, rest = page.partition(f"<!-- {scenario} -->")
             _, end, after = rest.partition(f"<!-- /{scenario} -->")
             page = f"{before}{mark}\n\n{text}\n\n{end}{after}"

@@ -187,7 +187,7 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
                 for request in requests_of(each) if each.exists() else ():
                     assert gateway.post(f"/v1/{signal}", request, "application/json")[0] == 200
             gateway.service.scoring.flush(20.0)  # takes what is queued; some traces are not complete yet
-            eventually(lambda: not gateway.service.scoring.engine.open_items)
+            eventually(lambda: not gateway.service.scoring.gatherer.size[0])
             assert gateway.service.scoring.flush(20.0)
             if outcomes(gateway.scored.evaluations) != outcomes(kept.evaluations):
                 differing.append((path.name, gateway.service.scoring.engine.losses()))

@@ -112,7 +112,7 @@ def test_one_trace_of_far_too_many_spans_is_bounded_and_counted() -> None:
     with GatewayThread(Rule(answered()), gateway={"quiet": 3.0, "idle": 6.0}) as gateway:
         assert gateway.post("/v1/traces", request.SerializeToString())[0] == 200
         losses = eventually(
-            lambda: not gateway.service.scoring.engine.open_items and gateway.service.scoring.stats().losses
+            lambda: not gateway.service.scoring.gatherer.size[0] and gateway.service.scoring.stats().losses
         )
         assert losses["span_limit_per_trace"] == 28_000
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200

@@ -77,7 +77,7 @@ def test_all_runs_are_scored(options: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_engine_in_a_process_of_its_own_is_refused(tmp_path: Path) -> None:
-    done = run("{'isolation': 'process'}", tmp_path)
+def test_a_scorer_in_a_process_of_its_own_is_refused(tmp_path: Path) -> None:
+    done = run("{}; rules[0] = otel_evals.Rule(waits, isolation='process')", tmp_path)
 
-    assert "isolation: 'process' does not work where gevent has replaced threads" in done.stderr
+    assert "rules[0].isolation: 'process' does not work where gevent has replaced threads" in done.stderr

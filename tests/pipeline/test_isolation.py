@@ -431,3 +431,43 @@ os.kill(pid, 9)
     process = program(ending)
     out, errors = process.communicate(timeout=50)
     assert "closed False" in out, errors
+
+
+SERVICE = """
+import otel_evals
+from opentelemetry.sdk.trace import TracerProvider
+from otel_evals import Rule, Score, scorer
+from otel_evals.live.configure import current
+from traffic import agent_run
+
+@scorer
+def judge(run) -> Score:
+    return Score(value=1.0, explanation=f"{len(current().config.rules)} rules here")
+
+provider = TracerProvider()
+otel_evals.configure(
+    rules=[Rule(judge, isolation="process")], destinations=[{"jsonl": {"path": "scores"}}],
+    tracer_provider=provider, store="store.db",
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_module_that_configures_and_scores_is_imported_without_harm(tmp_path: Path) -> None:
+    """The scoring process imports the module for its scorer; the call of `configure` has no effect there."""
+    (tmp_path / "service.py").write_text(SERVICE)
+    code = (
+        "import service; service.agent_run(service.provider.get_tracer('x')); import otel_evals;"
+        "assert otel_evals.force_flush(); print(otel_evals.stats().rules['judge'].scored)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": f"{SUPPORT}{os.pathsep}{tmp_path}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "1\n", done.stderr
+    (line,) = (tmp_path / "scores").read_text().splitlines()
+    assert "0 rules here" in line

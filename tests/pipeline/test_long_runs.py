@@ -168,10 +168,9 @@ def test_runs_that_begin_after_their_trace_was_evicted_are_whole(judge: Any, see
     assert [len(run.tool_calls) for run in seen] == [1]
 
 
-@pytest.mark.parametrize("isolation", ["thread", "process"])
-def test_a_run_some_of_whose_spans_were_refused_is_not_scored(isolation: str) -> None:
+def test_a_run_some_of_whose_spans_were_refused_is_not_scored() -> None:
     """The intake was full when a tool ended; nothing is wrong with the runs of other traces."""
-    with Live(Rule(answered), isolation=isolation, destinations=[]) as live:
+    with Live(Rule(answered), destinations=[]) as live:
         live.run()
         assert live.flush(20_000)
         backlog = live.pipeline.engine.intake.backlog

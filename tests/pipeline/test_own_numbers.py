@@ -111,9 +111,8 @@ def check_own(spans: list[ReadableSpan]) -> None:
         assert not any("usage" in key or "cost" in key for s in trace for key in s.attributes or {})
 
 
-@pytest.mark.parametrize("isolation", ["thread", "process"])
-def test_by_default_only_evaluations_with_judges_have_spans_in_traces_of_their_own(isolation: str) -> None:
-    spans = traffic(shop(), isolation=isolation)
+def test_by_default_only_evaluations_with_judges_have_spans_in_traces_of_their_own() -> None:
+    spans = traffic(shop())
     check_own(of_service(spans, "shop"))
     evaluations = [s for s in of_service(spans, "shop-evaluations") if s.parent is None]
     assert sorted({s.name for s in evaluations}) == ["evaluate asked", "evaluate refused"]

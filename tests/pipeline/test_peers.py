@@ -147,7 +147,7 @@ def test_spans_that_come_after_the_end_are_counted_and_not_kept() -> None:
     live.pipeline.shutdown(5_000)
     for _ in range(10):
         live.run()
-    assert live.pipeline.engine.open_items == 0
+    assert live.pipeline.engine.queue_size == 0
     assert live.pipeline.stats().rules["slow_judge"].scored == 1
     assert live.pipeline.stats().losses == {"intake_full": 30}
     live.provider.shutdown()

@@ -38,13 +38,11 @@ def sums_of(points: dict[str, list[Any]]) -> Sums:
     return Sums(n=1, w=w, wx=wx, ww=ww, wwx=wwx, wwxx=wwxx)
 
 
-@pytest.mark.parametrize("isolation", ["thread", pytest.param("process", marks=pytest.mark.slow)])
-def test_the_mean_of_all_runs_is_in_metric_and_table(isolation: str) -> None:
+def test_the_mean_of_all_runs_is_in_metric_and_table() -> None:
     """Of 600 runs, all that failed are scored and a twentieth of the others; seeds are fixed."""
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
-    more: dict[str, Any] = {"destinations": []} if isolation == "process" else {}
-    with Live(SAMPLED, ids=SeededIds(3), meters=meters, isolation=isolation, **more) as live:
+    with Live(SAMPLED, ids=SeededIds(3), meters=meters) as live:
         truth = send(live, random.Random(3), 600)
         assert live.flush(60_000)
         points = collected(reader)
@@ -60,8 +58,6 @@ def test_the_mean_of_all_runs_is_in_metric_and_table(isolation: str) -> None:
     assert truth in metric.interval
     assert metric.interval.width < 0.3
 
-    if isolation == "process":
-        return  # the evaluations are there, too
     evaluations = [e for scored in runs for e in scored.evaluations]
     kin = {scored.run.trace_id: kin_of(scored.run) for scored in runs}
     (tallied,) = tally([SAMPLED], evaluations, kin)

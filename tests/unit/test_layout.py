@@ -36,9 +36,6 @@ ELSEWHERE = {
     "cli/doctor": "pipeline/test_doctor.py",
     "cli/init": "unit/cli/test_scorers.py",
     "live/pipeline": "pipeline/test_live.py",
-    "live/engine_process/engine": "pipeline/test_engine_process.py",
-    "live/engine_process/link": "pipeline/test_engine_process.py",
-    "live/engine_process/server": "pipeline/test_engine_process.py",
     "processes": "pipeline/test_isolation.py",
     "cli/summary": "unit/cli/test_score.py",
     # Steps of one algorithm, or of one protocol, tested through its entrance.

@@ -21,7 +21,7 @@ from otel_evals.sdk.pipeline import (
     EvaluationSpans,
     Health,
     IntakeItem,
-    LocalEngine,
+    Engine,
     Metrics,
     Opened,
     OutcomeTracker,
@@ -68,10 +68,6 @@ class Scoring:
         held: SpanScores | None = None,
         held_count: Callable[[], int] = lambda: 0,
     ) -> None:
-        if config.isolation == "process":
-            raise ConfigError(
-                "isolation", "has no use here: the gateway is a process of its own; leave it out"
-            )
         self.config = config
         self.options = config.sections.get("gateway") or GatewayOptions()
         self._dialects = dialects
@@ -94,7 +90,7 @@ class Scoring:
             raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
         store = OutcomeTracker if tracked else RunStore
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
-        self.engine = LocalEngine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
+        self.engine = Engine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans

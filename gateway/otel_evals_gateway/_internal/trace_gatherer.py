@@ -87,11 +87,6 @@ class TraceGatherer:
         return len(self._traces), self._bytes
 
     @property
-    def open_spans(self) -> int:
-        """Spans whose run is not closed."""
-        return sum(len(trace.spans) for trace in self._traces.values())
-
-    @property
     def open_traces(self) -> set[str]:
         """Ids of the traces that are not complete, and of those without a claimed span that are not idle."""
         return {*self._traces, *self._unclaimed.active_since(self._latest - self._idle)}

@@ -73,21 +73,10 @@ class ResultsDestination:
         """The store: a path, or a URL."""
         self._content = content
         self._limits = (max_age, max_bytes)
-        self._given: dict[str, Any] = {
-            "path": path,
-            "url": url,
-            "content": content,
-            "max_age": max_age,
-            "max_bytes": max_bytes,
-        }
         self._store: ResultsStore | None = None
         self._opening = threading.Lock()
         self._late: ThreadPoolExecutor | None = None
         self._waiting = threading.Semaphore(_MOST_WAITING)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For an engine in a process of its own: made again there, with the same options."""
-        return partial(ResultsDestination, **self._given), ()
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
         """Write a batch.

@@ -21,8 +21,6 @@ REASONS: Mapping[str, str] = {
     "intake_full": "the engine's intake was full, or scoring had been shut down",
     "span_late": "spans ended after their run had been closed, more than `grace` after its root, or evicted",
     "span_limit_per_trace": "the trace had more spans than `max_spans_per_trace`; its run is not scored",
-    "span_process_died": "the engine's process died before their run was closed",
-    "span_shutdown": "the engine's process did not take them before the shutdown timeout",
     "span_unreadable": "spans could not be decoded",
     "log_unreadable": "log records could not be decoded",
     "span_repeated": "spans of closed runs were sent again",

@@ -37,8 +37,6 @@ class Backlog:
         self.refused = 0
         self.traces: dict[int, None] = {}
         """Ids of the traces of which items were refused, the newest ten thousand."""
-        self.began_before = 0
-        """Runs that began before this moment, in nanoseconds since the Unix epoch, may lack spans too."""
 
     def admits(self, item: Any, waiting: int) -> bool:
         """Whether an item may join so many that wait; if not, it is counted."""
@@ -57,11 +55,6 @@ class Backlog:
         """Items join so many that wait, whether or not there is room for them."""
         if waiting >= UNMEASURED:
             self.bytes += sum(map(size_of_captured, items))
-
-    def lacks(self, span: ReadableSpan) -> bool:
-        """Whether items that belong to the run of this root may have been refused."""
-        context: Any = span.context
-        return context.trace_id in self.traces or (span.start_time or 0) < self.began_before
 
     def taken(self, waiting: int, left: int) -> None:
         """So many of the items that waited are left."""

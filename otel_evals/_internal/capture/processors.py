@@ -117,8 +117,7 @@ class CaptureSpans(SpanProcessor):
             if self._expect is not None and (owner == 0 or self._nested_targets):
                 self._expect(context[_TRACE_ID], span_id)
             foreign = self._is_foreign(span, context)
-            backlog = self._intake.backlog
-            lacking = not owner and bool(backlog.traces or backlog.began_before) and backlog.lacks(span)
+            lacking = not owner and context[_TRACE_ID] in self._intake.backlog.traces
             self._intake.put(CapturedSpan(span, owner, foreign, lacking))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)

@@ -65,7 +65,7 @@ _FIELDS: dict[str, Callable[[Run], Any]] = {
 
 
 class CelCondition:
-    """A condition that can be pickled and printed.
+    """A condition that can be printed.
 
     Args:
         expression: in CEL; the run is `run`.
@@ -99,9 +99,6 @@ class CelCondition:
 
     def __str__(self) -> str:
         return self._expression
-
-    def __reduce__(self) -> tuple[type[CelCondition], tuple[str]]:
-        return type(self), (self._expression,)
 
 
 def _library() -> Any:

@@ -74,8 +74,6 @@ class Config:
     """How many traces are assembled at once."""
     max_spans_per_trace: PositiveInt = 2_000
     """How many spans of one trace are kept; a run that has more is not scored (`run_truncated`)."""
-    isolation: Literal["thread", "process"] = "thread"
-    """`process` runs everything but capture and the hold in a child process."""
     max_bytes: PositiveInt = 256 * 1024 * 1024
     """How many bytes the spans and log records of open traces may take, approximately; the same goes for what
     waits before they are read, for runs that wait for scorers or for each destination, and for held spans."""

@@ -26,7 +26,6 @@ class ConfigOptions(TypedDict, total=False):
     max_age: float | str
     max_open_traces: int
     max_spans_per_trace: int
-    isolation: Literal["thread", "process"]
     max_bytes: int
     max_conversations: int
     max_conversation_bytes: int

@@ -72,12 +72,8 @@ class Gatherer(Protocol):
     """When to call `evict_old`; infinity for not at all."""
 
     @property
-    def open_spans(self) -> int:
-        """Spans whose run is not closed."""
-
-    @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces with such spans."""
+        """Ids of the traces with spans whose run is not closed."""
 
     def waiting(self, trace_id: str) -> int:
         """How many spans of a trace wait for their run to close. May be called from any thread."""

@@ -91,13 +91,8 @@ class SpanGatherer:
         return 0 if trace is None else len(trace.spans)
 
     @property
-    def open_spans(self) -> int:
-        """Spans whose run is not closed."""
-        return sum(len(trace.spans) for trace in self._traces.values())
-
-    @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces with such spans."""
+        """Ids of the traces with spans whose run is not closed."""
         return set(self._traces)
 
     def add(self, items: Collection[IntakeItem], now: float) -> Gathered:

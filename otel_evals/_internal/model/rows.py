@@ -1,4 +1,4 @@
-"""Span records as rows of values and back: what the store's file and the pipe to another process are made of.
+"""Span records as rows of values and back: what the store's file is made of.
 
 A row holds a record's fields in their order; spans of one process share their resource, which is kept once
 beside them. How rows become bytes is left to who writes them.
@@ -12,7 +12,7 @@ from typing import Any
 
 from otel_evals._internal.model.spans import SpanEvent, SpanRecord
 
-__all__ = ["event_of", "event_row", "span_of", "span_rows"]
+__all__ = ["span_of", "span_rows"]
 
 _SPAN = SpanRecord.__struct_fields__
 _EVENT = SpanEvent.__struct_fields__
@@ -21,11 +21,11 @@ _LINKS = _SPAN.index("links")
 """The first field that rows of earlier versions do not have."""
 _RESOURCE, _EVENTS, _LOGS = (_SPAN.index(name) for name in ("resource", "events", "logs"))
 
-event_row = attrgetter(*_EVENT)
+_event_row = attrgetter(*_EVENT)
 """A span event or log record as a row."""
 
 
-def event_of(row: Sequence[Any]) -> SpanEvent:
+def _event_of(row: Sequence[Any]) -> SpanEvent:
     """The event or log record of a row.
 
     Raises:
@@ -44,9 +44,9 @@ def span_rows(spans: Iterable[SpanRecord]) -> tuple[list[list[Any]], list[Mappin
         row = list(_span_values(span))
         row[_RESOURCE] = _index(resources, span.resource)
         if span.events:
-            row[_EVENTS] = [event_row(event) for event in span.events]
+            row[_EVENTS] = [_event_row(event) for event in span.events]
         if span.logs:
-            row[_LOGS] = [event_row(log) for log in span.logs]
+            row[_LOGS] = [_event_row(log) for log in span.logs]
         rows.append(row)
     return rows, resources
 
@@ -62,8 +62,8 @@ def span_of(row: Sequence[Any], resources: Sequence[Mapping[str, Any]]) -> SpanR
         raise TypeError(f"a row of {len(row)} values is no span")
     values = dict(zip(_SPAN, row, strict=False))
     values["resource"] = resources[values["resource"]]
-    values["events"] = tuple([event_of(each) for each in values["events"]])
-    values["logs"] = tuple([event_of(each) for each in values["logs"]])
+    values["events"] = tuple([_event_of(each) for each in values["events"]])
+    values["logs"] = tuple([_event_of(each) for each in values["logs"]])
     if "links" in values:
         values["links"] = tuple([(trace_id, span_id) for trace_id, span_id in values["links"]])
     return SpanRecord(**values)

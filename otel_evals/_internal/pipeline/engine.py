@@ -1,4 +1,4 @@
-"""The engine's interface, and the engine that runs on a thread of this process."""
+"""The engine, which runs on a thread of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from otel_evals._internal.accounting.counters import ConversationStats, Stats
 from otel_evals._internal.accounting.explanation import Explanation
@@ -30,7 +30,7 @@ from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["Engine", "LocalEngine"]
+__all__ = ["Engine"]
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -42,56 +42,7 @@ _COUNT_SECONDS = 0.5
 on it waits, such as a scorer marked `inline`; it then counts when it can."""
 
 
-class Engine(Protocol):
-    """Scores captured items, on a thread or in a process."""
-
-    @property
-    def intake(self) -> Intake:
-        """Where captured items are put."""
-
-    @property
-    def here(self) -> bool:
-        """Whether the caller is on one of the engine's own threads."""
-
-    @property
-    def queue_size(self) -> int:
-        """Items in the intake, and evaluations without an outcome."""
-
-    def stats(self) -> Stats:
-        """All counters at this moment."""
-
-    def destination_stats(self) -> Mapping[str, DestinationStats]:
-        """Counts of deliveries, by destination."""
-
-    def failing(self) -> Mapping[str, str]:
-        """The rules that fail again and again, each with its problem in words."""
-
-    def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
-        """What happened to a trace."""
-
-    def health(self, stalled_after: float, *, closed: bool) -> Health:
-        """Whether scoring makes progress."""
-
-    def flush(self, timeout: float) -> bool:
-        """Score and deliver what was captured so far; whether that was done within `timeout` seconds."""
-
-    def shutdown(self, deadline: float) -> None:
-        """Score and deliver what can be until `deadline` (`time.monotonic` seconds), and drop the rest."""
-
-    def close(self, deadline: float) -> None:
-        """End threads and processes."""
-
-    def before_fork(self) -> None:
-        """Prepare for a fork of this process."""
-
-    def after_fork_in_parent(self) -> None:
-        """Resume after the fork."""
-
-    def after_fork_in_child(self) -> None:
-        """Reset in a forked child, where none of the parent's threads exist."""
-
-
-class LocalEngine:
+class Engine:
     """The engine on a thread of this process.
 
     Args:
@@ -160,11 +111,6 @@ class LocalEngine:
     def queue_size(self) -> int:
         """Items in the intake, and evaluations without an outcome."""
         return self.thread.waiting + self.ledger.pending
-
-    @property
-    def open_items(self) -> int:
-        """Captured spans and log records that are not part of a closed run."""
-        return self.thread.waiting + self._stages.gatherer.open_spans
 
     def stats(self) -> Stats:
         """All counters at this moment."""

@@ -1,7 +1,7 @@
 """The pipeline as an application sees it: capture, the hold in front of the exporters, and the engine.
 
 The application's threads only run `spans` (a SpanProcessor), `log_records` (a LogRecordProcessor) and the
-exporters that `hold` wraps; everything else happens on the engine's thread, or in its process.
+exporters that `hold` wraps; everything else happens on the engine's thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.preset import EventPreset
 from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.live.adoption import unwrapped
-from otel_evals._internal.pipeline.engine import Engine, LocalEngine
+from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError
 
@@ -61,8 +61,8 @@ class Pipeline:
         dialects: read spans; all installed ones by default.
 
     Raises:
-        ConfigError: with `isolation="process"`: a rule or a destination cannot be sent to another process, or
-            gevent has replaced the threads that would read its answers.
+        ConfigError: a rule has `isolation="process"`, and gevent has replaced the threads that would read its
+            answers.
     """
 
     def __init__(
@@ -93,7 +93,9 @@ class Pipeline:
             [each for each in config.destinations if isinstance(each, EventPreset)],
         )
         open_spans = OpenSpans()
-        self._engine = self._build_engine(dialects, attacher, open_spans)
+        self._engine = engine = Engine(
+            config, dialects, attacher, lambda: open_spans.now(lambda: engine.thread.waiting)
+        )
         self.spans = CaptureSpans(
             self._engine.intake,
             dialects,
@@ -119,19 +121,9 @@ class Pipeline:
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
         return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None)
 
-    def _build_engine(self, dialects: Dialects, attacher: Attacher, open_spans: OpenSpans) -> Engine:
-        if self.config.isolation == "thread":
-            engine = LocalEngine(
-                self.config, dialects, attacher, lambda: open_spans.now(lambda: engine.thread.waiting)
-            )
-            return engine
-        from otel_evals._internal.live.engine_process.engine import RemoteEngine
-
-        return RemoteEngine(self.config, attacher, self._let_pass, open_spans)
-
     @property
     def engine(self) -> Engine:
-        """The engine that scores, on a thread or in a process."""
+        """The engine that scores."""
         return self._engine
 
     def trace_with(self, tracer_provider: TracerProvider) -> None:
@@ -180,7 +172,7 @@ class Pipeline:
             return False
         deadline = time.monotonic() + timeout_millis / 1000
         done = self._engine.flush(timeout_millis / 1000)
-        self._let_pass()
+        self._scores.let_pass(time.time_ns())
         deadline = max(deadline, time.monotonic() + _RELEASE_SECONDS)
         left = [exporter.wait_until_released(deadline) for exporter in self._exporters]
         return all(left) and done
@@ -213,10 +205,6 @@ class Pipeline:
         for exporter in self._exporters:
             exporter.wait_until_released(deadline)
 
-    def _let_pass(self) -> None:
-        """Have all spans released that have ended."""
-        self._scores.let_pass(time.time_ns())
-
     def _metrics(self, meter: metrics.Meter) -> Metrics:
         me = weakref.ref(self)  # a meter keeps its instruments, with what they ask, as long as the process
         return Metrics(
@@ -241,19 +229,18 @@ class Pipeline:
 
 
 def _check_threads(config: Config) -> None:
-    """Refuse processes of our own under gevent: its threads cannot wait for a pipe.
+    """Refuse scoring processes under gevent: its threads cannot wait for a pipe.
 
     Raises:
-        ConfigError: gevent has replaced the threads, and there is a scorer in a process.
+        ConfigError: gevent has replaced the threads, and a rule has `isolation="process"`.
     """
     patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
     if patched is None or not patched("threading"):
         return
-    places = {"isolation": config.isolation}
-    places |= {f"rules[{n}].isolation": rule.isolation for n, rule in enumerate(config.rules)}
-    for name, isolation in places.items():
-        if isolation == "process":
-            raise ConfigError(name, "'process' does not work where gevent has replaced threads: leave it out")
+    for number, rule in enumerate(config.rules):
+        if rule.isolation == "process":
+            problem = "'process' does not work where gevent has replaced threads: leave it out"
+            raise ConfigError(f"rules[{number}].isolation", problem)
 
 
 def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:

@@ -83,7 +83,7 @@ class Child:
         self.send(request)
         return self.receive()
 
-    def send(self, *parts: bytes) -> None:
+    def send(self, frame: bytes) -> None:
         """Send a frame.
 
         Raises:
@@ -91,7 +91,7 @@ class Child:
         """
         try:
             with self._sending:
-                write_frame(self._requests, *parts)
+                write_frame(self._requests, frame)
         except (OSError, ValueError) as error:
             raise self._death() from error
 

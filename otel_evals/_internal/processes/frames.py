@@ -11,14 +11,14 @@ _LENGTH = struct.Struct(">Q")
 _MOST = 1 << 20
 
 
-def write_frame(pipe: IO[bytes], *parts: bytes) -> None:
-    """Write the parts as one frame to an unbuffered pipe; blocks until they are written.
+def write_frame(pipe: IO[bytes], frame: bytes) -> None:
+    """Write a frame to an unbuffered pipe; blocks until it is written.
 
     Raises:
         OSError: the reader has closed the pipe.
         ValueError: the pipe is closed.
     """
-    left = memoryview(b"".join((_LENGTH.pack(sum(map(len, parts))), *parts)))
+    left = memoryview(_LENGTH.pack(len(frame)) + frame)
     while left:
         left = left[pipe.write(left[:_MOST]) :]
 

@@ -21,7 +21,6 @@ from otel_evals._internal.recursion import mark
 __all__ = ["Parent", "signals_blocked"]
 
 _NICE = 5
-_MOST_FRAMES = 64
 _LAST_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
 _IGNORED = (signal.SIGINT, signal.SIGTERM)
@@ -41,8 +40,7 @@ class Parent:
         _end_with_parent()
         _yield_to_application()
         context.attach(mark())
-        self._frames: Queue[bytes | None] = Queue(_MOST_FRAMES)
-        self._sending = threading.Lock()
+        self._frames: Queue[bytes | None] = Queue()
         threading.Thread(target=self._listen, name="otel-evals-pipe", daemon=True).start()
 
     def receive(self) -> bytes | None:
@@ -50,8 +48,8 @@ class Parent:
         return self._frames.get()
 
     def send(self, reply: bytes) -> None:
-        """Send a frame. May be called from any thread."""
-        with self._sending, contextlib.suppress(OSError):
+        """Send a frame."""
+        with contextlib.suppress(OSError):
             write_frame(self._out, reply)
 
     def _listen(self) -> None:

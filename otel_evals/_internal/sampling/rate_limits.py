@@ -155,12 +155,8 @@ class _SharedPerMinute(_Limited):
         server = redis_server(store)
         words = f"per_minute({limit:.10g}, store={server.name!r}, name={name!r})"
         super().__init__(limit, 60.0, words, clock)
-        self._made_of = limit, store, name, clock
         counts = SharedCounts(server, name, _SLICES, 60.0 / _SLICES, clock)
         self._only = _SharedRateControl(limit, 60.0, counts)
-
-    def __reduce__(self) -> tuple[type[_SharedPerMinute], tuple[Any, ...]]:
-        return type(self), self._made_of
 
     def _control(self, run: Run) -> _RateControl:
         return self._only

@@ -60,15 +60,11 @@ def test_nothing_is_taken_once_it_is_closed() -> None:
     assert (backlog.free, backlog.admits(recorded(1), 0), backlog.refused) == (0, False, 1)
 
 
-def test_a_run_lacks_spans_that_were_refused_or_began_before_their_reader_died() -> None:
+def test_the_trace_of_a_refused_item_is_remembered() -> None:
     backlog, item = Backlog(0, 1), captured()
-    assert not backlog.lacks(item.span)
     backlog.admits(item, 0)
-    assert backlog.lacks(item.span)
-    other = captured()
-    backlog.began_before = (other.span.start_time or 0) + 1
-    assert backlog.lacks(other.span)
-    assert not backlog.lacks(captured().span)
+    assert item.span.context is not None
+    assert list(backlog.traces) == [item.span.context.trace_id]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -119,11 +118,10 @@ def test_what_fails_for_a_run_is_counted_and_the_run_is_not_scored(expression: s
     assert stats.not_sampled == {"predicate_failed": 1}
 
 
-def test_it_works_in_process_and_can_be_pickled_and_printed() -> None:
+def test_it_works_in_process_and_can_be_printed() -> None:
     when = CelCondition('run.agent_name == "sales"')
-    again = pickle.loads(pickle.dumps(when))
-    assert str(again) == str(when) == 'run.agent_name == "sales"'
-    with Live(Rule(answered(), when=again)) as live:
+    assert str(when) == 'run.agent_name == "sales"'
+    with Live(Rule(answered(), when=when)) as live:
         agent_run(live.tracer, agent="sales")
         agent_run(live.tracer, agent="support")
         live.pipeline.force_flush(10)

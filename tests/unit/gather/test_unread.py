@@ -34,7 +34,7 @@ def at_the_end(
         if close:
             gatherer.close_due(9.0)
     losses = gatherer.end(list(left))
-    assert gatherer.open_spans == 0
+    assert gatherer.open_traces == set()
     assert gatherer.end([]) == []
     return losses
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -148,11 +147,6 @@ def test_feedback_in_code_reaches_the_store_and_never_raises(tmp_path: Path) -> 
     (kept,) = feedback_on(store.database, "ab" * 16)
     store.close()
     assert (kept["value"], kept["comment"]) == (1.0, "thanks, [redacted]")
-
-
-def test_the_destination_can_be_sent_to_another_process(tmp_path: Path) -> None:
-    sent = pickle.loads(pickle.dumps(ResultsDestination(tmp_path / "results.db", content=False)))
-    assert isinstance(sent, ResultsDestination)
 
 
 def test_runs_that_users_complained_about_stand_in_the_label_queue(store: ResultsStore) -> None:

@@ -14,7 +14,7 @@ from otel_evals import Rule, RuleStats, Run, scorer
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.processors import CaptureSpans
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.pipeline.engine import LocalEngine
+from otel_evals._internal.pipeline.engine import Engine
 from otel_evals.testing import InMemoryDestination
 from tests.support.trace_builder import DIALECTS
 from tests.support.traffic import agent_run
@@ -31,7 +31,7 @@ class App:
     def __init__(self, *rules: Any, **options: Any) -> None:
         self.scored = InMemoryDestination()
         config = build_config(rules, [self.scored], **{"grace": 0.0, **options})
-        self.engine = LocalEngine(config, DIALECTS, Attacher(None, None, None, None))
+        self.engine = Engine(config, DIALECTS, Attacher(None, None, None, None))
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(CaptureSpans(self.engine.intake, DIALECTS, 1.0))
         self.tracer = provider.get_tracer("app")
@@ -58,7 +58,7 @@ def test_runs_are_scored_and_counted_off_the_callers_thread() -> None:
         assert len(a.scored.runs) == 3
         assert a.engine.stats().rules["one"] == RuleStats(eligible=3, sampled=3, scored=3)
         assert a.engine.destination_stats()["memory"].exported == 3
-        assert (a.engine.queue_size, a.engine.open_items) == (0, 0)
+        assert a.engine.queue_size == 0
 
 
 def test_nothing_runs_before_there_is_something_to_score() -> None:
@@ -102,17 +102,3 @@ def test_after_its_end_what_comes_is_counted_as_lost() -> None:
         assert (stats.rules["one"].scored, stats.losses) == (1, {"intake_full": 3})
         assert not a.engine.flush(0.1)
         assert not a.engine.health(60.0, closed=True).thread_alive
-
-
-def test_an_open_run_counts_as_open_items_until_its_root_ends() -> None:
-    with app(Rule(one)) as a:
-        seen: list[int] = []
-
-        def during(_: object) -> None:
-            a.engine.flush(5.0)
-            seen.append(a.engine.open_items)
-
-        agent_run(a.tracer, during=during)
-        assert seen == [2], "its model call and its tool"
-        assert a.engine.flush(5.0)
-        assert a.engine.open_items == 0

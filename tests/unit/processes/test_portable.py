@@ -1,4 +1,4 @@
-"""What can be sent to another process: built-in scorers, judges with their gates, conditions in words."""
+"""What can be sent to another process: built-in scorers, judges with their gates, scorers of one's own."""
 
 from __future__ import annotations
 
@@ -56,25 +56,17 @@ def test_a_judge_is_sent_with_its_limits_its_budget_and_its_memory(tmp_path: Pat
     assert sent(budget).spent() == budget.spent() == (0.0, 0)
 
 
-def test_a_configuration_in_words_needs_no_cloudpickle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Samplers and conditions have names; a scorer of the application's own has one too."""
+def test_a_scorer_of_a_module_needs_no_cloudpickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "otel_evals._internal.processes.by_value", None)
     (tmp_path / "named_scorers.py").write_text(
         "from otel_evals import scorer\n@scorer\ndef polite(run) -> bool:\n    return True\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "evals.yaml").write_text(
-        "rules:\n  - scorer: python:named_scorers:polite\n    sample: ratio(0.5) | errors()\n"
-        "    when: {agent_name: support}\n"
+        "rules:\n  - scorer: python:named_scorers:polite\n    isolation: process\n"
     )
-    config = sent(load_config(tmp_path / "evals.yaml"))
-    run = Run(trace_id="a" * 32, root_span_id="b" * 16, root_kind=OperationKind.AGENT, agent_name="support")
-    (rule,) = config.rules
-    assert rule.when(run)
-    assert str(rule.sample) == "ratio(0.5) | errors()"
-    assert rule.scorer is sys.modules["named_scorers"].polite
+    (rule,) = load_config(tmp_path / "evals.yaml").rules
+    assert sent(rule.scorer) is sys.modules["named_scorers"].polite
 
 
 def test_a_scorer_of_a_module_is_sent_by_name_and_one_of_a_function_by_value() -> None:
@@ -85,7 +77,7 @@ def test_a_scorer_of_a_module_is_sent_by_name_and_one_of_a_function_by_value() -
     def short(run: Run) -> bool:
         return len(run.output or "") <= limit
 
-    arrived = sent(build_config([short], [], isolation="process")).rules[0].scorer
+    arrived = sent(short)
     assert arrived is not short
     assert arrived.version == short.version
     assert importable("otel_evals.scorers")
@@ -93,7 +85,6 @@ def test_a_scorer_of_a_module_is_sent_by_name_and_one_of_a_function_by_value() -
     assert importable("os.path")
     assert not importable("__main__")
     assert not importable("no.such.module")
-    assert str(sent(sampling.ratio(0.1) & sampling.errors())) == "ratio(0.1) & errors()"
 
 
 def test_what_has_no_form_outside_this_process_is_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pytest
@@ -157,25 +156,6 @@ def test_rules_keep_their_rate_behind_a_head_sampler() -> None:
         kept = (bar + rng.randrange(RANGE - bar) for _ in range(count))
         picked = sum(bits >= ours for bits in kept)
         assert abs(picked - 0.3 * count) < 4 * (count * 0.3 * 0.7) ** 0.5
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "ratio(0.5) | errors()",
-        "attribute('a')",
-        "attribute('a', 1) & used_tool('x')",
-        "per_minute(3)",
-        "stratified('agent_name', 2, 'hour') | below('a', 0.5)",
-    ],
-)
-def test_samplers_travel_to_other_processes(words: str) -> None:
-    """They say and decide the same there."""
-    sampler = sampling.parse(words)
-    there = pickle.loads(pickle.dumps(sampler))
-    run = Run(trace_id="1" * 32, root_span_id="1" * 16, root_kind=OperationKind.AGENT, resource={"a": 1})
-    assert str(there) == str(sampler)
-    assert there.chance(run) == sampler.chance(run)
 
 
 @given(st.integers(1, 2**128 - 1), st.text("0123456789abcdef", min_size=1, max_size=14), st.booleans())

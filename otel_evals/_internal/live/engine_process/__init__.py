@@ -1,1 +1,0 @@
-"""The engine in a child process: `configure(isolation="process")`."""
