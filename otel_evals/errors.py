@@ -19,10 +19,7 @@ inside the engine they become outcomes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from otel_evals._internal.model import Usage
+from typing import Any
 
 __all__ = [
     "BudgetExceededError",
@@ -84,8 +81,8 @@ class ConfigErrors(ConfigError):  # noqa: N818  # several of them
 class JudgeError(OtelEvalsError):
     """A judge gave no usable reply."""
 
-    usage: Usage | None = None
-    """Tokens that the call used nevertheless."""
+    usage: Any = None
+    """Tokens that the call used nevertheless, as `otel_evals.model.Usage`; None if unknown."""
     cost: float | None = None
     """US dollars that the call cost nevertheless; None if unknown."""
     attempts: int = 1

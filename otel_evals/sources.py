@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from otel_evals._internal.deliver.feedback import FeedbackQuery, ask, moment, paged, readable
+from otel_evals._internal.deliver.stored_traces import LARGEST_ANSWER, TraceQuery
 from otel_evals._internal.model.otlp_json import records_of
-from otel_evals._internal.sources.feedback import FeedbackQuery, ask, moment, paged, readable
-from otel_evals._internal.sources.stored_traces import LARGEST_ANSWER, TraceQuery
 
 __all__ = [
     "LARGEST_ANSWER",

@@ -3,7 +3,7 @@
 Scores reach the store by the destination `results`; `otel-evals monitor` serves the page.
 """
 
-from otel_evals_monitor._internal.alarms.options import AlarmOptions
+from otel_evals_monitor._internal.alarms.section import AlarmOptions
 from otel_evals_monitor._internal.destination import ResultsDestination
 
 __all__ = ["AlarmOptions", "ResultsDestination"]

@@ -13,7 +13,7 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 
 from otel_evals import Config, ConfigError, Rule, Run, load_config, scorer
 from otel_evals_monitor import ResultsDestination
-from otel_evals_monitor._internal.alarms.background import AlarmWatch
+from otel_evals_monitor._internal.alarms.section import AlarmWatch
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
 

@@ -7,16 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-from otel_evals import Pipeline, Rule, Run, Score, scorer
-from otel_evals._internal.accounting.counters import ConversationStats
-from otel_evals._internal.config.loader import build_config
+from otel_evals import Rule, Run, Score, scorer
 from tests.support.traffic import Live, agent_run
 
 

@@ -23,7 +23,9 @@ from tests.support.stub_openai import StubOpenAI
 from tests.support.traffic import agent_run
 
 SUPPORT = Path(__file__).parents[1] / "support"
-COMMAND = "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"
+COMMAND = (
+    "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"
+)
 
 PROGRAM = """
 import sys

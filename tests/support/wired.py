@@ -17,7 +17,7 @@ from otel_evals._internal.capture.items import CapturedItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.durable_queue.queue import RunStore
+from otel_evals._internal.evaluate.run_store import RunStore
 from otel_evals._internal.pipeline.steps import Stages
 from otel_evals.model import Evaluation
 from otel_evals.testing import InMemoryDestination

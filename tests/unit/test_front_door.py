@@ -45,7 +45,11 @@ def test_a_name_means_the_same_whatever_was_imported_before(name: str) -> None:
 
 def test_importing_the_package_loads_nothing_else_of_it() -> None:
     code = "import sys, otel_evals; print(*sorted(m for m in sys.modules if m.startswith('otel_evals')))"
-    assert in_a_fresh_process(code).split() == ["otel_evals", "otel_evals._internal", "otel_evals._internal.version"]
+    assert in_a_fresh_process(code).split() == [
+        "otel_evals",
+        "otel_evals._internal",
+        "otel_evals._internal.version",
+    ]
 
 
 def test_configuring_code_scorers_loads_no_judge_and_no_destination_library() -> None:

@@ -18,10 +18,10 @@ from otel_evals.model import Evaluation, OperationKind, Run, SpanRecord
 from otel_evals.sdk.config import start_watches
 from otel_evals.sdk.pipeline import (
     Attacher,
+    Engine,
     EvaluationSpans,
     Health,
     IntakeItem,
-    Engine,
     Metrics,
     Opened,
     OutcomeTracker,

@@ -19,7 +19,8 @@ from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.dialect import load_dialects
-from otel_evals._internal.durable_queue.progress import FileProgress, Progress
+from otel_evals._internal.durable_queue.progress import FileProgress
+from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.model import Dropped, Evaluation, Run, SpanRecord
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.progress_bar import bar

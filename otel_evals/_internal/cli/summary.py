@@ -9,7 +9,7 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.cli.terminal import echo
 from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.record import plain
-from otel_evals._internal.durable_queue.progress import Progress
+from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Direction, Evaluation, Score, ScorerFailure
 from otel_evals._internal.offline.table import as_rich, as_text

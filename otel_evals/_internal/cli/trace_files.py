@@ -11,8 +11,8 @@ from typing import Any
 from otel_evals._internal.cli.backends import backend, backends
 from otel_evals._internal.config.validation import call_with, suggestion
 from otel_evals._internal.deliver.api import ApiDestination
+from otel_evals._internal.deliver.stored_traces import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
-from otel_evals._internal.sources.stored_traces import TRACE_SOURCES, TraceQuery
 from otel_evals.errors import ConfigError, DestinationError
 
 __all__ = ["query_of", "stored_traces"]

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Literal
 import anyio
 
 from otel_evals._internal.deliver.destination import Unaccepted
+from otel_evals._internal.deliver.feedback import FeedbackQuery
 from otel_evals._internal.deliver.http import HttpClient, HttpOptions
 from otel_evals._internal.deliver.items import ScoreItem, items_of
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
+from otel_evals._internal.deliver.stored_traces import TraceQuery
 from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
-from otel_evals._internal.sources.feedback import FeedbackQuery
-from otel_evals._internal.sources.stored_traces import TraceQuery
 from otel_evals.errors import ConfigError, DestinationError
 
 __all__ = ["ApiDestination", "Errors", "client", "needed"]

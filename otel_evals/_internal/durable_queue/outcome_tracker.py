@@ -11,8 +11,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Sequence
 
 from otel_evals._internal.durable_queue.deliveries import Deliveries
-from otel_evals._internal.durable_queue.queue import RunStore, StoreClient
 from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.evaluate.run_store import RunStore, StoreClient
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Dropped, Outcome, ScoredRun
 

@@ -1,6 +1,6 @@
 """What a long `otel-evals score` has done, in a file: started again, it goes on where it was cut off.
 
-`Progress` itself knows nothing and is the default. An evaluation is written as soon as its outcome is known,
+An evaluation is written as soon as its outcome is known,
 before it is delivered, so that a judge is not asked again for what it has answered.
 """
 
@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from otel_evals._internal.durable_queue.stored_evaluations import restored, stored
 from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.evaluate.progress import Known, Progress
 from otel_evals._internal.model import Dropped, Evaluation, Outcome, Run, ScoredRun, ScorerFailure
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.sqlite_file import SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
-__all__ = ["FileProgress", "Progress"]
+__all__ = ["FileProgress"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS evaluation (
@@ -35,47 +36,8 @@ CREATE TABLE IF NOT EXISTS delivery (
 );
 """
 
-Known = tuple[str, int]
-"""An evaluation by its id and revision."""
 
 _BUDGET, _UNAVAILABLE = "BudgetExceededError", "JudgeUnavailableError"
-
-
-class Progress:
-    """Knows nothing, and keeps nothing."""
-
-    stopped: str | None = None
-    """Why no more can be scored now; None while it can."""
-    known_before: int = 0
-    """Evaluations that were not made again."""
-    left: int = 0
-    """Evaluations that could not be made now."""
-
-    def known(self, job: Job) -> Evaluation | None:
-        """An evaluation that was made before and stands."""
-        return None
-
-    def ended(self, evaluation: Evaluation, run: Run) -> Evaluation:
-        """Keep an evaluation; returns it with its revision: the next one, if it was made before."""
-        return evaluation
-
-    def leaves(self, outcome: Outcome) -> str | None:
-        """Why an evaluation is left for the next time; None if its outcome stands."""
-        return None
-
-    def lacking(self, scored: ScoredRun, names: Collection[str]) -> Iterable[tuple[ScoredRun, str | None]]:
-        """What of a scored run is to be delivered, and to which destination; None stands for all."""
-        return [(scored, None)]
-
-    def undelivered(self, name: str) -> Sequence[Known]:
-        """The evaluations that a destination is not known to have."""
-        return ()
-
-    def delivered(self, name: str, known: Iterable[Known]) -> None:
-        """A destination has evaluations."""
-
-    def close(self) -> None:
-        """Let go of the file."""
 
 
 class FileProgress(Progress):

@@ -22,13 +22,13 @@ from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.durable_queue import retries
 from otel_evals._internal.durable_queue.deliveries import Deliveries
 from otel_evals._internal.durable_queue.late_spans import Late, LateSpans, add_late, run_of
-from otel_evals._internal.durable_queue.queue import ConversationState, KeptRun, RunStore, StoreClient
 from otel_evals._internal.durable_queue.queue_file import store_limits
 from otel_evals._internal.durable_queue.resumption import expected_ids, judged_runs, resumptions
 from otel_evals._internal.durable_queue.stored_evaluations import restored, stored
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task, Undelivered, merged
 from otel_evals._internal.durable_queue.writer import Writer
 from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun, RunStore, StoreClient
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, ScoredRun, SpanRecord
 from otel_evals._internal.read.rejoin import group_of

@@ -15,10 +15,10 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher, Opened
 from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.conversations.stage import JoinedConversation
-from otel_evals._internal.durable_queue.progress import Progress
-from otel_evals._internal.durable_queue.queue import Resumption, RunStore
+from otel_evals._internal.evaluate.conversation_stage import JoinedConversation
 from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.evaluate.progress import Progress
+from otel_evals._internal.evaluate.run_store import Resumption, RunStore
 from otel_evals._internal.evaluate.scheduler import Scheduler
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun

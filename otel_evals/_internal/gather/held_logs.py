@@ -6,13 +6,14 @@ from collections import OrderedDict
 
 from msgspec.structs import replace
 
-from otel_evals._internal.model import SpanEvent
+from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_event
 from otel_evals._internal.util.plain import shallow
 
-__all__ = ["HeldLogs"]
+__all__ = ["HeldLogs", "take_choice"]
 
 _MOST_SPANS = 20_000
+_CHOICE = "gen_ai.choice"
 
 
 class HeldLogs:
@@ -65,3 +66,13 @@ def _shallow(log: SpanEvent) -> SpanEvent:
     if body is log.body and attributes is log.attributes:
         return log
     return replace(log, body=body, attributes=attributes)
+
+
+def take_choice(root: SpanRecord, logs: HeldLogs) -> SpanRecord | None:
+    """The unclaimed span above a root, with its logs, if the only choice of a model was logged there."""
+    above = root.parent_span_id
+    found = logs.get(above) if above is not None else None
+    if above is None or found is None or [log.name for log in found].count(_CHOICE) != 1:
+        return None
+    logs.take(above)
+    return SpanRecord(trace_id=root.trace_id, span_id=above, parent_span_id=None, logs=tuple(found))

@@ -25,9 +25,8 @@ from otel_evals._internal.capture.items import (
 from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.gather.complete_runs import CompleteRuns
 from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
-from otel_evals._internal.gather.held_logs import HeldLogs
+from otel_evals._internal.gather.held_logs import HeldLogs, take_choice
 from otel_evals._internal.gather.lost_spans import LostSpans
-from otel_evals._internal.gather.misplaced_choices import take_choice
 from otel_evals._internal.gather.unread import SpanPlace, count_unread, places_of
 from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span

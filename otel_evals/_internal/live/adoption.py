@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_evals._internal.attach.hold import ScoringSpanExporter
+from otel_evals._internal.attach.providers import unwrapped
 
 __all__ = [
     "MADE",
@@ -32,12 +33,10 @@ __all__ = [
     "adopt_logs",
     "describe",
     "same_provider",
-    "unwrapped",
 ]
 
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
-_PROVIDERS = ("provider", "_provider", "_tracer_provider", "wrapped", "_wrapped")
 """Where wrappers of tracer providers keep what they wrap: Logfire's proxy, for one."""
 _PROCESSORS = (
     "processor",
@@ -324,18 +323,6 @@ def adopt_logs(provider: Any, front: Front | None) -> None:
         setattr(provider, _MARK, records)
         provider.add_log_record_processor(records)
     records.target = None if front is None else front.log_records
-
-
-def unwrapped(provider: Any) -> Any:
-    """The SDK's provider inside its wrappers."""
-    for _ in range(_MAX_DEPTH):
-        if hasattr(provider, "_active_span_processor"):
-            break
-        inner = next((getattr(provider, name) for name in _PROVIDERS if hasattr(provider, name)), None)
-        if inner is None or not hasattr(inner, "add_span_processor"):
-            break
-        provider = inner
-    return provider
 
 
 def _servers(processor: SpanProcessor) -> set[str]:

@@ -28,7 +28,9 @@ class Attack:
 @cache
 def load_attacks() -> tuple[Attack, ...]:
     """The whole corpus, family by family."""
-    families = tomllib.loads(files("otel_evals._internal.offline").joinpath("attacks.toml").read_text("utf-8"))
+    families = tomllib.loads(
+        files("otel_evals._internal.offline").joinpath("attacks.toml").read_text("utf-8")
+    )
     return tuple(Attack(name, _filled(text)) for name, family in families.items() for text in family["texts"])
 
 

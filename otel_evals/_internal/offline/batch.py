@@ -16,13 +16,13 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.conversations.stage import ConversationStage, JoinedConversation
 from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals._internal.durable_queue.progress import Progress
-from otel_evals._internal.durable_queue.queue import RunStore
+from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
 from otel_evals._internal.evaluate.evaluator import Evaluations
 from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.evaluate.progress import Progress
+from otel_evals._internal.evaluate.run_store import RunStore
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread

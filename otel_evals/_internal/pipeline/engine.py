@@ -14,13 +14,12 @@ from otel_evals._internal.accounting.explanation import Explanation
 from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
-from otel_evals._internal.capture.backlog import Intake
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.delivery_queue import DestinationStats
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.durable_queue.queue import RunStore
+from otel_evals._internal.evaluate.run_store import RunStore
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.pipeline.event_loop import gather_seconds

@@ -28,6 +28,7 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
 from otel_evals._internal.attach.metrics import Metrics
+from otel_evals._internal.attach.providers import unwrapped
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.options import Config
@@ -35,7 +36,6 @@ from otel_evals._internal.config.sections import start_watches
 from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.preset import EventPreset
 from otel_evals._internal.dialect import Dialects, load_dialects
-from otel_evals._internal.live.adoption import unwrapped
 from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError

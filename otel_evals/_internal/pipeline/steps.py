@@ -21,13 +21,13 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.conversations.stage import ConversationStage, JoinedConversation
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.durable_queue.queue import ConversationState, Resumption, RunStore
+from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
 from otel_evals._internal.evaluate.evaluator import Evaluations
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.rule_sets import RuleSets
+from otel_evals._internal.evaluate.run_store import ConversationState, Resumption, RunStore
 from otel_evals._internal.gather.gatherer import Gatherer, SpanGroup
 from otel_evals._internal.gather.local_gatherer import SpanGatherer
 from otel_evals._internal.model import Loss, Outcome, Run, ScoredRun
@@ -210,7 +210,7 @@ class Stages:
         self._ledger.delivered(destination, batch, end)
         self._store.delivered(destination, batch, end)
 
-    # --- what a store needs: `otel_evals._internal.durable_queue.queue.StoreClient` ---
+    # --- what a store needs: `otel_evals._internal.evaluate.run_store.StoreClient` ---
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
         """Make jobs of what the store kept."""

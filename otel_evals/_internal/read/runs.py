@@ -7,12 +7,12 @@ from typing import Any
 
 from otel_evals import semconv
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.gather.misplaced_choices import restore_choices
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.grouped import invocations_in
 from otel_evals._internal.read.inherited_ids import with_surroundings
+from otel_evals._internal.read.misplaced_choices import restore_choices
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.question import answer_of, find_question
 from otel_evals._internal.read.tree import descendants

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.version import __version__
 
-COMMAND = "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"
+COMMAND = (
+    "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"
+)
 
 
 def without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:

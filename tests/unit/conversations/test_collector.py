@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals import Config, Rule, Run, load_config, sampling
-from otel_evals._internal.conversations.collector import Conversation, Conversations
-from otel_evals._internal.conversations.conversation import as_conversation
+from otel_evals._internal.evaluate.conversations import Conversation, Conversations
+from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.sampling.randomness import (
     conversation_number,

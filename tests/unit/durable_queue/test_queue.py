@@ -9,8 +9,8 @@ import pytest
 
 from otel_evals import Rule, scorer
 from otel_evals._internal.accounting.counters import StoreStats
-from otel_evals._internal.durable_queue.queue import ConversationState, KeptRun, RunStore
 from otel_evals._internal.durable_queue.sqlite_queue import SQLiteStore
+from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun, RunStore
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals.model import Dropped, SpanRecord
 from tests.support.jobs import a_job

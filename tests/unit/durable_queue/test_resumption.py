@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from otel_evals import Rule, Run, scorer
-from otel_evals._internal.conversations.conversation import as_conversation
-from otel_evals._internal.durable_queue.queue import Resumption
 from otel_evals._internal.durable_queue.resumption import expected_ids, judged_runs, resumptions
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
+from otel_evals._internal.evaluate.run_store import Resumption
+from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.model import Sampled

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals import Rule, scorer
-from otel_evals._internal.durable_queue.queue import ConversationState
 from otel_evals._internal.durable_queue.stored_run import (
     RunStatus,
     StoredRun,
@@ -19,6 +18,7 @@ from otel_evals._internal.durable_queue.stored_run import (
     load_status,
     merged,
 )
+from otel_evals._internal.evaluate.run_store import ConversationState
 from otel_evals.model import SpanRecord
 from tests.support.jobs import a_job
 

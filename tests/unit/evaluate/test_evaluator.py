@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling, scorer
-from otel_evals._internal.durable_queue.queue import Resumption, RunStore
 from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.evaluate.run_store import Resumption, RunStore
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals.model import Dropped, Sampled
 from otel_evals.sampling import Chance

@@ -11,12 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from otel_evals import ConfigError, Run, load_config, sampling
-from otel_evals._internal.config.loader import build_config
+from otel_evals import ConfigError, Run, load_config
 from otel_evals._internal.processes.portable import NotPortableError, importable, pack
 from otel_evals.context import tool_results
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, LiteLLMJudge
-from otel_evals.model import OperationKind
 from otel_evals.scorers import Scorer, scorer
 
 SCORERS = entry_points(group="otel_evals_scorer")

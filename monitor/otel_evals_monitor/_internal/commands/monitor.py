@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.receivers import Receiver
     from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["monitor", "serve"]
+__all__ = ["monitor"]
 
 
 def monitor(
@@ -70,6 +68,8 @@ def monitor(
         try:
             if check:
                 raise typer.Exit(_check(database, settings, told, as_json))
+            from otel_evals_monitor._internal.page.server import serve
+
             serve(database, settings, told, link=link, host=host, port=port, token=token, browser=browser)
         finally:
             database.close()
@@ -83,61 +83,6 @@ def monitor(
         problem = f"needs {missing_module}: pip install 'otel-evals[monitor]'"
         echo(f"otel-evals monitor: {problem}", err=True)
         raise typer.Exit(2) from None
-
-
-def serve(
-    database: Database,
-    settings: AlarmSettings,
-    receivers: Sequence[Receiver] = (),
-    *,
-    link: str | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8765,
-    token: str | None = None,
-    browser: bool = False,
-) -> None:
-    """Serve the page until interrupted.
-
-    Raises:
-        ConfigError: an option is wrong, or the port is taken.
-    """
-    import socket
-
-    import uvicorn
-
-    from otel_evals.sdk.commands import trace_link
-    from otel_evals_monitor._internal.page.access import Access
-    from otel_evals_monitor._internal.page.app import Page
-    from otel_evals_monitor._internal.report.links import TraceLink
-
-    page = Page(
-        database,
-        access=Access(token, host),
-        settings=settings,
-        link=TraceLink.parse(trace_link(link)),
-        receivers=receivers,
-    )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, port))
-            listening.listen(128)  # before anyone is told the address
-        except OSError as error:
-            raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
-        page.check()  # so that the first view has the alarms
-        print(f"The page is at {address}  (Ctrl-C ends it)", flush=True)
-        checking = threading.Thread(target=page.check_for_ever, name="alarms", daemon=True)
-        checking.start()
-        if browser:
-            webbrowser.open(address)
-        config = uvicorn.Config(page.app, log_level="warning", access_log=False)
-        try:
-            uvicorn.Server(config).run(sockets=[listening])
-        finally:
-            page.stop()
 
 
 def _check(database: Database, settings: AlarmSettings, receivers: Sequence[Receiver], as_json: bool) -> int:

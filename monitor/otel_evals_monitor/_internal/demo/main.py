@@ -138,7 +138,7 @@ def show_history(options: DemoOptions, scores: Path) -> None:
         print(f"    otel-evals monitor {store} --floor {floor}")
         return
     from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
-    from otel_evals_monitor._internal.commands.monitor import serve
+    from otel_evals_monitor._internal.page.server import serve
     from otel_evals_monitor._internal.store.database import Database
 
     name, value = floor.split("=")

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.gather.held_logs import HeldLogs
 from otel_evals._internal.model import SpanRecord
 
-__all__ = ["restore_choices", "take_choice"]
+__all__ = ["restore_choices"]
 
 _CHOICE = "gen_ai.choice"
 
@@ -33,16 +32,6 @@ def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Ma
                     for c, log in zip(calls, choices, strict=True)
                 )
     return {**records, **restored} if restored else records
-
-
-def take_choice(root: SpanRecord, logs: HeldLogs) -> SpanRecord | None:
-    """The unclaimed span above a root, with its logs, if the only choice of a model was logged there."""
-    above = root.parent_span_id
-    found = logs.get(above) if above is not None else None
-    if above is None or found is None or [log.name for log in found].count(_CHOICE) != 1:
-        return None
-    logs.take(above)
-    return SpanRecord(trace_id=root.trace_id, span_id=above, parent_span_id=None, logs=tuple(found))
 
 
 def _without_choice(

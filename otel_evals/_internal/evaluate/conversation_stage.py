@@ -15,10 +15,10 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.accounting.trace_log import LoggedEvaluation
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.conversations.collector import Conversation, Conversations, DueConversation
-from otel_evals._internal.conversations.conversation import as_conversation
-from otel_evals._internal.durable_queue.queue import ConversationState, KeptRun, RunStore
+from otel_evals._internal.evaluate.conversations import Conversation, Conversations, DueConversation
+from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun, RunStore
 from otel_evals._internal.model import Run
+from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import conversation_key
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.decide import Decision

@@ -1,4 +1,4 @@
-"""Checks the results store for alarms in the process that scores: on a thread, far from any request."""
+"""The section `alarms` of the configuration, and the check that it starts in a process that scores."""
 
 from __future__ import annotations
 
@@ -6,23 +6,70 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, set_value
+from pydantic import AfterValidator, Field
+from pydantic.dataclasses import dataclass
 
 from otel_evals import semconv
 from otel_evals.errors import ConfigError
-from otel_evals_monitor._internal.alarms.options import AlarmOptions
+from otel_evals.sdk.config import MODEL, PositiveSeconds, raises_config_errors
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
     from otel_evals_monitor._internal.alarms.receivers import Receiver
 
-__all__ = ["AlarmEvents", "AlarmWatch"]
+__all__ = ["AlarmEvents", "AlarmOptions", "AlarmWatch"]
 
 _logger = logging.getLogger(__name__)
+
+
+def _url(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ConfigError("", f"must begin with http:// or https://, got {value!r:.100}")
+    return value
+
+
+_Url = Annotated[str, AfterValidator(_url)]
+_Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+
+
+@raises_config_errors
+@dataclass(frozen=True, config=MODEL, kw_only=True)
+class AlarmOptions:
+    """What is watched in the results store by a process that scores, and who is told."""
+
+    store: str | None = None
+    """SQLite file or `postgresql://` URL; by default that of the destination `results`."""
+    every: PositiveSeconds = 60.0
+    """Seconds between two checks; processes that share a store share them."""
+    floors: dict[str, Annotated[float, Field(ge=0.0)]] = Field(default_factory=dict)
+    """By scorer: the mean that is not to be fallen below; where low scores are good, exceeded."""
+    missing: _Share = 0.2
+    """Share of the runs that may be without the score they should have."""
+    agreement: _Share = 0.8
+    """Share of the scores of runs drawn by chance with which people's labels are to agree."""
+    level: _Share = 0.05
+    """Probability of any false alarm in a week, over all monitors."""
+    webhook: _Url | None = None
+    """Address that each alarm's start and end is posted to, as JSON."""
+    slack: bool = False
+    """Post the form that Slack understands."""
+    alertmanager: _Url | None = None
+    """Base URL of an Alertmanager."""
+    events: bool = True
+    """Emit a log event `otel_evals.alarm` for each alarm's start and end."""
+
+    def watch(self, destinations: tuple[object, ...], logger: Callable[[], Logger]) -> AlarmWatch:
+        """Start to check for alarms in the background.
+
+        Raises:
+            ConfigError: there is no store to watch.
+        """
+        return AlarmWatch(self, destinations, logger)
 
 
 class AlarmEvents:

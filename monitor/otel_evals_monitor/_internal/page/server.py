@@ -1,0 +1,67 @@
+"""Serves the page of `otel-evals monitor`."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Sequence
+
+import uvicorn
+
+from otel_evals.errors import ConfigError
+from otel_evals.sdk.commands import echo, trace_link
+from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
+from otel_evals_monitor._internal.alarms.receivers import Receiver
+from otel_evals_monitor._internal.page.access import Access
+from otel_evals_monitor._internal.page.app import Page
+from otel_evals_monitor._internal.report.links import TraceLink
+from otel_evals_monitor._internal.store.database import Database
+
+__all__ = ["serve"]
+
+
+def serve(
+    database: Database,
+    settings: AlarmSettings,
+    receivers: Sequence[Receiver] = (),
+    *,
+    link: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    token: str | None = None,
+    browser: bool = False,
+) -> None:
+    """Serve the page until interrupted.
+
+    Raises:
+        ConfigError: an option is wrong, or the port is taken.
+    """
+    page = Page(
+        database,
+        access=Access(token, host),
+        settings=settings,
+        link=TraceLink.parse(trace_link(link)),
+        receivers=receivers,
+    )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+            listening.listen(128)  # before anyone is told the address
+        except OSError as error:
+            raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        page.check()  # so that the first view has the alarms
+        echo(f"The page is at {address}  (Ctrl-C ends it)")
+        checking = threading.Thread(target=page.check_for_ever, name="alarms", daemon=True)
+        checking.start()
+        if browser:
+            webbrowser.open(address)
+        config = uvicorn.Config(page.app, log_level="warning", access_log=False)
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            page.stop()

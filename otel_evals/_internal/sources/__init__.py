@@ -1,1 +1,0 @@
-"""Sources: traces and feedback read back from a backend."""
