@@ -65,7 +65,7 @@ _FIELDS: dict[str, Callable[[Run], Any]] = {
 
 
 class CelCondition:
-    """A condition that can be printed.
+    """A printable condition.
 
     Args:
         expression: in CEL; the run is `run`.

@@ -16,7 +16,7 @@ FIELDS = (*(name for name in Run.__dataclass_fields__ if name not in ("operation
 
 
 class Where:
-    """A condition that can be printed: each field or attribute has one of its values.
+    """A printable condition: each field or attribute has one of its values.
 
     Args:
         fields: values by field of the run. A field that is a list must contain one of them.

@@ -1,4 +1,4 @@
-"""Span records as rows of values and back: what the store's file is made of.
+"""Span records as rows of values and back, for the store's file.
 
 A row holds a record's fields in their order; spans of one process share their resource, which is kept once
 beside them. How rows become bytes is left to who writes them.

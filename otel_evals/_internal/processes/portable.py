@@ -1,4 +1,4 @@
-"""Pickles scorers for another process: by name if it can import them, else by value.
+"""Pickles scorers for another process: by name if importable there, else by value.
 
 The other process does not run the program's main module. What is defined there, in a closure, or in a module
 that cannot be imported by name is pickled by value, which needs cloudpickle.
