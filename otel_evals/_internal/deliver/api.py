@@ -15,6 +15,7 @@ from otel_evals._internal.deliver.feedback import FeedbackQuery
 from otel_evals._internal.deliver.http import HttpClient, HttpOptions
 from otel_evals._internal.deliver.items import ScoreItem, items_of
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
+from otel_evals._internal.deliver.revisions import SentRevisions
 from otel_evals._internal.deliver.stored_traces import TraceQuery
 from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
 from otel_evals.errors import ConfigError, DestinationError
@@ -59,6 +60,7 @@ class ApiDestination(ABC):
     def __init__(self, http: HttpClient, content: bool = True) -> None:
         self._http = http
         self._content = content
+        self._revisions = SentRevisions()
 
     @abstractmethod
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
@@ -102,12 +104,12 @@ class ApiDestination(ABC):
         return None
 
     async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:
-        """Send the scores of a batch.
+        """Send the scores of a batch, each in its newest revision.
 
         Raises:
             DestinationError: nothing was accepted, and all for one reason.
         """
-        items = list(items_of(batch, content=self._content, errors=self.takes_errors))
+        items = self._revisions.current(items_of(batch, content=self._content, errors=self.takes_errors))
         sending = _Sending(self)
         sendable = [item for item in items if not sending.screened(item)]
         groups: dict[str, list[ScoreItem]] = {self.together(item): [] for item in sendable}
@@ -118,6 +120,8 @@ class ApiDestination(ABC):
         async with anyio.create_task_group() as group:
             for part in parts:
                 group.start_soon(sending.limited, limiter, part)
+        failed = {id(item) for item, _ in sending.errors}
+        self._revisions.accepted(item for item in sendable if id(item) not in failed)
         if sending.halted is not None and not sending.accepted:
             raise sending.halted
         return [Unaccepted(item.evaluation, error) for item, error in sending.errors]

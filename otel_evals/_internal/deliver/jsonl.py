@@ -46,7 +46,7 @@ class JsonlDestination:
         self._content = content
         self._file: BinaryIO | None = None
         self._torn = False
-        self._known: dict[str, int] = {}
+        self._known: set[tuple[str, int]] = set()
         self._known_to = 0
         if self._path.is_dir():
             raise ConfigError("path", f"{self._path} is a folder; name a file in it")
@@ -68,7 +68,10 @@ class JsonlDestination:
             raise DestinationError(f"cannot write {self._path}: {error}", retryable=True) from error
 
     async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
-        """Whether the file has all of these evaluations, of this revision or a later one."""
+        """Return True if the file has this revision of all of these evaluations.
+
+        A later revision does not count: the file has every revision, and the later one may be written first.
+        """
         return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
 
     async def shutdown(self) -> None:
@@ -96,7 +99,7 @@ class JsonlDestination:
                         read_to += len(line)
                         self._known.update(_revisions(line))
             self._known_to = read_to
-        return all(self._known.get(each, 0) >= revision for each in evaluation_ids)
+        return all((each, revision) in self._known for each in evaluation_ids)
 
     def _open(self) -> BinaryIO:
         """Open for appending; after a last line that a crash cut off, writing starts on a new line."""
@@ -122,12 +125,12 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 _log.warning("%s: line %d is not complete; skipped", path, number)
 
 
-def _revisions(line: bytes) -> dict[str, int]:
-    """The revisions of a line's evaluations, by id; empty for a line that was cut off."""
+def _revisions(line: bytes) -> set[tuple[str, int]]:
+    """Ids and revisions of a line's evaluations; empty for a line that was cut off."""
     try:
-        return {e["evaluation_id"]: e["revision"] for e in json.loads(line)["evaluations"]}
+        return {(e["evaluation_id"], e["revision"]) for e in json.loads(line)["evaluations"]}
     except (ValueError, KeyError, TypeError):
-        return {}
+        return set()
 
 
 def _line(scored: ScoredRun, *, content: bool) -> bytes:

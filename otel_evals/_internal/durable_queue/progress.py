@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -56,31 +57,35 @@ class FileProgress(Progress):
         except StoreError as error:
             raise ConfigError("--resume", str(error)) from None
         self._lock = _locked(path)
+        self._last: dict[str, int] = {}
+        """The last revision of each conversation's evaluations in this process, by evaluation id."""
 
     def known(self, job: Job) -> Evaluation | None:
-        """An evaluation that stands: it did not fail, or the conversation went on after it."""
-        id = evaluation_id(job.run, job.rule.evaluates_as, job.rule.scorer.version)
-        query = (
-            "SELECT content FROM evaluation WHERE id = ?1 AND turns = ?2 AND "
-            "(final OR revision < (SELECT max(revision) FROM evaluation WHERE id = ?1))"
-        )
-        for (content,) in self._rows(query, (id, _turns(job.run))):
-            try:
-                found = restored(json.loads(content))
-            except ValueError:  # written by another version: made again
-                return None
-            self.known_before += 1
-            return found
-        return None
+        """Return an evaluation that stands: it did not fail, or the conversation went on after it.
 
-    def ended(self, evaluation: Evaluation, run: Run) -> Evaluation:
+        Readers keep the newest revision, so revisions ascend with the conversation, in whatever order its
+        states are scored. An evaluation that an earlier state has overtaken becomes the next revision.
+        """
+        id = evaluation_id(job.run, job.rule.evaluates_as, job.rule.scorer.version)
+        newest, last = self._newest(id), self._last.get(id, 0)
+        job.revision = max(job.target.revision, newest + 1)
+        found = self._standing(id, job.run, newest)
+        if found is not None:
+            self.known_before += 1
+            if found.revision < last:
+                found = replace(found, revision=job.revision)
+                self.ended(found, job.run)
+            job.revision = found.revision
+        if job.run.turns:
+            self._last[id] = job.revision
+        return found
+
+    def ended(self, evaluation: Evaluation, run: Run) -> None:
         """Keep an evaluation."""
-        id, final = evaluation.evaluation_id, not isinstance(evaluation.outcome, ScorerFailure | Dropped)
-        for (newest,) in self._rows("SELECT max(revision) FROM evaluation WHERE id = ?", (id,)):
-            evaluation = replace(evaluation, revision=max(evaluation.revision, (newest or 0) + 1))
-        row = (id, _turns(run), evaluation.revision, final, json.dumps(stored(evaluation)))
+        final = not isinstance(evaluation.outcome, ScorerFailure | Dropped)
+        content = json.dumps(stored(evaluation))
+        row = (evaluation.evaluation_id, _turns(run), evaluation.revision, final, content)
         self._write("INSERT OR REPLACE INTO evaluation VALUES (?, ?, ?, ?, ?)", [row])
-        return evaluation
 
     def leaves(self, outcome: Outcome) -> str | None:
         """Budgets that are used up, judges that are away and interruptions pass."""
@@ -122,6 +127,19 @@ class FileProgress(Progress):
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _newest(self, id: str) -> int:
+        """Return the highest revision of an evaluation, in the file or being made."""
+        rows = self._rows("SELECT max(revision) FROM evaluation WHERE id = ?", (id,))
+        return max([self._last.get(id, 0), *(revision or 0 for (revision,) in rows)])
+
+    def _standing(self, id: str, run: Run, newest: int) -> Evaluation | None:
+        query = "SELECT revision, final, content FROM evaluation WHERE id = ? AND turns = ?"
+        for revision, final, content in self._rows(query, (id, _turns(run))):
+            if final or self._last.get(id, 0) <= revision < newest:
+                with suppress(ValueError):  # written by another version: made again
+                    return restored(json.loads(content))
+        return None
 
     def _rows(self, query: str, values: Sequence[Any]) -> list[Any]:
         try:

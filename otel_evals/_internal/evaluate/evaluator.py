@@ -160,7 +160,7 @@ class Evaluations:
             outcome = NotScored(reason="unreadable")  # whatever its scorer made of what was missing
         evaluation = self._evaluation(job, outcome)
         if self._progress:
-            evaluation = self._progress.ended(evaluation, job.run)
+            self._progress.ended(evaluation, job.run)
         self._conclude(job, evaluation, outcome)
 
     # --- deciding ---
@@ -264,7 +264,7 @@ class Evaluations:
             sampled=job.sampled,
             duration=time.monotonic() - job.began if job.began else 0.0,
             attempts=max(1, job.attempts),
-            revision=job.target.revision,
+            revision=job.revision or job.target.revision,
             time=time.time_ns(),
             rule=job.rule.name,
             conversation_id=run.conversation_id if run.turns else None,

@@ -42,6 +42,8 @@ class Job:
     target: Target
     size: int = 0
     """Bytes of its run, while it counts among what is held."""
+    revision: int = 0
+    """The revision of its evaluation; 0 for that of its target."""
     context: contextvars.Context | None = None
     """The context that the current attempt runs in; set when it starts."""
     attempts: int = 0

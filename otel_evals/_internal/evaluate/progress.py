@@ -24,12 +24,11 @@ class Progress:
     """Evaluations that could not be made now."""
 
     def known(self, job: Job) -> Evaluation | None:
-        """An evaluation that was made before and stands."""
+        """Return the evaluation that was made before and stands; else set the revision of the one to make."""
         return None
 
-    def ended(self, evaluation: Evaluation, run: Run) -> Evaluation:
-        """Keep an evaluation; returns it with its revision: the next one, if it was made before."""
-        return evaluation
+    def ended(self, evaluation: Evaluation, run: Run) -> None:
+        """Keep an evaluation."""
 
     def leaves(self, outcome: Outcome) -> str | None:
         """Why an evaluation is left for the next time; None if its outcome stands."""

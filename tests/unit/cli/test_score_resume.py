@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests.support.traffic import agent_run
 from tests.unit.cli.test_score import turn
 
 SCORERS = """
+import asyncio
 import os
 from otel_evals import scorer
 from otel_evals.errors import JudgeUnavailableError
@@ -33,11 +36,17 @@ async def billed(run) -> float:
     async with Budget(tokens=int(os.environ.get("TOKENS", "100000")), store="judge.db").around(call):
         with open("calls", "a") as calls:
             calls.write(run.root_span_id + "\\n")
-    if os.path.exists("away"):
+    shorter = len(run.turns) == 2
+    if shorter and os.path.exists("slow"):
+        while not os.path.exists("longer"):
+            await asyncio.sleep(0.001)
+    if len(run.turns) == 3:
+        open("longer", "w").close()
+    if os.path.exists("away") or (shorter and os.path.exists("away for the shorter")):
         raise JudgeUnavailableError("away")
     if os.path.exists("broken"):
         raise KeyError("order")
-    return 1.0 if len(run.turns) < 2 else 0.5
+    return 1 / max(1, len(run.turns))
 """
 RULES = "rules: [{scorer: 'python:billing_scorers:billed', attempts: 1, concurrency: 1}, grounded_in_tools]"
 
@@ -133,9 +142,7 @@ def test_scores_that_a_destination_did_not_take_are_delivered_later_without_a_ju
     assert score()[0] == 0
     kept = (out / "scores.jsonl").read_text()
     # As after a crash between the write and the note of it: who can tell is asked.
-    import sqlite3
-
-    with sqlite3.connect("done.db") as db:
+    with closing(sqlite3.connect("done.db")) as db, db:
         db.execute("DELETE FROM delivery")
     Path("out.jsonl").unlink()
     assert score()[0] == 0
@@ -143,18 +150,61 @@ def test_scores_that_a_destination_did_not_take_are_delivered_later_without_a_ju
     assert (len(records()), calls()) == (40, 20)
 
 
-def test_conversations_go_on_too(folder: Path) -> None:
+@pytest.fixture
+def conversations(folder: Path) -> None:
+    """Write one conversation that is judged twice, since it paused, and one that is judged once."""
     seconds = 10**9
     spans = [turn("c1", 0), turn("c1", 10 * seconds), turn("c1", 500 * seconds), turn("c2", 600 * seconds)]
     (folder / "spans").write_bytes(encode_spans(spans).SerializeToString())
     rule = "{scorer: 'python:billing_scorers:billed', scope: conversation, idle: 60, attempts: 1}"
     (folder / "talk.yaml").write_text(f"rules: [{rule}]")
+
+
+def written() -> list[tuple[str, int, float]]:
+    """Conversations, revisions and values in the file, sorted."""
+    return sorted((e["conversation_id"], e["revision"], e["value"]) for e in records())
+
+
+TWICE_AND_ONCE = [("c1", 1, 1 / 2), ("c1", 2, 1 / 3), ("c2", 1, 1.0)]
+
+
+@pytest.mark.usefixtures("conversations")
+@pytest.mark.parametrize("slow", [False, True])
+def test_conversations_go_on_too(slow: bool) -> None:
+    """The longer state has the higher revision, even if the shorter one is scored after it."""
+    if slow:
+        Path("slow").touch()
     first = score(rules="talk.yaml")
-    told = sorted((e["conversation_id"], e["revision"], e["value"]) for e in records())
-    assert told == [("c1", 1, 0.5), ("c1", 2, 0.5), ("c2", 1, 1.0)]
+    assert written() == TWICE_AND_ONCE
     second = score(rules="talk.yaml")
     assert first[1]["scorers"] == second[1]["scorers"]
+    assert first[1]["scorers"][0]["lowest"] == 1 / 3
     assert (calls(), len(records())) == (3, 3)
+
+
+@pytest.mark.usefixtures("conversations")
+def test_a_state_of_a_conversation_that_was_left_does_not_replace_a_longer_one() -> None:
+    Path("away for the shorter").touch()
+    first = score(rules="talk.yaml")
+    assert (first[0], first[1]["left"], written()) == (1, 1, TWICE_AND_ONCE[1:])
+    Path("away for the shorter").unlink()
+    second, third = score(rules="talk.yaml"), score(rules="talk.yaml")
+    assert second[1]["scorers"] == third[1]["scorers"] == first[1]["scorers"]
+    assert (calls(), third[1]["resumed"]) == (4, 3)
+    assert written() == [("c1", 2, 1 / 3), ("c1", 3, 1 / 2), ("c1", 4, 1 / 3), ("c2", 1, 1.0)]
+
+
+@pytest.mark.usefixtures("conversations")
+def test_an_earlier_revision_is_delivered_though_the_file_has_a_later_one() -> None:
+    score(rules="talk.yaml")
+    lines = Path("out.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["evaluations"][0]["value"] != 1 / 2]
+    Path("out.jsonl").write_text("".join(kept))
+    with closing(sqlite3.connect("done.db")) as db, db:
+        db.execute("DELETE FROM delivery")
+    assert len(records()) == 2
+    score(rules="talk.yaml")
+    assert (calls(), written()) == (3, TWICE_AND_ONCE)
 
 
 def test_one_process_at_a_time_and_only_a_file_of_its_own(folder: Path) -> None:

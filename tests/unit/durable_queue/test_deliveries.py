@@ -45,7 +45,14 @@ def test_a_file_knows_which_evaluations_it_holds(tmp_path: Path) -> None:
         assert not await destination.holds(["a"], 2)
         assert not await destination.holds(["a", "c"], 1)
         await destination.export([scored("a", revision=2)])
-        assert await destination.holds(["a"], 2)
+        await destination.export([scored("b", revision=3)])
+        await destination.export([scored("b", revision=2)])
+        assert await destination.holds(["a", "b"], 2)
+        assert await destination.holds(["b"], 3)
+        assert not await destination.holds(["a"], 3)
+        assert await destination.holds(["a"], 1)
+        await destination.export([scored("d", revision=2)])
+        assert not await destination.holds(["d"], 1), "the later revision was written first"
         with path.open("ab") as file:
             file.write(b'{"evaluations": [{"evaluation_id": "c", "revision": 1')
         assert not await destination.holds(["c"], 1)

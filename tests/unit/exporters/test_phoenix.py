@@ -291,6 +291,7 @@ def test_a_later_revision_overwrites_and_another_version_does_not(server: Server
     scored = scored_run(outcomes={"tone": Score(value=0.5)})
     (evaluation,) = scored.evaluations
     later = replace(scored, evaluations=(replace(evaluation, revision=2),))
-    other = replace(scored, evaluations=(replace(evaluation, scorer_version="2b"),))
-    send(PhoenixDestination(endpoint=server.url), scored, later, other)
+    other = replace(scored, evaluations=(replace(evaluation, evaluation_id="b", scorer_version="2b"),))
+    for each in (scored, later, other):
+        send(PhoenixDestination(endpoint=server.url), each)
     assert [a["identifier"] for a in server.annotations] == ["tone@1f3a", "tone@1f3a", "tone@2b"]
