@@ -437,7 +437,7 @@ SERVICE = """
 import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule, Score, scorer
-from otel_evals.live.configure import current
+from otel_evals._internal.live.configure import current
 from traffic import agent_run
 
 @scorer

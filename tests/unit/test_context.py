@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from otel_evals._internal.context import seen
 from otel_evals.context import (
     Context,
     Params,
@@ -17,7 +18,6 @@ from otel_evals.context import (
     conversation,
     documents,
     resolve,
-    seen,
     static,
     tool_results,
 )
