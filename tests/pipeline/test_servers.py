@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PYTHONPATH
 from tests.support.servers import free_ports
 from tests.support.service import check_books
 
@@ -34,13 +35,12 @@ class Server:
     ) -> None:
         self.folder = folder
         self.port = free_ports(1)[0]
-        support = str(Path(__file__).parents[1] / "support")
         self.log = open(folder / "log", "wb")  # noqa: SIM115  # as long as the process writes to it
         self.process = subprocess.Popen(
             [sys.executable, "-m", *[part.replace("PORT", str(self.port)) for part in command]],
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(folder), support]),
+                "PYTHONPATH": os.pathsep.join([str(folder), PYTHONPATH]),
                 "SERVICE_FOLDER": str(folder),
                 "SERVICE_OPTIONS": json.dumps(options),
                 **environ,
