@@ -99,7 +99,14 @@ def wait_until(condition: Callable[[], object], seconds: float = 15) -> None:
         time.sleep(0.05)
 
 
-GUNICORN = ("gunicorn", "service:application", "-b", "127.0.0.1:PORT", "--graceful-timeout", "15")
+GUNICORN = (
+    "gunicorn",
+    "tests.support.service:application",
+    "-b",
+    "127.0.0.1:PORT",
+    "--graceful-timeout",
+    "15",
+)
 
 
 @pytest.mark.parametrize("preload", [True, False], ids=["preload", "each worker imports"])
@@ -140,7 +147,16 @@ def scored(folder: Path) -> int:
     return len({json.loads(line)["trace_id"] for line in lines})
 
 
-UVICORN = ("uvicorn", "service:app", "--host", "127.0.0.1", "--port", "PORT", "--log-level", "warning")
+UVICORN = (
+    "uvicorn",
+    "tests.support.service:app",
+    "--host",
+    "127.0.0.1",
+    "--port",
+    "PORT",
+    "--log-level",
+    "warning",
+)
 
 
 @pytest.mark.parametrize("chained", [True, False], ids=["handle_sigterm", "lifespan"])

@@ -1,7 +1,8 @@
 """The public API of the five rooms as text, one line per name. Run as a program, it rewrites the snapshot.
 
 A module is public if no part of its path starts with an underscore, and a name if its module lists it in
-`__all__`. A name that several modules export is described in the first and referred to in the others.
+`__all__`. A name that several modules export is described in the first and referred to in the others; members
+that a class inherits from another public class are described there.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def exported(module: ModuleType) -> list[str]:
 def public_names() -> Iterator[tuple[ModuleType, list[PublicName]]]:
     """Yield each public module with its names and their lines in the snapshot."""
     seen: dict[int, str] = {}
-    for module in public_modules():
+    modules = public_modules()
+    public = {value for m in modules for n in exported(m) if inspect.isclass(value := getattr(m, n))}
+    for module in modules:
         found = []
         for name in exported(module):
             value = getattr(module, name)
@@ -73,7 +76,7 @@ def public_names() -> Iterator[tuple[ModuleType, list[PublicName]]]:
                 found.append(PublicName(path, value, (f"{name} = {seen[id(value)]}",)))
             else:
                 seen[id(value)] = path
-                found.append(PublicName(path, value, tuple(_described(name, value))))
+                found.append(PublicName(path, value, tuple(_described(name, value, public))))
         yield module, found
 
 
@@ -84,7 +87,7 @@ def undocumented() -> list[str]:
         things = [(module.__name__, module)]
         for name in names:
             if inspect.isclass(name.value):
-                methods = [each for each in _methods(name.value) if not each.startswith("_")]
+                methods = [each for each in _methods(_owners(name.value)) if not each.startswith("_")]
                 things += [(f"{name.path}.{each}", getattr(name.value, each)) for each in methods]
             if inspect.isclass(name.value) or inspect.isfunction(name.value):
                 things.append((name.path, name.value))
@@ -101,9 +104,9 @@ def render() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _described(name: str, value: Any) -> Iterator[str]:
+def _described(name: str, value: Any, public: set[type]) -> Iterator[str]:
     if inspect.isclass(value):
-        yield from _class_lines(name, value)
+        yield from _class_lines(name, value, public)
     elif inspect.isfunction(value):
         yield from (f"def {line}" for line in _function_lines(name, value))
     elif isinstance(value, str | int | float | tuple | frozenset):
@@ -123,14 +126,15 @@ def _signature(name: str, node: Callable_) -> str:
     return f"{kind}{name}({ast.unparse(node.args)}){returns}"
 
 
-def _class_lines(name: str, kind: type) -> Iterator[str]:
+def _class_lines(name: str, kind: type, public: set[type]) -> Iterator[str]:
     bases = ", ".join(base.__name__ for base in kind.__bases__ if base is not object)
     yield f"class {name}({bases})" if bases else f"class {name}"
+    owners = [each for each in _owners(kind) if each is kind or each not in public]
     fields: dict[str, str] = {}
-    for owner in reversed(_owners(kind)):
+    for owner in reversed(owners):
         fields |= dict(_fields(owner))
     yield from (f"  {line}" for line in fields.values())
-    methods = _methods(kind)
+    methods = _methods(owners)
     yield from (f"  {line}" for member in sorted(methods) for line in methods[member])
 
 
@@ -171,10 +175,10 @@ def _fields(kind: type) -> Iterator[tuple[str, str]]:
                             yield name, name
 
 
-def _methods(kind: type) -> dict[str, list[str]]:
-    """Return the lines of the public methods of a class, inherited ones included, and of its constructor."""
+def _methods(owners: list[type]) -> dict[str, list[str]]:
+    """Return the lines of the public methods of classes, and of their constructors."""
     found: dict[str, list[str]] = {}
-    for owner in reversed(_owners(kind)):
+    for owner in reversed(owners):
         own: dict[str, list[str]] = {}
         for node in _class_body(owner):
             if isinstance(node, Callable_) and (not node.name.startswith("_") or node.name in SHOWN):
