@@ -12,6 +12,7 @@ from typing import Any
 
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
 from otel_evals.model.derived import recovered
+from otel_evals.model.operations import PSEUDO_TOOLS
 from otel_evals_instrumentation.reading.attribute_names import (
     GEN_AI,
     AttributeNames,
@@ -139,6 +140,8 @@ class Convention:
             return None
         reader = SpanReader(recorded, self.names, self.index, self.name)
         _read_identity(reader, kind)
+        if kind is OperationKind.TOOL and reader.fields["name"] in PSEUDO_TOOLS:
+            kind = OperationKind.OTHER
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
         if span.parent_span_id is None and _may_group(kind, span, self):
