@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from replacing import replace
-
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
 from otel_evals.scorers import checks
 from otel_evals.scorers.completeness import completeness
@@ -19,6 +17,7 @@ from otel_evals.scorers.trajectory_accuracy import trajectory_accuracy
 from otel_evals.scorers.trajectory_quality import trajectory_quality
 from otel_evals.scoring.scorer import FunctionScorer, Scorer
 from tests.oracle.cases import Case, snake, step_call
+from tests.support.replacing import replace
 
 RENAMED = {
     "max_total_tokens": "max_tokens",
