@@ -16,6 +16,7 @@ from otel_evals._internal.model.spans import SpanRecord
 __all__ = [
     "CONTENT",
     "NO_USAGE",
+    "PSEUDO_TOOLS",
     "Availability",
     "Document",
     "Message",
@@ -147,6 +148,19 @@ class OperationKind(StrEnum):
     OTHER = "other"
     """Claimed by a dialect, but a mere wrapper: a step, a turn, a guardrail."""
 
+
+PSEUDO_TOOLS = frozenset(
+    (
+        "final_answer",  # BeeAI, smolagents
+        "final_result",  # Pydantic AI
+        "set_model_response",  # Google ADK
+        "StructuredOutput",  # Claude Code
+        "json_tool_call",  # LiteLLM
+        "delegate_task_to_member",  # Agno's teams
+        "delegate_task_to_members",
+    )
+)
+"""Tools that a framework offers to its models to answer or to pass a task on: using them is no tool call."""
 
 CONTENT = (
     "input_messages",

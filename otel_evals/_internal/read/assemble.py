@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from otel_evals._internal.model import Document, Operation, OperationKind, Run, ToolCall, Usage
+from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
 from otel_evals._internal.model.derived import recovered
 from otel_evals._internal.read.provenance import find_provenance
 from otel_evals._internal.read.question import Answer, Question, find_answer, find_question
@@ -48,9 +48,18 @@ def assemble(
         "scope_name": span.scope_name,
         "dialect": root.dialect,
         "trace_flags": span.trace_flags,
-        "trace_state": span.trace_state and credible_state(int(span.trace_id, 16), span.trace_state),
+        "trace_state": span.trace_state and _trace_state(span),
     }
     return recovered(Run, Recovery(root, operations, above), given)
+
+
+def _trace_state(span: SpanRecord) -> str:
+    """The tracestate as far as it is credible: without its `ot` entry if the trace id is malformed."""
+    try:
+        trace_id = int(span.trace_id, 16)
+    except ValueError:
+        return credible_state(0, span.trace_state, trusted=False)
+    return credible_state(trace_id, span.trace_state)
 
 
 class Recovery:
@@ -200,6 +209,8 @@ def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
 def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
     if root.kind is OperationKind.AGENT and (root.agent_name or root.name):
         return root.agent_name or root.name
+    if root.kind is OperationKind.WORKFLOW and root.agent_name:
+        return root.agent_name  # a team's, whatever its members are called
     agents = (o.agent_name or o.name for o in operations if o.kind is OperationKind.AGENT)
     return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
 

@@ -37,7 +37,7 @@ class MessageCalls:
     def __init__(self) -> None:
         self.calls: list[MessageCall] = []
         self.unplaced: list[Part] = []
-        """Results without an id and without a call, of the list of messages that has most of them."""
+        """Results without a call, of the list of messages that has most of them."""
         self.walks: list[list[list[MessageCall]]] = []
         """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
         self._by_id: dict[str, MessageCall] = {}
@@ -65,7 +65,7 @@ class MessageCalls:
             asked = []
             for part in parts:
                 if part.kind == "tool_result":
-                    if not self._answer(part, time, seen) and part.tool_call_id is None:
+                    if not self._answer(part, time, seen):
                         unplaced.append(part)
                 elif part.name:
                     known = self._call(part, time, seen, answers)
@@ -115,6 +115,11 @@ class MessageCalls:
         self.calls.append(known)
         return known
 
+    def _without_id(self, name: str) -> MessageCall | None:
+        """The first call of a tool that has neither an id nor a result."""
+        waiting = (t for t in self.calls if t.id is None and not t.answered and same_name(t.name, name))
+        return next(waiting, None)
+
     def _answer(self, part: Part, time: int, seen: Mapping[int, MessageCall]) -> bool:
         """Assign a result to its call; False if there is no such call."""
         known = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
@@ -126,7 +131,8 @@ class MessageCalls:
             )
             known = next(waiting, None)
         if known is None and part.tool_call_id is not None and part.name:
-            known = self._by_id[part.tool_call_id] = self._new_call(part, None, time)
+            known = self._without_id(part.name) or self._new_call(part, None, time)
+            self._by_id[part.tool_call_id] = known
         if known is not None and not known.answered:
             known.result, known.failed, known.answered = part.data, part.failed, part.data is not None
         return known is not None

@@ -116,11 +116,17 @@ def _tells_again(last: Operation, call: Operation) -> bool:
 
 
 def _goes_on(last: Operation, call: Operation) -> bool:
-    """Without ids: the last call asked for tools, and this one's input extends that call's input."""
-    if not asks_for_tools(last) or (last.span.end_time or 0) > call.span.start_time:
+    """Without ids: this call's input extends the last call's, which asked for tools or was given results."""
+    if (last.span.end_time or 0) > call.span.start_time:
         return False
     before, now = last.input_messages, call.input_messages
-    return now[: len(before)] == before and (len(now) > len(before) or not now)
+    if now[: len(before)] != before:
+        return False
+    new = now[len(before) :]
+    if asks_for_tools(last):
+        return bool(new) or not now
+    asked_again = any(message.role == "user" and message.text for message in new)
+    return bool(before) and not asked_again and any(p.kind == "tool_result" for m in new for p in m.parts)
 
 
 def asks_for_tools(call: Operation) -> bool:

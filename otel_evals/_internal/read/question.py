@@ -16,6 +16,7 @@ __all__ = [
     "find_answer",
     "find_question",
     "given_this_turn",
+    "is_data_of",
     "this_turn",
     "turn_start",
     "waiting_calls",
@@ -123,22 +124,33 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
 def find_question(root: Operation, operations: Sequence[Operation]) -> Question | None:
     """The question in the root's input, or else in that of the first operation that has one.
 
-    What a workflow was called with is an object, which is the question only where nothing inside tells one.
+    An object is the question only if no operation inside has another one.
     """
     candidates = [root, *(o for o in operations if o.kind in _HAVE_MESSAGES and o is not root)]
     questions = filter(None, (_question(o, operations) for o in candidates))
     question = next(questions, None)
     if question is None or question.history:
         return question
-    if root.kind is OperationKind.WORKFLOW and question.operation is root and _is_object(question):
-        question = next(questions, question)
+    if _is_state(question, root):
+        inside = next((other for other in questions if not _is_state(other, root)), question)
+        text, told = question.messages[-1].text, inside.messages[-1].text
+        question = inside if text == told or text not in told else question
     return _with_history(question, candidates, operations)
 
 
-def _is_object(question: Question) -> bool:
-    """Whether a question is an object that was written down as JSON."""
-    text = question.messages[-1].text
-    return text[:2] == '{"' and text[-1:] == "}"
+def _is_state(question: Question, root: Operation) -> bool:
+    """Whether a question is an object: a workflow's arguments, or what a span holds instead of messages."""
+    text, operation = question.messages[-1].text, question.operation
+    if operation is root and root.kind is OperationKind.WORKFLOW:
+        return text[:2] == '{"' and text[-1:] == "}"
+    return is_data_of(operation, text)
+
+
+def is_data_of(operation: Operation, text: str | None) -> bool:
+    """Whether a text is an object that stands in an attribute of its own, outside of any message."""
+    if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
+        return False
+    return any(value == text for value in operation.span.attributes.values())
 
 
 def _with_history(
@@ -186,10 +198,14 @@ def _closing_text(message: Message) -> str:
 
 
 def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | None:
-    """The answer in the root's output, or else in that of the operation that ended last and has one."""
+    """The answer in the root's output, or else in that of the operation that ended last and has one.
+
+    An object that an agent or a workflow returned is the answer only if no model said one.
+    """
     text = answer_of(root)
-    if text is not None:
-        return Answer(root, tuple(this_turn(root.output_messages)), text)
+    told = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
+    if told is not None and (root.kind is OperationKind.INFERENCE or not is_data_of(root, text)):
+        return told
     order = {o.span_id: index for index, o in enumerate(operations)}
     ended = sorted(
         (o for o in operations if o.kind in _HAVE_MESSAGES and o is not root),
@@ -198,7 +214,11 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     for operation in ended:
         text = answer_of(operation)
         if text is not None:
-            return Answer(operation, operation.output_messages[-1:], text)
-        if operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
-            return None
-    return None
+            answer = Answer(operation, operation.output_messages[-1:], text)
+            if operation.kind is OperationKind.INFERENCE or not is_data_of(operation, text):
+                return answer
+            if operation.kind is OperationKind.AGENT:
+                told = told or answer
+        elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
+            return told
+    return told

@@ -14,7 +14,7 @@ from otel_evals._internal.read.grouped import invocations_in
 from otel_evals._internal.read.inherited_ids import with_surroundings
 from otel_evals._internal.read.misplaced_choices import restore_choices
 from otel_evals._internal.read.model_calls import group_loose
-from otel_evals._internal.read.question import answer_of, find_question
+from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import descendants
 from otel_evals._internal.read.truncation import TraceContent
 
@@ -277,8 +277,13 @@ def _does_something(
 
 def _tells_turn(root: Operation) -> bool:
     """Whether a root tells a whole turn, though nothing inside of it was recorded: it may end in an error."""
-    ended = root.stands_alone and (answer_of(root) is not None or root.error is not None)
-    return ended and find_question(root, (root,)) is not None
+    if not root.stands_alone:
+        return False
+    answer = answer_of(root)
+    if (answer is None and root.error is None) or is_data_of(root, answer):
+        return False
+    question = find_question(root, (root,))
+    return question is not None and not is_data_of(root, question.messages[-1].text)
 
 
 def _tells_conversation(operation: Operation) -> bool:

@@ -183,4 +183,6 @@ def _joined(first: Run, then: Run) -> Run:
         for name in ("conversation_id", "user_id")
         if getattr(run, name) is None
     }
+    if first.agent_name:  # who was asked, not who answered
+        told["agent_name"] = first.agent_name
     return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))), **told)

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Operation, OperationKind, Part, ToolCall
+from otel_evals._internal.model.operations import PSEUDO_TOOLS
 from otel_evals._internal.read.message_calls import (
     MessageCall,
     MessageCalls,
@@ -28,7 +29,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
         o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None
     }
     in_messages = calls_in_messages(operations)
-    told = [t for t in in_messages.calls if t.name not in not_tools]
+    told = [t for t in in_messages.calls if t.name not in not_tools and t.name not in PSEUDO_TOOLS]
     found: list[tuple[MessageCall | None, int, ToolCall]] = []
     for time, call in _from_spans(operations, above):
         match = _take(told, call)
@@ -50,7 +51,7 @@ def _from_spans(
     calls: dict[str, tuple[int, ToolCall]] = {}
     for operation in operations:
         call = operation.tool_call
-        if operation.kind is not OperationKind.TOOL or call is None:
+        if operation.kind is not OperationKind.TOOL or call is None or call.name in PSEUDO_TOOLS:
             continue
         outer = _same_call(operation, call, calls, above, by_id)
         if outer is None:
@@ -202,7 +203,7 @@ def _sorted(
     by_time = [call for _, _, call in sorted(asked, key=lambda item: item[:2])]
     if not in_messages.unplaced:
         return by_time
-    waiting = [item for item in asked if item[2].result is None and item[2].id is None]
+    waiting = [item for item in asked if item[2].result is None]
     every_one_asked = all(rank < last for _, rank, _ in waiting)
     waiting.sort(key=lambda item: item[1:2] if every_one_asked else item[:2])
     return _with_results(by_time, [call for *_, call in waiting], in_messages.unplaced)
@@ -211,7 +212,13 @@ def _sorted(
 def _with_results(
     calls: list[ToolCall], waiting: Sequence[ToolCall], results: Sequence[Part]
 ) -> list[ToolCall]:
-    """Assign results without ids to the calls without results, in order, if there are as many of each."""
+    """Assign results to the calls without results, in order, if there are as many of each.
+
+    Either side may lack ids. If both have them, they are those of other calls.
+    """
+    without = [call for call in waiting if call.id is None]
+    if len(without) == len(results) or any(part.tool_call_id is not None for part in results):
+        waiting = without
     if len(waiting) != len(results):
         return calls
     given = {

@@ -24,7 +24,10 @@ def randomness_source(run: Run) -> tuple[int, str]:
     """
     if run.turns:
         return conversation_number(run.conversation_id or ""), ""
-    return int(run.trace_id, 16), run.trace_state
+    try:
+        return int(run.trace_id, 16), run.trace_state
+    except ValueError:  # malformed: no sampler derived its decision from this id
+        return conversation_number(run.trace_id), ""
 
 
 def inclusion_probability(chance: Chance, run: Run) -> float | None:

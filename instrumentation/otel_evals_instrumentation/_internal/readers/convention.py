@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from otel_evals.dialects import recovered
+from otel_evals.dialects import PSEUDO_TOOLS, recovered
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     GEN_AI,
@@ -139,6 +139,8 @@ class Convention:
             return None
         reader = SpanReader(recorded, self.names, self.index, self.name)
         _read_identity(reader, kind)
+        if kind is OperationKind.TOOL and reader.fields["name"] in PSEUDO_TOOLS:
+            kind = OperationKind.OTHER
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
         if span.parent_span_id is None and _may_group(kind, span, self):
