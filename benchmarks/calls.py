@@ -75,14 +75,14 @@ def messages(role: str, text: str) -> str:
 def one_run(tracer: Tracer) -> None:
     """Record an agent that calls a model and a tool."""
     asked, said = messages("user", "Where is my order?"), messages("assistant", "It ships on Monday.")
-    agent = {
+    agent: dict[str, str | int] = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "support",
         "gen_ai.conversation.id": "c-1",
         "gen_ai.input.messages": asked,
         "gen_ai.output.messages": said,
     }
-    chat = {
+    chat: dict[str, str | int] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "gpt-5-mini",
@@ -93,7 +93,7 @@ def one_run(tracer: Tracer) -> None:
         "gen_ai.input.messages": asked,
         "gen_ai.output.messages": said,
     }
-    tool = {
+    tool: dict[str, str | int] = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "find_order",
         "gen_ai.tool.call.id": "call-1",

@@ -228,7 +228,7 @@ def test_a_job_may_go_back_to_the_store_and_those_that_waited_for_it_with_it() -
             agent_run(w.tracer)
             w.feed()
             (job,) = store.jobs
-            assert w.stages.evaluations.scheduler.running() == {("cheap", job.target.span_id)}
+            assert w.stages.evaluator.scheduler.running() == {("cheap", job.target.span_id)}
             assert job.target.awaited == {"cheap", "judge"}
             w.stages.withdraw(job, "shutdown")
             assert (w.ledger.pending, w.ledger.stats().rules["cheap"].stored) == (0, 1)
