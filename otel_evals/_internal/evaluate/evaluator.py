@@ -7,7 +7,6 @@ the engine's thread only.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import random
 import time
@@ -38,7 +37,7 @@ from otel_evals._internal.model import (
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.read.rejoin import group_of
 from otel_evals._internal.read.runs import subruns
-from otel_evals._internal.redaction.redactor import redacted
+from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions, chance_of
 from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outcome
 from otel_evals._internal.scoring.scorer import Scorer
@@ -91,9 +90,9 @@ class Evaluator:
         self._settled = settled or asyncio.Event()
         self.live: set[Job] = set()
         """Jobs that were submitted and have not ended."""
-        self.scheduler = Scheduler(config.rules, config.queue_size, config.max_bytes, draw)
-        self._context = contextvars.Context()
-        """Empty: what follows an attempt is not part of what its scorer does."""
+        self._context = private_context(config.redact, content=config.capture_content)
+        """For what follows an attempt, which is not part of what its scorer does."""
+        self.scheduler = self._context.run(Scheduler, config.rules, config.queue_size, config.max_bytes, draw)
 
     def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
         """Ask the rules about runs and start what they sampled; returns the target of each job.
@@ -255,8 +254,9 @@ class Evaluator:
             self._attacher.abandon(job.opened, "retried", end_time=job.paused)
         lane.begin(job)
         rule = job.rule
-        opened = self._attacher.open(job.run, job.target.span_id, rule.name, rule.scorer_id, job.started)
-        job.opened = opened
+        opened = job.opened = self._attacher.open(
+            job.run, job.target.span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
+        )
         if lane.scorer.at_once:
             return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
         opened.context.run(abandoned_threads.set, lane.threads)

@@ -26,6 +26,7 @@ from otel_evals._internal.evaluate.run_store import RunStore
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread
+from otel_evals._internal.redaction.redactor import private_context
 
 __all__ = ["BatchScorer"]
 
@@ -73,7 +74,8 @@ class BatchScorer:
         )
         self._waiting: dict[str, _Waiting] = {}
         """By trace id and judged span."""
-        self._thread: EngineThread[object] = EngineThread(self)
+        private = private_context(config.redact, content=config.capture_content)
+        self._thread: EngineThread[object] = EngineThread(self, context=private)
         attacher, store = Attacher(None, None, None, None), _Later(self)
         self._evaluator = Evaluator(
             self.config, self._ledger, attacher, self._deliver, store, progress=self.progress

@@ -25,6 +25,7 @@ from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.pipeline.event_loop import gather_seconds
 from otel_evals._internal.pipeline.inspection import Inspector
 from otel_evals._internal.pipeline.steps import Stages
+from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals._internal.util.error_log import tell
@@ -71,7 +72,10 @@ class Engine:
         import_module("anyio._backends._asyncio")  # now: a fork while the thread imports it would break it
         self._build()
         self.intake = self.thread = EngineThread[IntakeItem](
-            self._stages, max_bytes=config.max_bytes, gather=gather_seconds(has_store=self._store.keeps)
+            self._stages,
+            max_bytes=config.max_bytes,
+            gather=gather_seconds(has_store=self._store.keeps),
+            context=private_context(config.redact, content=config.capture_content),
         )
         if config.store is not None and config.store.exists():
             self.thread.call(self._store.start)  # without waiting for traffic

@@ -37,9 +37,7 @@ from otel_evals._internal.pipeline.unread_runs import undecided, what_is_left
 from otel_evals._internal.read.reader import RunReader
 from otel_evals._internal.read.rejoin import group_of
 from otel_evals._internal.read.split_runs import SplitRuns
-from otel_evals._internal.redaction.redactor import use_redaction
 from otel_evals._internal.util.calls import hide_task
-from otel_evals._internal.util.error_log import show_content
 
 __all__ = ["Stages"]
 
@@ -93,8 +91,6 @@ class Stages:
         self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, on_result=self._delivered)
         self.put, self.lacking = self.fan_out.put_to, self.fan_out.lacking
         self._picks = PickReports(ledger.picks, self.fan_out)
-        show_content(config.capture_content)
-        use_redaction(config.redact)  # before any scorer is handed to a process of its own
         fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
         self.rule_sets = RuleSets(config, lambda now: Evaluator(now, *fixed))
         self._loss_log = LossLog(losses)

@@ -27,7 +27,7 @@ def says(run: Run) -> float:
 
 
 def started() -> Child:
-    return Child(WORKER, pack((says, current_redaction())))
+    return Child(WORKER, pack((says, current_redaction(), True)))
 
 
 def ask(child: Child) -> float:

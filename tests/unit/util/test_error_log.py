@@ -50,7 +50,7 @@ def test_an_exception_is_told_with_its_traceback(caplog: pytest.LogCaptureFixtur
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.WARNING, "a failed")
     assert "ValueError: why" in caplog.text
-    assert record.filename == "test_telling.py"
+    assert record.filename == "test_error_log.py"
 
 
 def test_without_content_only_its_type_is_told(caplog: pytest.LogCaptureFixture) -> None:
