@@ -110,7 +110,7 @@ def redacted(value: _T) -> _T:
     The value itself is returned where nothing is taken out. Of runs, each field is looked at when it is asked
     for: most of what is in their spans never leaves.
     """
-    if type(value) is Score and _is_textless(value):
+    if isinstance(value, Score) and _is_textless(value):
         return value
     redaction = _current.get()
     return value if not redaction.functions else _walk(value, _Texts(redaction), 0)
