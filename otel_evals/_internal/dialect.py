@@ -15,16 +15,6 @@ from typing import Any, Protocol
 from otel_evals import semconv
 from otel_evals._internal.model import Operation, SpanRecord
 
-__all__ = [
-    "CONTENT_SETTINGS",
-    "ENTRY_POINT_GROUP",
-    "Dialect",
-    "Dialects",
-    "HasAttributes",
-    "content_setting",
-    "load_dialects",
-]
-
 ENTRY_POINT_GROUP = "otel_evals_dialect"
 CONTENT_SETTINGS = "otel_evals_content_setting"
 """Entry-point group of functions that know what turns content on: `(scope, dialect) -> words or None`."""

@@ -24,20 +24,6 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 
-__all__ = [
-    "TRUST_KEY",
-    "Marking",
-    "ScorerSpan",
-    "is_marked",
-    "mark",
-    "marked_context",
-    "marked_state",
-    "marking",
-    "need_span",
-    "signature",
-    "state_marking",
-]
-
 Marking = Literal["", "here", "signed", "unsigned"]
 """By whom something is marked: not at all, by this process, by one that has the key, or by anybody."""
 

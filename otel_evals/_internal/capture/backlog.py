@@ -11,8 +11,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
 from otel_evals._internal.model.sizes import size_of_event, size_of_span, size_of_value
 
-__all__ = ["UNMEASURED", "Backlog", "Intake", "size_of_captured"]
-
 UNMEASURED: Final = 200
 """So many items may wait without being measured: to measure costs as much as to capture."""
 _REMEMBERED: Final = 10_000

@@ -19,16 +19,6 @@ from opentelemetry.trace import (
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.sampling.consistent import credible_state
 
-__all__ = [
-    "CapturedItem",
-    "CapturedLog",
-    "CapturedSpan",
-    "IntakeItem",
-    "RecordedSpan",
-    "UnclaimedSpan",
-    "to_record",
-]
-
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
 _TRACE_STATE: Final = 4

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import Span
 
-__all__ = ["OpenSpans", "OpenSpansNow"]
-
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
 _MOST_LOOKED_AT: Final = 5_000

@@ -31,8 +31,6 @@ from otel_evals._internal.model import SpanEvent
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.sampling.consistent import credible_state, randomness, threshold
 
-__all__ = ["CaptureLogRecords", "CaptureSpans"]
-
 _logger = logging.getLogger(__name__)
 _MAX_OPEN = 50_000
 _UNSEEN: Any = object()

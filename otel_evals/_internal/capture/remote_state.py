@@ -15,8 +15,6 @@ from opentelemetry.trace import SpanContext, TraceState
 
 from otel_evals._internal.recursion import TRUST_KEY, marking
 
-__all__ = ["RemoteState"]
-
 _logger = logging.getLogger(__name__)
 _MOST_TRACES = 10_000
 

@@ -15,8 +15,6 @@ from typing import Final
 from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.model import SpanRecord
 
-__all__ = ["CompleteRuns"]
-
 _RUNS_TO_LEARN: Final = 32
 """Runs of a scope that wait for the whole grace period before it is known to be complete."""
 _MOST_SCOPES: Final = 1_000

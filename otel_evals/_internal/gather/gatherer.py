@@ -9,8 +9,6 @@ from typing import Final, Protocol
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.model import Loss, SpanRecord
 
-__all__ = ["CLOSED_AT_ONCE", "AssemblyLimits", "Gathered", "Gatherer", "SpanGroup"]
-
 CLOSED_AT_ONCE: Final = 256
 """How many runs are closed before they are judged, while nothing else on the engine's loop has its turn."""
 

@@ -10,8 +10,6 @@ from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_event
 from otel_evals._internal.util.plain import shallow
 
-__all__ = ["HeldLogs", "take_choice"]
-
 _MOST_SPANS = 20_000
 _CHOICE = "gen_ai.choice"
 

@@ -31,8 +31,6 @@ from otel_evals._internal.gather.unread import SpanPlace, count_unread, places_o
 from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span
 
-__all__ = ["SpanGatherer"]
-
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
 _UNREADABLE_SPAN = Loss("span", "span_unreadable", "")

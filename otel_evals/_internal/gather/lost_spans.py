@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from otel_evals._internal.model import SpanRecord
 
-__all__ = ["LostSpans"]
-
 _Value = TypeVar("_Value")
 
 

@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_event, size_of_span
 
-__all__ = ["OpenTrace"]
-
 _LEFT_OUT = 10_000
 _LINK_BYTES = 200
 

@@ -14,8 +14,6 @@ from opentelemetry.trace import format_span_id, format_trace_id
 from otel_evals._internal.capture.items import CapturedSpan, IntakeItem, RecordedSpan
 from otel_evals._internal.model import Loss
 
-__all__ = ["SpanPlace", "count_unread", "places_of"]
-
 
 class SpanPlace(NamedTuple):
     """Where a captured span stands."""

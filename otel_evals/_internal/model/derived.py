@@ -12,8 +12,6 @@ from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["DERIVATION", "Derivation", "derives", "recovered", "with_given"]
-
 Record = TypeVar("Record")
 DERIVATION: Final = "_derivation"
 """Under this name a record's `__dict__` has what its fields follow from, where they were not all given."""

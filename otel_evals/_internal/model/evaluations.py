@@ -10,24 +10,6 @@ from otel_evals._internal.model.operations import NO_USAGE, Usage
 from otel_evals._internal.model.record import Record
 from otel_evals._internal.model.runs import Run
 
-__all__ = [
-    "Context",
-    "ContextSeen",
-    "Direction",
-    "Dropped",
-    "Evaluation",
-    "NotScored",
-    "Outcome",
-    "Sampled",
-    "Score",
-    "ScoredRun",
-    "ScorerFailure",
-    "Status",
-    "StepRecord",
-    "is_missing",
-]
-
-
 Status = Literal["scored", "not_scored", "failed", "dropped"]
 """The four ways in which a sampled run ends for a rule."""
 

@@ -6,8 +6,6 @@ from typing import Literal
 
 from otel_evals._internal.model.record import Record
 
-__all__ = ["Feedback"]
-
 
 class Feedback(Record, frozen=True, kw_only=True):
     """What was said of a trace or of a span in it, as a backend has it."""

@@ -6,8 +6,6 @@ from typing import Literal
 
 from otel_evals._internal.model.record import Record
 
-__all__ = ["Loss"]
-
 
 class Loss(Record, frozen=True):
     """Runs, spans or log records of one trace that will not be judged."""

@@ -13,20 +13,6 @@ from otel_evals._internal.model.derived import derives
 from otel_evals._internal.model.record import Record, nothing
 from otel_evals._internal.model.spans import SpanRecord
 
-__all__ = [
-    "CONTENT",
-    "NO_USAGE",
-    "Availability",
-    "Document",
-    "Message",
-    "Operation",
-    "OperationKind",
-    "Part",
-    "Source",
-    "ToolCall",
-    "Usage",
-]
-
 
 class Availability(StrEnum):
     """Whether a field's content can be trusted to be what happened."""

@@ -8,8 +8,6 @@ from typing import Any, Literal, cast
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
 
-__all__ = ["LogRecord", "Record", "records_of"]
-
 LogRecord = tuple[str, str, SpanEvent]
 """A log record with the trace id and the span id it belongs to."""
 

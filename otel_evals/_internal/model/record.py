@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Record", "nothing"]
-
 _NOTHING: Mapping[str, Any] = {}
 
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from otel_evals._internal.model.spans import SpanEvent, SpanRecord
 
-__all__ = ["span_of", "span_rows"]
-
 _SPAN = SpanRecord.__struct_fields__
 _EVENT = SpanEvent.__struct_fields__
 _span_values = attrgetter(*_SPAN)

@@ -21,8 +21,6 @@ from otel_evals._internal.model.operations import (
 )
 from otel_evals._internal.model.record import nothing
 
-__all__ = ["Run"]
-
 
 @derives(
     "agent_version",

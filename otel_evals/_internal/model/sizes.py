@@ -9,8 +9,6 @@ from typing import Any, Final
 from otel_evals._internal.model.runs import Run
 from otel_evals._internal.model.spans import SpanEvent, SpanRecord
 
-__all__ = ["size_of_event", "size_of_run", "size_of_span", "size_of_value"]
-
 _SPAN: Final = 500
 _EVENT: Final = 200
 _ENTRY: Final = 16

@@ -9,8 +9,6 @@ from msgspec import field
 
 from otel_evals._internal.model.record import Record, nothing
 
-__all__ = ["SpanEvent", "SpanRecord"]
-
 
 class SpanEvent(Record, frozen=True, kw_only=True):
     """A span event, or a log record that belongs to a span."""

@@ -20,11 +20,9 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
-from otel_evals._internal.model.otlp_json import LogRecord, Record, records_of
+from otel_evals._internal.model.otlp_json import Record, records_of
 from otel_evals._internal.otlp.spill import Spill
 from otel_evals.errors import ConfigError
-
-__all__ = ["LogRecord", "Record", "read_records", "read_requests", "read_traces", "records_of"]
 
 _MEMORY = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s*")

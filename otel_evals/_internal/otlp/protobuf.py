@@ -9,8 +9,6 @@ from typing import Any, Literal, cast
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals.errors import ConfigError
 
-__all__ = ["attributes_of", "log_event", "protobuf_records", "protobuf_requests", "span_record"]
-
 _KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUS = ("UNSET", "OK", "ERROR")
 _FIRST_FIELD = b"\n"

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any
 
-__all__ = ["Spill"]
-
 _BUCKETS = 256
 
 

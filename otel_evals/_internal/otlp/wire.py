@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Place", "attribute_bytes", "envelope", "opened", "parts_of", "without"]
-
 Place = tuple[int, int, int]
 """Resource, scope and span, by their order."""
 

@@ -13,8 +13,6 @@ from otel_evals._internal.read.question import Answer, Question, find_answer, fi
 from otel_evals._internal.read.tool_calls import join_tool_calls
 from otel_evals._internal.sampling.consistent import credible_state
 
-__all__ = ["assemble"]
-
 _NO_USAGE = Usage()
 _APART = (
     OperationKind.AGENT,

@@ -8,8 +8,6 @@ from typing import Any
 from otel_evals._internal.model import Operation, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 
-__all__ = ["with_surroundings"]
-
 _PROPERTIES = "traceloop.association.properties."
 _FIELDS = {
     "conversation_id": (

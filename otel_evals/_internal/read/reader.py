@@ -14,8 +14,6 @@ from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["RunReader", "read_runs"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -18,8 +18,6 @@ from otel_evals._internal.read.question import answer_of, find_question
 from otel_evals._internal.read.tree import descendants
 from otel_evals._internal.read.truncation import TraceContent
 
-__all__ = ["find_runs", "subruns"]
-
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 

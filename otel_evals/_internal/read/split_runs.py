@@ -16,8 +16,6 @@ from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to, says_tools
 from otel_evals._internal.read.question import waiting_calls
 
-__all__ = ["SplitRuns", "is_unfinished", "join_split_runs"]
-
 _RECENT = 16
 """How many runs back a call without ids is compared with."""
 _MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT)

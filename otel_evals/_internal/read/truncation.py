@@ -17,8 +17,6 @@ from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["TraceContent"]
-
 _logger = logging.getLogger(__name__)
 _AVAILABILITY: Final = ("availability", "sources")
 _MOST_TOLD: Final = 20

@@ -12,18 +12,6 @@ from otel_evals._internal.model import Outcome, Run
 from otel_evals._internal.sampling.consistent import probability_of, threshold
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "ALONE",
-    "Chance",
-    "Earlier",
-    "Sampler",
-    "always",
-    "never",
-    "positive",
-    "ratio",
-    "recorded_probability",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Chance:

@@ -14,8 +14,6 @@ from otel_evals._internal.model import Run, Score
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler
 from otel_evals.errors import ConfigError
 
-__all__ = ["above", "below", "cascade_order"]
-
 _NOT_SAMPLED = Chance(0.0, why="cascade_not_sampled")
 _NOT_SCORED = Chance(0.0, why="cascade_not_scored")
 _NOT_MET = Chance(0.0, why="cascade_not_met")

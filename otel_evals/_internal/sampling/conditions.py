@@ -12,8 +12,6 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler, positive
 from otel_evals.errors import ConfigError
 
-__all__ = ["attribute", "errors", "find_attribute", "slower_than", "used_tool", "when"]
-
 
 class _Anything(Enum):
     """Stands for any value; an enum, so that it is the same object in every process."""

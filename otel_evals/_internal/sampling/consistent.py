@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["credible_state", "is_sampled", "probability_of", "randomness", "share", "threshold"]
-
 _RANGE = 1 << 56
 _MASK_128 = (1 << 128) - 1
 # 2**128 divided by the golden ratio, made odd: consecutive multiples are spread evenly over the range.

@@ -17,9 +17,6 @@ from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
 
-__all__ = ["Decider", "DecidingRule", "Decision", "RunDecisions", "chance_of"]
-
-
 _MAX_REMEMBERED = 1_000
 
 

@@ -12,8 +12,6 @@ from otel_evals._internal.sampling.conditions import attribute, errors, slower_t
 from otel_evals._internal.sampling.rate_limits import per_minute, stratified
 from otel_evals.errors import ConfigError
 
-__all__ = ["parse"]
-
 _SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "above": above,
     "always": always,

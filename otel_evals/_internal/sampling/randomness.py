@@ -8,8 +8,6 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import threshold
 
-__all__ = ["conversation_number", "inclusion_probability", "randomness_source"]
-
 
 def conversation_number(conversation_id: str) -> int:
     """A number for a conversation that is used like a trace id: the first 128 bits of the id's SHA-256."""

@@ -27,8 +27,6 @@ from otel_evals._internal.sampling.randomness import randomness_source
 from otel_evals._internal.sampling.shared_counts import SharedCounts
 from otel_evals.errors import ConfigError
 
-__all__ = ["per_minute", "stratified"]
-
 _SECONDS = {"minute": 60.0, "hour": 3600.0}
 _SLICES = 12
 _STEEP = (

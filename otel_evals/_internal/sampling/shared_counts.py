@@ -21,8 +21,6 @@ from otel_evals._internal.redis_server import PREFIX, RedisServer
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import StoreError
 
-__all__ = ["SharedCounts"]
-
 EXCHANGE_SECONDS = 0.5
 
 Counts = Mapping[int, tuple[float, float]]
