@@ -48,6 +48,7 @@ class HasAttributes(Protocol):
 
 
 _BY_MARKER: Any = object()
+_UNKNOWN: Any = object()
 
 _NEVER = [
     f"opentelemetry.instrumentation.{library}"
@@ -136,7 +137,9 @@ class Dialects:
 
     def choose(self, scope_name: str, attributes: Mapping[str, Any]) -> Dialect | None:
         """The dialect that reads spans of this scope with these attributes; None if none claims them."""
-        dialect = self._of_scope(scope_name)
+        dialect = self._by_scope.get(scope_name, _UNKNOWN)
+        if dialect is _UNKNOWN:
+            dialect = self._of_scope(scope_name)
         if dialect is not _BY_MARKER:
             return dialect
         markers = self._markers.intersection(attributes)
@@ -161,7 +164,9 @@ class Dialects:
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span with its dialect; None if none claims it, or it is no operation of an agent."""
-        dialect = self.choose(span.scope_name, span.attributes)
+        dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
+        if dialect is _UNKNOWN or dialect is _BY_MARKER:
+            dialect = self.choose(span.scope_name, span.attributes)
         return None if dialect is None or span.attributes.get(semconv.MARK) else dialect.read(span)
 
     def _of_scope(self, scope_name: str) -> Dialect | None:

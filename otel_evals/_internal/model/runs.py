@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal
 
 from otel_evals._internal.model.derived import DERIVATION, derives
@@ -20,6 +21,8 @@ from otel_evals._internal.model.operations import (
     Usage,
 )
 from otel_evals._internal.model.record import nothing
+
+_SPANS_DROPPED = attrgetter("span.spans_dropped")
 
 
 @derives(
@@ -122,13 +125,16 @@ class Run:
     @property
     def unreadable(self) -> bool:
         """Whether something of it was asked for that could not be read."""
-        found = [operation.__dict__.get(DERIVATION) for operation in self.operations]
-        return any(derivation is not None and derivation.failed for derivation in found)
+        for operation in self.operations:
+            derivation = operation.__dict__.get(DERIVATION)
+            if derivation is not None and derivation.failed:
+                return True
+        return False
 
     @property
     def truncated(self) -> bool:
         """Whether a limit removed some of its spans: what it did is then not all known."""
-        return any(operation.span.spans_dropped for operation in self.operations)
+        return any(map(_SPANS_DROPPED, self.operations))
 
     def of_kind(self, kind: OperationKind) -> Iterator[Operation]:
         """The run's operations of one kind, by start time."""

@@ -33,7 +33,7 @@ _FIELDS = {
 """By field of a run: OpenTelemetry's names for it and platforms', for spans that no dialect reads."""
 
 
-def with_surroundings(
+def with_inherited_ids(
     runs: Sequence[Run],
     operations: Mapping[str, Operation],
     records: Mapping[str, SpanRecord],

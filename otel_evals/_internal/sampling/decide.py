@@ -8,8 +8,10 @@ attempts and the bounded queue limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
 from otel_evals._internal.sampling.algebra import Chance, Earlier, Sampler, recorded_probability
@@ -60,17 +62,16 @@ class Decision:
     """What the rule's `when` or `sample` raised."""
 
 
-@dataclass(slots=True, eq=False)
-class RunDecisions:
-    """What the rules that are asked together have decided about a run so far."""
+class RunDecisions(msgspec.Struct, eq=False):
+    """The decisions so far of the rules that are asked together about a run."""
 
     run: Run
-    waiting: list[DecidingRule] = field(default_factory=list)
-    sampled: dict[str, Chance] = field(default_factory=dict)
+    waiting: list[DecidingRule] = []  # a struct copies its defaults
+    sampled: dict[str, Chance] = {}
     """By scorer id."""
-    on_record: dict[str, Sampled] = field(default_factory=dict)
-    """By scorer id: what goes on record with the score of a run that its rule samples."""
-    outcomes: dict[str, Earlier] = field(default_factory=dict)
+    on_record: dict[str, Sampled] = {}
+    """By scorer id: the sampling probability recorded with the score."""
+    outcomes: dict[str, Earlier] = {}
     """By scorer id, as far as they are known."""
 
     def undecided(self) -> set[str]:
@@ -112,9 +113,8 @@ class Decider:
     def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
         """Ask the rules that are asked together about a run."""
         decisions = RunDecisions(run)
-        return decisions, self._recorded(
-            decisions, [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
-        )
+        made = [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
+        return decisions, self._recorded(decisions, made)
 
     def rule_out(self, asked_with: str) -> list[Decision]:
         """The decisions about a run whose randomness is below the ceilings of all these rules."""
