@@ -1,4 +1,4 @@
-"""What the ways in hand over: ended spans that a dialect claims, and log records of spans."""
+"""Captured items: ended spans that a dialect claims, and log records of spans."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from opentelemetry.trace import (
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.sampling.consistent import credible_state
 
+# Places in a `SpanContext`, which is a tuple: its properties cost a call each.
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
 _IS_REMOTE: Final = 2
-"""Places in a `SpanContext`, which is a tuple: its properties cost a call each."""
 _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
     StatusCode.UNSET: "UNSET",
     StatusCode.OK: "OK",
@@ -36,18 +36,18 @@ _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
 
 
 class CapturedSpan(msgspec.Struct, gc=False):
-    """A claimed span on its way to assembly; made on the application's threads, so as cheap as can be."""
+    """A claimed span. Created on the application's threads, so it must be cheap."""
 
     span: ReadableSpan
     owner: int
     """Span id of the nearest claimed span above that was still open; 0 for none."""
     foreign: bool = False
-    """Whether its tracestate came with a request, from somebody who is not trusted."""
+    """True if its tracestate came with a request from an untrusted sender."""
     lacking: bool = False
-    """Whether spans below it may have been refused."""
+    """True if spans below it may have been refused."""
 
     def record(self) -> SpanRecord:
-        """The span as dialects read it."""
+        """Return the span as dialects read it."""
         record = to_record(self.span)
         if self.foreign:
             record = replace(record, trace_state=credible_state(0, record.trace_state, trusted=False))
@@ -55,19 +55,17 @@ class CapturedSpan(msgspec.Struct, gc=False):
 
 
 class RecordedSpan(NamedTuple):
-    """A claimed span that has become a record on its way."""
+    """A claimed span that is already a record; fields as in `CapturedSpan`."""
 
     span: SpanRecord
     owner: int
-    """As in `CapturedSpan`."""
 
     def record(self) -> SpanRecord:
-        """The span as dialects read it."""
         return self.span
 
 
 class CapturedLog(NamedTuple):
-    """A log record that belongs to a span, on its way to assembly."""
+    """A log record that belongs to a span."""
 
     trace_id: int
     span_id: int
@@ -75,7 +73,7 @@ class CapturedLog(NamedTuple):
 
 
 class UnclaimedSpan(NamedTuple):
-    """The place of a received span that no dialect claims: claimed spans may stand above and below it."""
+    """The place of a received span that no dialect claims; claimed spans may be above and below it."""
 
     trace_id: str
     span_id: str
@@ -84,7 +82,7 @@ class UnclaimedSpan(NamedTuple):
 
 CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
 IntakeItem = CapturedItem | UnclaimedSpan
-"""What the engine takes: what was captured in process, or received."""
+"""What the engine takes: items captured in process, or received."""
 
 
 _PROPERTIES = (
@@ -187,6 +185,6 @@ def _ids(context: Any) -> tuple[str, str]:
 
 
 def _plain(attributes: Any) -> dict[str, Any]:
-    """Attributes as a dict; the SDK's own copy is many times faster than iterating over them."""
+    """Return attributes as a dict; the SDK's own copy is many times faster than iterating over them."""
     copied = attributes.copy() if hasattr(attributes, "copy") else attributes or {}
     return copied if type(copied) is dict else dict(copied)

@@ -90,7 +90,7 @@ def _run(
     members: Sequence[Operation],
     operations: Mapping[str, Operation],
     above: Mapping[str, str | None],
-    below: Mapping[str, Sequence[str]],
+    below: Mapping[str, tuple[str, ...]],
 ) -> Run:
     stack = [member.span.span_id for member in members]
     inside: set[str] = set()
@@ -103,7 +103,7 @@ def _run(
         return assemble(root, list(operations.values()), below, above)
     mine = sorted((operations[i] for i in inside), key=_order)
     ids = [operation.span.span_id for operation in mine]
-    children = {span_id: tuple(below[span_id]) for span_id in ids if span_id in below}
+    children = {span_id: below[span_id] for span_id in ids if span_id in below}
     return assemble(root, mine, children, above)
 
 

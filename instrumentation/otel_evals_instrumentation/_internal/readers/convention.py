@@ -138,7 +138,7 @@ class Convention:
         recorded = span if plain else as_recorded(span)
         kind = self.kind_of(recorded) if self.kind_of else None
         if kind is None and plain and "gen_ai.tool.name" not in span.attributes:
-            kind = _OPERATIONS[operation]
+            kind = _OPERATIONS[str(operation)]
         kind = kind or kind_of(recorded)
         if kind is None:
             return None
