@@ -29,7 +29,7 @@ from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.rule_sets import RuleSets
 from otel_evals._internal.evaluate.run_store import ConversationState, Resumption, RunStore
 from otel_evals._internal.gather.gatherer import Gatherer, SpanGroup
-from otel_evals._internal.gather.local_gatherer import SpanGatherer
+from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals._internal.model import Loss, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.assembly_limits import assembly_limits
 from otel_evals._internal.pipeline.pick_reports import PickReports
@@ -80,7 +80,7 @@ class Stages:
         self._attacher = attacher
         self._store = store
         self._concurrency = sum(rule.concurrency for rule in config.rules)
-        self.gatherer = gatherer or SpanGatherer(
+        self.gatherer = gatherer or LocalGatherer(
             assembly_limits(config), report_ended=store.keeps, open_spans=open_spans
         )
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
