@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from otel_evals._internal.durable_queue.database import transaction
 from otel_evals._internal.durable_queue.stored_run import load_status
+from otel_evals._internal.util.sqlite_file import transaction
 
 __all__ = ["ListedRun", "drop", "list_runs", "retry"]
 

@@ -20,12 +20,12 @@ from functools import partial
 from typing import TypeVar
 
 from otel_evals._internal.accounting.counters import StoreStats
-from otel_evals._internal.durable_queue.database import transaction
 from otel_evals._internal.durable_queue.payload import encode
 from otel_evals._internal.durable_queue.queue_file import StoreFile, StoreLimits
 from otel_evals._internal.durable_queue.stored_run import StoredRun
 from otel_evals._internal.durable_queue.table import RunTable
 from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.sqlite_file import transaction
 
 __all__ = ["Writer"]
 

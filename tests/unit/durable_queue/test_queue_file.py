@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from otel_evals import Config
-from otel_evals._internal.durable_queue.database import transaction
 from otel_evals._internal.durable_queue.payload import encode
 from otel_evals._internal.durable_queue.queue_file import StoreFile, StoreLimits, store_limits
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun
 from otel_evals._internal.durable_queue.table import RunTable
+from otel_evals._internal.util.sqlite_file import transaction
 from otel_evals.model import SpanRecord
 
 MIB = 1024 * 1024
