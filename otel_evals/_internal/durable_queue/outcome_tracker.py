@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from otel_evals._internal.durable_queue.deliveries import Deliveries
 from otel_evals._internal.evaluate.job import Job, Target
-from otel_evals._internal.evaluate.run_store import RunStore, StoreClient
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, StoreClient
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Dropped, Outcome, ScoredRun
 
@@ -22,7 +22,7 @@ _AGAIN_SECONDS = 5.0
 _QUEUE_SECONDS = 0.05
 
 
-class OutcomeTracker(RunStore):
+class OutcomeTracker(DurableQueue):
     """Follows every sampled run until all destinations have answered; on the engine's thread."""
 
     def __init__(self) -> None:

@@ -28,20 +28,25 @@ from otel_evals._internal.durable_queue.stored_evaluations import restored, stor
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task, Undelivered, merged
 from otel_evals._internal.durable_queue.writer import Writer
 from otel_evals._internal.evaluate.job import Job, Target
-from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun, RunStore, StoreClient
+from otel_evals._internal.evaluate.queue_interface import (
+    ConversationState,
+    DurableQueue,
+    KeptRun,
+    StoreClient,
+)
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, ScoredRun, SpanRecord
 from otel_evals._internal.read.rejoin import group_of
 from otel_evals._internal.util.error_log import tell
 from otel_evals._internal.util.plain import plain_text, type_name
 
-__all__ = ["SQLiteStore"]
+__all__ = ["SQLiteQueue"]
 
 _logger = logging.getLogger(__name__)
 _MAX_ENDED = 20_000
 
 
-class SQLiteStore(RunStore):
+class SQLiteQueue(DurableQueue):
     """Keeps sampled runs in a file until they are scored and delivered.
 
     Args:

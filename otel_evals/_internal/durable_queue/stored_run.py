@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun
+from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun
 from otel_evals._internal.model import Outcome, SpanRecord
 
 __all__ = ["RunStatus", "StoredRun", "Task", "Undelivered", "load_status", "merged"]

@@ -18,7 +18,7 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.evaluate.conversation_stage import JoinedConversation
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.progress import Progress
-from otel_evals._internal.evaluate.run_store import Resumption, RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.evaluate.scheduler import Scheduler
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
@@ -53,7 +53,7 @@ class Evaluations:
         ledger: Ledger,
         attacher: Attacher,
         deliver: Callable[[ScoredRun], object],
-        store: RunStore,
+        store: DurableQueue,
         settled: asyncio.Event | None = None,
         progress: Progress | None = None,
     ) -> None:
