@@ -67,8 +67,8 @@ def test_it_is_opened_once_and_again_after_a_pause(tmp_path: Path) -> None:
 
 
 def test_trouble_is_told_once_and_its_end_as_well(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").touch()
-    store = Opened(tmp_path / "file" / "runs.db")  # a file is no folder
+    (tmp_path / "runs.db").symlink_to(tmp_path / "elsewhere")
+    store = Opened(tmp_path / "runs.db")  # a symbolic link
     assert store.file.opened() is None
     assert store.file.opened() is None
     store.file.trouble("still")

@@ -207,8 +207,9 @@ def test_kept_runs_of_a_trace_are_given_to_whoever_asks(path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_used_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").touch()
-    with desk(tmp_path / "file" / "runs.db") as d:  # a file is no folder
+    path = tmp_path / "runs.db"
+    path.symlink_to(tmp_path / "elsewhere")
+    with desk(path) as d:  # a symbolic link
         run, found = a_stored(1), []
         d.save(run)
         d.writer.ask(run.trace_id, found.append)
