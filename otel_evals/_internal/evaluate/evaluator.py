@@ -21,7 +21,7 @@ from otel_evals._internal.evaluate.conversation_stage import JoinedConversation
 from otel_evals._internal.evaluate.job import Job, Result, Target
 from otel_evals._internal.evaluate.lane import Lane
 from otel_evals._internal.evaluate.progress import Progress
-from otel_evals._internal.evaluate.run_store import Resumption, RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.evaluate.scheduler import Scheduler
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import (
@@ -72,7 +72,7 @@ class Evaluator:
         ledger: Ledger,
         attacher: Attacher,
         deliver: Callable[[ScoredRun], object],
-        store: RunStore,
+        store: DurableQueue,
         settled: asyncio.Event | None = None,
         progress: Progress | None = None,
         draw: Callable[[], float] = random.random,

@@ -22,7 +22,7 @@ from otel_evals._internal.evaluate.conversation_stage import ConversationStage, 
 from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.progress import Progress
-from otel_evals._internal.evaluate.run_store import RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread
@@ -256,7 +256,7 @@ class BatchScorer:
             waiting.future.set_result(tuple(found))
 
 
-class _Later(RunStore):
+class _Later(DurableQueue):
     """Keeps nothing itself: what could not be scored is read again the next time."""
 
     def __init__(self, batch: BatchScorer) -> None:

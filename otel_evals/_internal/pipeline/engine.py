@@ -19,7 +19,7 @@ from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.delivery_queue import DestinationStats
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.evaluate.run_store import RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.pipeline.event_loop import gather_seconds
@@ -61,7 +61,7 @@ class Engine:
         attacher: Attacher,
         open_spans: Callable[[], OpenSpansNow] | None = None,
         gatherer: Callable[[], Gatherer | None] = lambda: None,
-        store: Callable[[], RunStore] = RunStore,
+        store: Callable[[], DurableQueue] = DurableQueue,
     ) -> None:
         self._config = config
         self._open_spans = open_spans
@@ -219,7 +219,7 @@ class Engine:
         self.thread.work = self._stages
 
 
-def _sqlite_store(config: Config) -> RunStore:
-    from otel_evals._internal.durable_queue.sqlite_queue import SQLiteStore  # imported only if used
+def _sqlite_store(config: Config) -> DurableQueue:
+    from otel_evals._internal.durable_queue.sqlite_queue import SQLiteQueue  # imported only if used
 
-    return SQLiteStore(config)
+    return SQLiteQueue(config)

@@ -26,8 +26,8 @@ from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
 from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.evaluate.queue_interface import ConversationState, DurableQueue, Resumption
 from otel_evals._internal.evaluate.rule_sets import RuleSets
-from otel_evals._internal.evaluate.run_store import ConversationState, Resumption, RunStore
 from otel_evals._internal.gather.gatherer import Gatherer, SpanGroup
 from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals._internal.model import Loss, Outcome, Run, ScoredRun
@@ -67,7 +67,7 @@ class Stages:
         dialects: Dialects,
         ledger: Ledger,
         attacher: Attacher,
-        store: RunStore,
+        store: DurableQueue,
         post: Callable[[Callable[[], object]], None],
         losses: Callable[[], Mapping[str, int]],
         open_spans: Callable[[], OpenSpansNow] | None = None,
@@ -206,7 +206,7 @@ class Stages:
         self._ledger.delivered(destination, batch, end)
         self._store.delivered(destination, batch, end)
 
-    # --- what a store needs: `otel_evals._internal.evaluate.run_store.StoreClient` ---
+    # --- what a store needs: `otel_evals._internal.evaluate.queue_interface.StoreClient` ---
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
         """Make jobs of what the store kept."""
