@@ -18,6 +18,7 @@ from otel_evals.model import Evaluation, OperationKind, Run, SpanRecord
 from otel_evals.sdk.config import start_watches
 from otel_evals.sdk.pipeline import (
     Attacher,
+    DurableQueue,
     Engine,
     EvaluationSpans,
     Health,
@@ -26,7 +27,6 @@ from otel_evals.sdk.pipeline import (
     Opened,
     OutcomeTracker,
     Providers,
-    RunStore,
     SpanScores,
     Stats,
     assembly_limits,
@@ -88,7 +88,7 @@ class Scoring:
         tracked = self.options.kafka is not None
         if tracked and config.store is None and any(rule.scope == "conversation" for rule in config.rules):
             raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
-        store = OutcomeTracker if tracked else RunStore
+        store = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         self.engine = Engine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
 
