@@ -23,30 +23,19 @@ def read_runs(
     dialects: Dialects,
     links: Mapping[str, str | None] | None = None,
 ) -> Iterator[Run]:
-    """The runs of traces, each handed on as soon as it is whole.
-
-    Args:
-        traces: the spans of each trace.
-        dialects: who reads them.
-        links: nearest ancestors of spans whose parents are missing, by span id.
-    """
+    """Yield the runs of traces, each as soon as it is whole; for `links` see `find_runs`."""
     return join_split_runs(run for trace in traces for run in find_runs(trace, dialects, links))
 
 
 class RunReader:
-    """Reads the spans of live runs.
-
-    Args:
-        dialects: who reads them.
-        ledger: is told which spans came to which runs, or to none.
-    """
+    """Reads the spans of live runs, and records the result in the ledger."""
 
     def __init__(self, dialects: Dialects, ledger: Ledger) -> None:
         self._dialects = dialects
         self._ledger = ledger
 
     def read(self, group: SpanGroup) -> list[Run]:
-        """The runs in a group of spans. Never raises."""
+        """Return the runs in a group of spans. Never raises."""
         trace_id = group.spans[0].trace_id
         try:
             runs = find_runs(group.spans, self._dialects, group.links)
@@ -62,5 +51,5 @@ class RunReader:
         return runs
 
     def read_again(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """The runs in spans that were kept."""
+        """Return the runs in stored spans."""
         return read_again(spans, self._dialects, links)

@@ -1,4 +1,4 @@
-"""The tree of a trace's operations."""
+"""The operations below another one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from otel_evals._internal.model import Operation
 def descendants(
     top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
 ) -> Iterable[Operation]:
-    """All operations below one, depth first; `below` maps each span to its children."""
+    """Yield all operations below one, depth first; `below` maps each span to its children."""
     stack = list(reversed(below.get(top.span_id, ())))
     while stack:
         span_id = stack.pop()

@@ -1,8 +1,8 @@
-"""The content of a trace's operations, and which of it an attribute length limit has truncated.
+"""Reads the content of a trace's operations on first access, and finds truncated content.
 
-Truncated JSON can be recognised, a truncated text cannot. But the limit is the same for all attributes: if
-some JSON breaks off at the greatest length in the trace, a text of that length was truncated too. So the
-availability of one operation's content depends on that of all others.
+Truncated JSON can be recognised, truncated text cannot. But an attribute length limit is the same for all
+attributes: if some JSON ends early at the greatest length in the trace, a text of that length is truncated
+too. So the availability of one operation's content depends on all others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 _AVAILABILITY: Final = ("availability", "sources")
 _MOST_TOLD: Final = 20
 _told: set[str] = set()
-"""Instrumentation scopes whose spans could not be read, as far as that was logged as a warning."""
+"""Instrumentation scopes with unreadable spans that were logged as a warning."""
 
 
 def defer_content(operations: Iterable[Operation]) -> None:
@@ -68,7 +68,7 @@ class _Content(msgspec.Struct, eq=False):
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
             return derivation.derive("availability")
-        except BaseException as error:  # a third-party dialect must not fail whoever asks
+        except BaseException as error:  # a third-party dialect must not fail the scorer
             told = self.span.scope_name in _told or len(_told) >= _MOST_TOLD
             level = logging.DEBUG if told else logging.WARNING
             _told.add(self.span.scope_name)
@@ -79,13 +79,11 @@ class _Content(msgspec.Struct, eq=False):
 
     @property
     def availability(self) -> dict[str, Availability]:
-        """By field; for marks."""
         states: dict[str, Availability] = self.found()["availability"]
         return states
 
     @property
     def sources(self) -> Mapping[str, Source]:
-        """By field."""
         sources: Mapping[str, Source] = self.found()["sources"]
         return sources
 
