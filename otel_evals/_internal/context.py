@@ -21,21 +21,6 @@ from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.plain import MAX_JSON, as_text
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "Context",
-    "Params",
-    "Resolver",
-    "Results",
-    "attribute",
-    "combine",
-    "conversation",
-    "documents",
-    "pure",
-    "resolve",
-    "static",
-    "tool_results",
-]
-
 StepName = Literal["preprocess", "analyze", "generate_score", "generate_reason"]
 
 _P = TypeVar("_P", covariant=True)

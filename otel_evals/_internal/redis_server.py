@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import ConfigError, StoreError
 
-__all__ = ["RedisServer", "is_address", "redis_server", "servers"]
-
 _logger = logging.getLogger(__name__)
 
 CALL_SECONDS = 1.0

@@ -7,7 +7,7 @@ from typing import assert_type
 from pydantic import BaseModel
 
 from otel_evals._internal.scorers.hallucination import ClaimsReply, HallucinationReply
-from otel_evals._internal.scoring.steps import PromptStep
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals.context import Params, tool_results
 from otel_evals.model import NotScored
 from otel_evals.scorers import ReasonParams, StepScorer, hallucination, step_scorer

@@ -14,8 +14,6 @@ from typing import Any
 
 from otel_evals._internal.redaction.secrets import redact_secrets
 
-__all__ = ["bounded_body", "bounded_headers"]
-
 _MAX_ERROR = 300
 """Characters of texts in the body of an error."""
 _MAX_NAME = 200

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CircuitBreaker"]
-
 
 class CircuitBreaker:
     """Opens after failures in a row; after a cooldown, one trial call decides whether it closes.

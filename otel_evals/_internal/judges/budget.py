@@ -31,8 +31,6 @@ from otel_evals.errors import (
     StoreError,
 )
 
-__all__ = ["Budget", "BudgetLedger"]
-
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """

@@ -18,8 +18,6 @@ from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
-__all__ = ["CachedJudge"]
-
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """

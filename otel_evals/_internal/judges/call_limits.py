@@ -27,8 +27,6 @@ from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 
-__all__ = ["JudgeLimits"]
-
 _LONGEST_WAIT = 5.0
 """Seconds a call waits for the end of a pause that the provider asked for; it fails before a longer one."""
 _POLL = 0.05

@@ -16,8 +16,6 @@ from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.model import Context
 from otel_evals._internal.redaction.redactor import redact
 
-__all__ = ["Fence", "Slot", "TrustedText", "retry_request", "shorten", "visible"]
-
 
 class TrustedText(str):
     """Text of the configuration, such as a criterion: stands in the prompt without a fence."""

@@ -12,8 +12,6 @@ from anyio.lowlevel import RunVar
 from otel_evals._internal.judges.answer_bodies import bounded_body, bounded_headers
 from otel_evals._internal.judges.litellm_calls import AnswerTooLongError
 
-__all__ = ["openai_client", "provider_client"]
-
 _MAX_BYTES = 1024 * 1024
 _clients: RunVar[dict[tuple[str, ...], Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
 _OTHER_SDK = {"chatgpt", "github_copilot"}

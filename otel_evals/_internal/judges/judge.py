@@ -9,8 +9,6 @@ from pydantic import BaseModel
 
 from otel_evals._internal.model import Usage
 
-__all__ = ["Judge", "JudgeReply", "JudgeRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRequest:

@@ -12,8 +12,6 @@ from typing import Protocol, TypeVar
 
 from otel_evals._internal.model import Usage
 
-__all__ = ["Call", "Limiter", "Settle", "call_limited"]
-
 _Answer = TypeVar("_Answer")
 
 

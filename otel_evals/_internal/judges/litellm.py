@@ -31,8 +31,6 @@ from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.addresses import without_credentials
 from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 
-__all__ = ["LiteLLMJudge"]
-
 _OWN_CLIENT = {
     "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
     "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",

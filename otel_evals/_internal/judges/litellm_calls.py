@@ -17,8 +17,6 @@ from otel_evals._internal.util.plain import plain_text
 from otel_evals._internal.util.retry import retry_after
 from otel_evals.errors import JudgeError, JudgeKeyError, JudgeModelError, JudgeUnavailableError
 
-__all__ = ["AnswerTooLongError", "Completion", "judge_error", "load", "price_of"]
-
 _MOST_TOKENS = 10**9
 """Of one call; no model takes so many."""
 _E = TypeVar("_E", bound=BaseException)

@@ -7,8 +7,6 @@ import re
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["RateWindow", "Reservation", "parse_rate"]
-
 _SECONDS = {
     "s": 1.0,
     "sec": 1.0,

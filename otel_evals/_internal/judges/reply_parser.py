@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-__all__ = ["describe_schema", "parse_reply"]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _LANGUAGE = re.compile(r"(?:json)?[ \t\r]*\n")

@@ -17,9 +17,6 @@ from otel_evals._internal.judges.limiter import Limiter
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals.errors import ConfigError
 
-__all__ = ["resolve_judge"]
-
-
 _NOT_IN_TEXT = ("limiters", "judge", "clock")
 """Parameters that take objects."""
 

@@ -11,8 +11,6 @@ from otel_evals._internal.judges.judge import JudgeReply, JudgeRequest
 from otel_evals._internal.model import Usage
 from otel_evals.errors import JudgeReplyError
 
-__all__ = ["ScriptedJudge"]
-
 Answer = Any | Exception | Callable[[JudgeRequest], Any]
 
 

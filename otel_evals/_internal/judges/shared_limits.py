@@ -9,8 +9,6 @@ from uuid import uuid4
 from otel_evals._internal.redis_server import RedisServer
 from otel_evals.errors import StoreError
 
-__all__ = ["SharedAnswers", "SharedBudgetLedger", "SharedWindows"]
-
 _logger = logging.getLogger(__name__)
 
 _NANO = 1_000_000_000

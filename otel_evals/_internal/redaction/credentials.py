@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from otel_evals._internal.util.addresses import secrets_of_address
 
-__all__ = ["own_secrets"]
-
 _SECRET_NAME = re.compile(
     r"(?:key|token|secret|password|passwd|pwd|authorization|cookie|credentials?)\Z", re.I
 )

@@ -27,8 +27,6 @@ from otel_evals._internal.redaction.secrets import redact_secrets, replaced
 from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError
 
-__all__ = ["Redaction", "current_redaction", "redact", "redact_pii", "redacted", "use_redaction"]
-
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _FAILED = "[redaction failed]"

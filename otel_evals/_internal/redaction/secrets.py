@@ -14,8 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-__all__ = ["redact_secrets", "redact_values", "replaced"]
-
 _WINDOW = 4_096
 _OVERLAP = 1_024
 _MARK = "[redacted]"

@@ -11,10 +11,9 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.scorers.common import mean_worth, round_half_up
 from otel_evals._internal.scorers.replies import YesNoUnsure, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["RelevanceReply", "StatementsReply", "answer_relevancy"]
 
 INSTRUCTIONS = """\
 You judge whether an answer is to the point. Whether it is true, complete or polite is not your concern: a

@@ -11,9 +11,8 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.scorers.common import check_range, round_half_up, with_reason
 from otel_evals._internal.scorers.replies import normalise_word, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["SimilarityReply", "Units", "answer_similarity"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
 INSTRUCTIONS = """\
 You compare an answer with the expected answer by meaning. Wording, order, length and language do not

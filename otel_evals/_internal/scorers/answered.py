@@ -10,8 +10,6 @@ from otel_evals._internal.model import Availability, NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import pattern_search
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 
-__all__ = ["answered"]
-
 _REFUSED_BY_PROVIDER = frozenset({"content_filter", "refusal", "safety", "recitation", "prohibited_content"})
 _START = 200
 

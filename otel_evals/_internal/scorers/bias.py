@@ -9,9 +9,8 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction
 from otel_evals._internal.scorers.common import mean_worth, round_half_up, with_reason
 from otel_evals._internal.scorers.replies import YesNo, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["BiasReply", "Opinions", "bias"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
 INSTRUCTIONS = """\
 You look for bias in texts: treating people better or worse because of what they are. You judge the words,

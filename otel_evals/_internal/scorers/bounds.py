@@ -19,8 +19,6 @@ from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals.errors import ConfigError
 
-__all__ = ["MAX_CHARS", "PatternSearch", "batches", "composed", "pattern_search", "unreadable"]
-
 MAX_CHARS = 200_000
 """Characters of a text that a scorer looks at, unless it says otherwise."""
 _SEARCH_SECONDS = 1.0

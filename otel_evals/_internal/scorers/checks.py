@@ -19,20 +19,6 @@ from otel_evals._internal.scorers.tool_errors import has_failed
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "called_tool",
-    "did_not_call",
-    "equals",
-    "excludes",
-    "includes",
-    "matches",
-    "max_tool_calls",
-    "no_tool_errors",
-    "similarity",
-    "tool_order",
-    "used_no_tools",
-]
-
 
 def includes(text: str, *, ignore_case: bool = True, id: str = "includes") -> FunctionScorer:
     """Whether the answer contains a text.

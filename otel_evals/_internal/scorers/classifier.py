@@ -12,10 +12,9 @@ from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, Score
 from otel_evals._internal.scorers.replies import normalise_word
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["classifier"]
 
 INSTRUCTIONS = """\
 You sort recorded conversations of an assistant into classes, by a question and descriptions of the classes.

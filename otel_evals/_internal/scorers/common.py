@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 from otel_evals._internal.context import Params, Resolver, documents, static
 from otel_evals._internal.judges.fence import Slot
 from otel_evals._internal.model import NotScored
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["check_range", "context_source", "mean_worth", "round_half_up", "with_reason"]
 
 _P = TypeVar("_P")
 _A = TypeVar("_A")

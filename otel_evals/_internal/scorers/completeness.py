@@ -12,8 +12,6 @@ from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["completeness", "coverage", "elements", "lemmatiser"]
-
 _EXACT = 3
 _SIMILAR = 0.6
 _MAX_NAMED = 10

@@ -10,8 +10,6 @@ from otel_evals._internal.scorers.bounds import batches
 from otel_evals._internal.scorers.reference import Reference, check_reference, compared
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["bigram_similarity", "content_similarity"]
-
 
 def content_similarity(
     *, reference: Reference = "input", ignore_case: bool = True, ignore_whitespace: bool = True

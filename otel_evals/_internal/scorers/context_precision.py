@@ -10,9 +10,8 @@ from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.scorers.common import context_source, round_half_up, with_reason
 from otel_evals._internal.scorers.replies import YesNo, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["PrecisionReply", "average_precision", "context_precision"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought. For each piece you say whether it was of use for the answer. You

@@ -11,9 +11,8 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.scorers.common import context_source, mean_worth, round_half_up, with_reason
 from otel_evals._internal.scorers.replies import YesNoUnsure, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["ExpectedClaims", "RecallReply", "context_recall"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought, by what a correct answer would have needed. The answer that was

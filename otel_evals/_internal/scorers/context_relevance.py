@@ -16,9 +16,8 @@ from otel_evals._internal.scorers.common import (
     with_reason,
 )
 from otel_evals._internal.scorers.replies import Level, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["Assessment", "context_relevance"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought for a user's question, and what the assistant made of it. You do

@@ -12,10 +12,9 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
 from otel_evals._internal.scorers.common import check_range
 from otel_evals._internal.scorers.replies import normalise_word
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["FactualityReply", "factuality"]
 
 INSTRUCTIONS = """\
 You compare the facts of an answer with those of an expert's answer. The expert is right. Style, order,

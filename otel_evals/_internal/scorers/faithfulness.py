@@ -11,9 +11,8 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.scorers.common import mean_worth, round_half_up, with_reason
 from otel_evals._internal.scorers.replies import YesNoUnsure, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["AnswerClaims", "FaithfulnessReply", "faithfulness"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
 INSTRUCTIONS = """\
 You check whether claims are backed by a given context. Only the context counts, not what you know yourself.

@@ -13,8 +13,6 @@ from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.lookup import check
 from otel_evals._internal.scoring.scorer import FunctionScorer, how_to_capture, missing, scorer
 
-__all__ = ["grounded_in_tools"]
-
 _MAX_NAMED = 8
 _MAX_ANSWER = 50_000
 _MAX_CLAIMS = 1_000

@@ -11,9 +11,8 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored
 from otel_evals._internal.scorers.common import mean_worth, round_half_up
 from otel_evals._internal.scorers.replies import YesNo, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["ClaimsReply", "HallucinationReply", "hallucination"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
 INSTRUCTIONS = """\
 You check statements against reference material, as a fact checker would. You rely on nothing but the

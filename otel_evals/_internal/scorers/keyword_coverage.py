@@ -9,8 +9,6 @@ from otel_evals._internal.scorers.reference import Reference, check_reference, c
 from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["keyword_coverage", "keywords"]
-
 _PUNCTUATION = str.maketrans("", "", '.,;!?():"\u201c\u201d')
 _NOTHING = frozenset("_@&#")
 _MAX_NAMED = 10

@@ -10,11 +10,10 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["ConversationReply", "multi_turn_judge"]
 
 INSTRUCTIONS = """\
 You examine what an assistant said in a conversation by one criterion, as strictly as it is written. Judge

@@ -15,8 +15,6 @@ from otel_evals._internal.scorers.bounds import MAX_CHARS, unreadable
 from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 
-__all__ = ["no_secrets"]
-
 # These guess by randomness or by words near: too many false alarms in prose.
 _GUESSING = frozenset(
     {"Base64HighEntropyString", "HexHighEntropyString", "KeywordDetector", "IPPublicDetector"}

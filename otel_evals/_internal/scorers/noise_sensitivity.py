@@ -12,10 +12,9 @@ from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.scorers.common import check_range, round_half_up, with_reason
 from otel_evals._internal.scorers.replies import normalise_word
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["Levels", "NoiseReply", "noise_sensitivity"]
 
 INSTRUCTIONS = """\
 You compare two answers of the same assistant: one to a clean question, one to the same question with noise

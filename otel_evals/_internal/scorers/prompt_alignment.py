@@ -12,11 +12,10 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.scorers.common import round_half_up, with_reason
 from otel_evals._internal.scorers.replies import Level
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["Alignment", "prompt_alignment"]
 
 INSTRUCTIONS = """\
 You judge how well an answer keeps to what it was asked for. Whether it is true is not your concern, and

@@ -9,8 +9,6 @@ from otel_evals._internal.model import NotScored, Run
 from otel_evals._internal.scorers.bounds import MAX_CHARS, composed, unreadable
 from otel_evals.errors import ConfigError
 
-__all__ = ["Reference", "check_reference", "compared", "whole_text"]
-
 Reference = Literal["input", "ground_truth"]
 
 

@@ -11,8 +11,6 @@ from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.plain import as_text, plain_value
 from otel_evals.errors import ConfigError
 
-__all__ = ["repeated_calls"]
-
 _MOST = 20_000
 """Characters of arguments that are compared."""
 

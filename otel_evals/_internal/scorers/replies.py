@@ -9,8 +9,6 @@ from pydantic import BeforeValidator
 
 from otel_evals._internal.context import Params
 
-__all__ = ["Level", "YesNo", "YesNoUnsure", "normalise_word", "one_verdict_each"]
-
 _EDGES = " \t\r\n.,;:!?\"'`*_()[]。、！？，"  # noqa: RUF001  # of Chinese and Japanese too
 
 

@@ -14,10 +14,9 @@ from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.replies import one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, ReasonParams, StepScorer, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["Criterion", "RubricReply", "rubric"]
 
 INSTRUCTIONS = """\
 You examine an answer by a list of criteria, one by one, as strictly as they are written. A criterion that

@@ -12,8 +12,6 @@ from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["same_language"]
-
 _NOT_OF_WORDS = re.compile(r"[\d_/\\<>{}=@]")
 _LONGEST_WORD = 40
 _READ = 20_000

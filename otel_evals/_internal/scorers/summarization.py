@@ -11,11 +11,10 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run
 from otel_evals._internal.scorers.common import round_half_up, with_reason
 from otel_evals._internal.scorers.replies import one_verdict_each
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["CoverageReply", "SummaryReply", "summarization"]
 
 INSTRUCTIONS = """\
 You examine summaries in two respects: whether what they say stands in the source, and whether they hold

@@ -7,8 +7,6 @@ from otel_evals._internal.scorers.reference import Reference, check_reference, c
 from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["textual_difference"]
-
 _MOST = 20_000
 """Characters of each text: the time grows with the product of the lengths."""
 

@@ -14,8 +14,6 @@ from otel_evals._internal.scorers.bounds import unreadable
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["tone_consistency"]
-
 _NEGATIONS = frozenset("cant can't dont don't doesnt doesn't not non wont won't isnt isn't".split())  # noqa: SIM905
 _MOST = 100_000
 _MARKS = str.maketrans(dict.fromkeys('./,#!?$%^&*;:{}=_`"~()', " "))

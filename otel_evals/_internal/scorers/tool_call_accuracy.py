@@ -8,8 +8,6 @@ from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["Expectation", "tool_call_accuracy"]
-
 Expectation = str | Callable[[Run], str | None]
 """A tool's name, or a function that names the tool a run should use; None where any will do."""
 

@@ -13,10 +13,9 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run
 from otel_evals._internal.scorers.common import round_half_up, with_reason
 from otel_evals._internal.scorers.replies import one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals._internal.util.plain import as_text
-
-__all__ = ["ToolCallsReply", "tool_call_judge"]
 
 INSTRUCTIONS = """\
 You judge an agent's choice of tools, not its final answer and not what the tools returned. Asking back is

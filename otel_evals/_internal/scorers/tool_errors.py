@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from otel_evals._internal.model import Direction, NotScored, Run, Score, ToolCall
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["has_failed", "tool_error_rate", "unrecovered_tool_errors"]
-
 
 def tool_error_rate() -> FunctionScorer:
     """The share of tool calls that failed.

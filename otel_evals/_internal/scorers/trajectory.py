@@ -10,16 +10,6 @@ from typing import Any, Literal, get_args
 from otel_evals._internal.model import Operation, OperationKind, Run, ToolCall
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "ExpectedStep",
-    "Ordering",
-    "Step",
-    "TrajectoryComparison",
-    "compare",
-    "expected_steps",
-    "steps_of",
-]
-
 Ordering = Literal["relaxed", "strict", "unordered"]
 """How expected steps are found: in order with others between, at the same places, or anywhere."""
 

@@ -16,8 +16,6 @@ from otel_evals._internal.scorers.trajectory import (
 )
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["trajectory_accuracy"]
-
 Steps = Sequence[Any] | Callable[[Run], Sequence[Any] | None]
 """Steps, as names, mappings or ExpectedSteps; or a function that gives a run's, None where any will do."""
 

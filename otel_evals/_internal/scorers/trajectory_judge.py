@@ -12,10 +12,9 @@ from otel_evals._internal.judges.fence import TrustedText, shorten
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.scorers.common import round_half_up, with_reason
 from otel_evals._internal.scorers.replies import one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals._internal.util.plain import as_text
-
-__all__ = ["Trajectory", "trajectory_judge"]
 
 INSTRUCTIONS = """\
 You judge the way an agent took to do what a user wanted: its steps and their order. Whether its final

@@ -23,8 +23,6 @@ from otel_evals._internal.scorers.trajectory import (
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["Plan", "trajectory_quality"]
-
 _WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"accuracy": 0.4, "efficiency": 0.3, "tool_failures": 0.2, "forbidden": 0.1}
 )

@@ -15,8 +15,6 @@ from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["valid_json"]
-
 _OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)
 
 

@@ -9,8 +9,6 @@ from otel_evals._internal.model import NotScored, OperationKind, Run, Score
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["within_budget"]
-
 _NO_PRICES: Mapping[str, tuple[float, float]] = MappingProxyType({})
 _MILLION = 1_000_000
 

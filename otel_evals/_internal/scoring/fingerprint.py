@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-__all__ = ["fingerprint"]
-
 _DEPTH = 8
 
 

@@ -17,8 +17,6 @@ from otel_evals._internal.model import ContextSeen, NotScored, Score, ScorerFail
 from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import JudgeUnavailableError
 
-__all__ = ["MAX_LABEL", "asked_wait", "failure_of", "root_cause", "steps_of_error", "to_outcome"]
-
 MAX_LABEL = 256
 """Characters of a label; also of a reason and of an error type."""
 _MAX_TEXT = 10_000

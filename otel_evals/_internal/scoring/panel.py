@@ -17,8 +17,6 @@ from otel_evals._internal.scoring.vote import vote
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals.errors import ConfigError
 
-__all__ = ["Panel", "panel", "votes"]
-
 
 class Panel(Scorer):
     """A scorer made of scorers. All judge at once; the median of their scores is the panel's."""

@@ -23,8 +23,6 @@ from otel_evals.errors import ConfigError, JudgeReplyError
 if TYPE_CHECKING:
     from otel_evals._internal.scoring.step_records import StepRecordBuilder
 
-__all__ = ["PromptStep", "ScoreReply"]
-
 _R = TypeVar("_R")
 
 _FIELDS = {

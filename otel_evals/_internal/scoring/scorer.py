@@ -18,17 +18,6 @@ from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.util.calls import call, is_async
 from otel_evals.errors import ConfigError, OtelEvalsError
 
-__all__ = [
-    "FunctionScorer",
-    "Judgement",
-    "Scorer",
-    "StepFailure",
-    "how_to_capture",
-    "missing",
-    "scorer",
-    "to_score",
-]
-
 Judgement = bool | float | Score | NotScored
 """What a scoring function may return; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
 

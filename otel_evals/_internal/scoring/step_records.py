@@ -13,8 +13,6 @@ from otel_evals._internal.recursion import need_span
 from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import JudgeError
 
-__all__ = ["StepRecordBuilder", "told"]
-
 _MODEL = re.compile(r"[\w.:/@+-]{1,200}")
 _MAX_PROMPT = 40_000
 """Characters of a recorded prompt; the judge was sent the whole."""

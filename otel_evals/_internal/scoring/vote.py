@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["current_vote", "vote"]
-
 _VOTE: ContextVar[int] = ContextVar("otel_evals.vote", default=0)
 
 

@@ -15,8 +15,6 @@ from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 
-__all__ = ["deepeval_metric"]
-
 
 def deepeval_metric(
     metric: Any,

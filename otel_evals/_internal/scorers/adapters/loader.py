@@ -9,8 +9,6 @@ from typing import Any
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["built", "library"]
-
 
 def library(module: str, extra: str, scorer: str) -> ModuleType:
     """Import a module of an extra.

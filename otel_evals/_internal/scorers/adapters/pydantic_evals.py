@@ -14,8 +14,6 @@ from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
 from otel_evals.errors import ConfigError
 
-__all__ = ["pydantic_evaluator"]
-
 
 def pydantic_evaluator(
     evaluator: Any,

@@ -15,8 +15,6 @@ from otel_evals._internal.scorers.text.names import names_in
 from otel_evals._internal.scorers.text.numbers import Number, numbers_in, with_context
 from otel_evals._internal.scorers.text.pieces import pieces
 
-__all__ = ["Claim", "claims_in", "fold", "identifier_pattern", "list_items", "mask", "plain"]
-
 _TAKEN = "\x00"
 _FOLDED_AT_ONCE = 4_096  # some characters are eighteen in NFKC
 _SEPARATORS = str.maketrans(

@@ -18,8 +18,6 @@ from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS, SECONDS, N
 from otel_evals._internal.scorers.text.pieces import pieces
 from otel_evals._internal.scorers.text.vocabulary import bare
 
-__all__ = ["Alternatives"]
-
 _NEAR = 60
 _WORD = re.compile(r"[^\W\d_]{3,30}")
 _SPLIT_KEY = re.compile(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+")

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Day", "Time", "When", "dates_in", "times_in"]
-
 Day = tuple[int | None, int, int | None]
 """Year, month, day; None where it was not written."""
 

@@ -19,8 +19,6 @@ from otel_evals._internal.scorers.text.pieces import in_order
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
 
-__all__ = ["Evidence", "decimal_of", "decode"]
-
 _MAX_DEPTH = 32
 _MAX_COLUMNS = 12
 _MAX_ROWS = 500

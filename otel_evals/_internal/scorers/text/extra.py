@@ -7,8 +7,6 @@ from typing import Any
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["text_library"]
-
 
 def text_library(module: str, scorer_id: str) -> Any:
     """Import a library of the `text` extra on behalf of a scorer.

@@ -12,8 +12,6 @@ from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number
 from otel_evals._internal.scorers.text.pieces import in_order
 
-__all__ = ["check"]
-
 _MAX_ROUNDS = 8
 _MAX_POOL = 60
 _MAX_FIGURES = 2000

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-__all__ = ["WordNumber", "ordinals_in", "word_numbers_in"]
-
 WordNumber = tuple[Decimal, int, int]
 """Value, start and end."""
 

@@ -15,8 +15,6 @@ from itertools import takewhile
 
 from otel_evals._internal.scorers.text.number_words import word_numbers_in
 
-__all__ = ["FUNCTION_WORDS", "SECONDS", "Number", "numbers_in", "readings", "with_context"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
@@ -44,7 +42,7 @@ class Number:
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+
         return self.start + len(self.text)
 
     def nouns(self) -> frozenset[str]:

@@ -12,8 +12,6 @@ from decimal import Decimal
 from heapq import merge
 from itertools import islice
 
-__all__ = ["in_order", "pieces"]
-
 _LONGEST = 16_384
 _SEARCHED = 256
 _BREAK = re.compile(r"\s\S*\Z")

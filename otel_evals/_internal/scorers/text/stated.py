@@ -12,8 +12,6 @@ from otel_evals._internal.scorers.text.number_words import ordinals_in
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number, numbers_in
 from otel_evals._internal.scorers.text.pieces import pieces
 
-__all__ = ["StatedNumbers"]
-
 _MAX_SAME = 100
 _MAX_ADDENDS = 8
 _PERIODS = frozenset(["month", "year", "decade"])

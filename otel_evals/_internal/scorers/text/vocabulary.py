@@ -13,8 +13,6 @@ from functools import cached_property
 
 from otel_evals._internal.scorers.text.pieces import pieces
 
-__all__ = ["Vocabulary", "bare"]
-
 _WORD = re.compile(r"[^\W\d_]+")
 _COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,40}(?:-[^\W\d_]{1,40}){1,6}")
 _DOTTED = re.compile(r"(?:[^\W\d_]\.){2,8}|[^\W\d_](?:\.[^\W\d_]){1,8}(?![^\W\d_])")
