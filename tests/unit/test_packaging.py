@@ -22,7 +22,6 @@ LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 LIBRARIES = {
     "RAKE": (),
     "cloudpickle": ("otel_evals/_internal/processes/by_value.py",),
-    "detect_secrets": (),
     "httpx": ("otel_evals/_internal/judges/http_client.py",),
     "jinja2": ("otel_evals/results/page/",),
     "jsonschema": (),
