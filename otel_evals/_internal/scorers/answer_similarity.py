@@ -9,8 +9,13 @@ from pydantic import BaseModel, BeforeValidator
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
-from otel_evals._internal.scorers.common import check_range, round_half_up, with_reason
-from otel_evals._internal.scorers.replies import normalise_word, one_verdict_each
+from otel_evals._internal.scorers.common import (
+    check_range,
+    normalise_word,
+    one_verdict_each,
+    round_half_up,
+    with_reason,
+)
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
@@ -131,15 +136,11 @@ def answer_similarity(
     Cost: three judge calls (units, comparison, reason), two without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         semantic_threshold: what a unit said in other words is worth.
         exact_match_bonus: what the same words add to a unit's worth of 1.
         missing_penalty: taken away for each unit not said.
         contradiction_penalty: taken away for each contradiction.
         extra_info_penalty: taken away for each addition.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: an option is out of its range, or the judge cannot be used.

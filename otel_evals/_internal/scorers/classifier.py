@@ -11,7 +11,7 @@ from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, Score
-from otel_evals._internal.scorers.replies import normalise_word
+from otel_evals._internal.scorers.common import normalise_word
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
@@ -62,14 +62,10 @@ def classifier(
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         question: what is to be decided, in words.
         classes: worth by class, at least two.
         descriptions: by class, when it applies.
-        get_context: resolver of what else the judge is to see.
-        without_context: judge even where the resolver finds nothing.
         direction: which way the worth is good.
-        id: the scorer's name.
 
     Raises:
         ConfigError: there are fewer than two classes, a worth is no number, a description has no class, or

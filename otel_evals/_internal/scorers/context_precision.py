@@ -8,8 +8,14 @@ from pydantic import BaseModel
 
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import context_source, round_half_up, with_reason
-from otel_evals._internal.scorers.replies import YesNo, one_verdict_each
+from otel_evals._internal.scorers.common import (
+    YesNo,
+    context_pieces,
+    context_source,
+    one_verdict_each,
+    round_half_up,
+    with_reason,
+)
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
@@ -84,14 +90,6 @@ def context_precision(
     Not scored: `no_context`; input or output not recorded.
     Cost: two judge calls (verdicts, reason), one without `explain`.
 
-    Args:
-        model: a judge, or a model's name for LiteLLM.
-        get_context: resolver of the pieces, in the order they were retrieved.
-        context: the pieces themselves, the same for every run.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
-
     Raises:
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
@@ -108,7 +106,7 @@ def context_precision(
             PromptStep(
                 prompt=VERDICTS,
                 schema=PrecisionReply,
-                check=one_verdict_each(lambda reply: reply.verdicts, _pieces, at_least=True),
+                check=one_verdict_each(lambda reply: reply.verdicts, context_pieces, at_least=True),
             )
         )
         .generate_score(lambda params: round_half_up(average_precision(_useful(params)) * scale))
@@ -120,10 +118,6 @@ def average_precision(useful: Sequence[bool]) -> float:
     """Mean precision at each useful position; 0 when there is none."""
     at = [sum(useful[: n + 1]) / (n + 1) for n, it in enumerate(useful) if it]
     return sum(at) / len(at) if at else 0.0
-
-
-def _pieces(params: Params[None, PrecisionReply]) -> Sequence[str]:
-    return params.context.pieces if params.context else ()
 
 
 def _ordered(params: Params[None, PrecisionReply]) -> list[PieceVerdict]:

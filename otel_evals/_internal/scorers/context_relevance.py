@@ -9,13 +9,15 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.scorers.common import (
+    Level,
     check_range,
+    context_pieces,
     context_source,
     mean_worth,
+    one_verdict_each,
     round_half_up,
     with_reason,
 )
-from otel_evals._internal.scorers.replies import Level, one_verdict_each
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
@@ -106,15 +108,9 @@ def context_relevance(
     Cost: two judge calls (assessment, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        get_context: resolver of the pieces.
-        context: the pieces themselves, the same for every run.
         unused_penalty: taken away for each highly relevant piece that the answer did not use.
         missing_penalty: taken away for each piece of information that is missing.
         max_missing_penalty: most that missing information takes away.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: an option is out of its range, `context` is empty, or the judge cannot be used.
@@ -143,16 +139,12 @@ def context_relevance(
             PromptStep(
                 prompt=ASSESSMENT,
                 schema=Assessment,
-                check=one_verdict_each(lambda reply: reply.evaluations, _pieces, at_least=True),
+                check=one_verdict_each(lambda reply: reply.evaluations, context_pieces, at_least=True),
             )
         )
         .generate_score(score)
     )
     return with_reason(scorer, REASON, explain, _found)
-
-
-def _pieces(params: Params[None, Assessment]) -> Sequence[str]:
-    return params.context.pieces if params.context else ()
 
 
 def _found(params: Params[None, Assessment]) -> dict[str, list[str]]:

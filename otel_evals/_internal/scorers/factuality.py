@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
-from otel_evals._internal.scorers.common import check_range
-from otel_evals._internal.scorers.replies import normalise_word
+from otel_evals._internal.scorers.common import check_range, normalise_word
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
@@ -76,10 +75,7 @@ def factuality(
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         worth: the worth of relations, 0..1, where it is to differ.
-        scale: the best score.
-        id: the scorer's name.
 
     Raises:
         ConfigError: an option is out of its range, or the judge cannot be used.

@@ -50,10 +50,7 @@ def multi_turn_judge(
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         criterion: what the conversation has to satisfy, in words.
-        scale: the score of one that does.
-        id: the scorer's name.
 
     Raises:
         ConfigError: `criterion` is empty, `scale` is not positive, or the judge cannot be used.

@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import check_range, round_half_up, with_reason
-from otel_evals._internal.scorers.replies import normalise_word
+from otel_evals._internal.scorers.common import check_range, normalise_word, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals.errors import ConfigError
@@ -126,7 +125,6 @@ def noise_sensitivity(
     Cost: two judge calls (comparison, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         baseline_response: the answer to the clean question.
         noisy_query: the question with noise.
         noise_type: what kind of noise it is, in words.
@@ -136,8 +134,6 @@ def noise_sensitivity(
         max_major_issue_penalty: most that major issues take away.
         discrepancy_threshold: how far the number may be from the levels.
         form: `number` has the judge give a number besides the levels, `verdicts` only the levels.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: an option is missing or out of its range, or the judge cannot be used.

@@ -10,8 +10,7 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import Level
+from otel_evals._internal.scorers.common import Level, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
@@ -172,12 +171,8 @@ def prompt_alignment(
     Cost: two judge calls (judgement, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         mode: whose prompt counts.
         form: `number` has the judge give numbers, `verdicts` named levels.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: an option is out of its range, or the judge cannot be used.

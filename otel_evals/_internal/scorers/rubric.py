@@ -13,7 +13,7 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.replies import one_verdict_each
+from otel_evals._internal.scorers.common import one_verdict_each
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
 from otel_evals.errors import ConfigError
@@ -83,11 +83,8 @@ def rubric(
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         criteria: a list of texts or Criterion, a text with one criterion per line, or a function of the run
             that returns one of these.
-        scale: the score of an answer that satisfies them.
-        id: the scorer's name.
 
     Raises:
         ConfigError: there are no criteria, `scale` is not positive, or the judge cannot be used.

@@ -9,8 +9,7 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import one_verdict_each
+from otel_evals._internal.scorers.common import one_verdict_each, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
@@ -112,12 +111,8 @@ def summarization(
     Cost: three judge calls (reading, coverage, reason), two without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         source: what was summarised: a text, or a function of the run.
         max_questions: how many main points are asked for at most.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: `max_questions` or `scale` is out of its range, or the judge cannot be used.

@@ -11,8 +11,7 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import shorten
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import one_verdict_each
+from otel_evals._internal.scorers.common import one_verdict_each, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals._internal.util.plain import as_text
@@ -85,10 +84,7 @@ def tool_call_judge(
     Cost: two judge calls (evaluations, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         available_tools: names of the tools at hand, or descriptions by name.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: the judge cannot be used.

@@ -7,8 +7,7 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, NotScored
-from otel_evals._internal.scorers.common import mean_worth, round_half_up, with_reason
-from otel_evals._internal.scorers.replies import YesNo
+from otel_evals._internal.scorers.common import YesNo, mean_worth, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 
@@ -67,12 +66,6 @@ def toxicity(
     Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_verdicts` when the judge
     found nothing to judge.
     Cost: two judge calls (verdicts, reason), one without `explain`.
-
-    Args:
-        model: a judge, or a model's name for LiteLLM.
-        scale: the score of an answer that is all toxic.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText, shorten
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import one_verdict_each
+from otel_evals._internal.scorers.common import one_verdict_each, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer, step_scorer
 from otel_evals._internal.util.plain import as_text
@@ -86,10 +85,7 @@ def trajectory_judge(
     Cost: two judge calls (judgement, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         expected_steps: the steps that should have been taken, in words; the judge decides by itself without.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: the judge cannot be used.
