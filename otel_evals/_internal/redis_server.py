@@ -1,8 +1,8 @@
-"""A Redis or Valkey server that processes share: bounded in time, and let alone for a while when it is away.
+"""A Redis or Valkey server that processes share, with bounded calls and a pause after failures.
 
-Every call ends within about `3 * CALL_SECONDS`. After one that failed, further calls fail at once for
-`PAUSE_SECONDS`, so that a server that is away costs a thread now and then, and no queue. What that means for
-a budget, a limit, a cache or a sampler is theirs to say.
+Every call ends within about `3 * CALL_SECONDS`. After a failure, further calls fail at once for
+`PAUSE_SECONDS`, which keeps threads and queues free while a server is away. Budgets, limits, caches and
+samplers decide how to continue then.
 """
 
 from __future__ import annotations
@@ -32,15 +32,7 @@ _SCHEMES = ("redis", "rediss")
 
 
 def is_address(store: object, field: str) -> bool:
-    """Whether a store is a server's address, and no file's path.
-
-    Args:
-        store: what the configuration has.
-        field: where it stands.
-
-    Raises:
-        ConfigError: it is the address of something else.
-    """
+    """Return True for a server's address, False for a file's path; raise ConfigError for another address."""
     if not isinstance(store, str) or "://" not in store:
         return False
     if store.partition("://")[0] not in _SCHEMES:
@@ -49,27 +41,19 @@ def is_address(store: object, field: str) -> bool:
 
 
 def servers() -> list[RedisServer]:
-    """Those that this process has named."""
+    """Return the servers that this process has named."""
     return list(_servers.values())
 
 
 def redis_server(url: str) -> RedisServer:
-    """The server at an address; everything in this process that names the address shares its connections.
-
-    Raises:
-        ConfigError: the address is none, or the extra `redis` is not installed.
-    """
+    """Return the server at an address; all users of the address share its connections."""
     return _servers.get(url) or _servers.setdefault(url, RedisServer(url))
 
 
 class RedisServer:
     """Makes calls, from any thread.
 
-    Args:
-        url: `redis://USER:PASSWORD@HOST:PORT/NUMBER`; `rediss://` with TLS.
-
-    Raises:
-        ConfigError: the address is none, or the extra `redis` is not installed.
+    Raises ConfigError if the address is invalid, or the extra `redis` is not installed.
     """
 
     def __init__(self, url: str) -> None:
@@ -88,11 +72,11 @@ class RedisServer:
         return redis_server, (self._url,)
 
     def renew(self) -> None:
-        """In a forked child: a lock that nobody holds; the library makes connections of its own."""
+        """Replace the lock in a forked child; the library makes connections of its own."""
         self.lock = threading.Lock()
 
     def call(self, work: Callable[[Any], _T]) -> _T:
-        """What the work makes of the library's client.
+        """Return the result of `work` with the library's client.
 
         Raises:
             StoreError: the server is away, or refuses; the work may have been done nevertheless.
@@ -112,11 +96,7 @@ class RedisServer:
         return found
 
     def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
-        """What a Lua script returns; the server runs it as one step.
-
-        Raises:
-            StoreError: as `call`.
-        """
+        """Run a Lua script as one step of the server and return its result; raise StoreError as `call` does."""
         named = [PREFIX + key for key in keys]
         return self.call(lambda client: client.register_script(script)(keys=named, args=arguments))
 
@@ -137,7 +117,7 @@ class RedisServer:
 
 
 def without_password(url: str) -> str:
-    """A server's address without user, password and options."""
+    """Return a server's address without user, password and options."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

@@ -6,11 +6,7 @@ from __future__ import annotations
 class CircuitBreaker:
     """Opens after failures in a row; after a cooldown, one trial call decides whether it closes.
 
-    Not thread-safe: its user holds a lock. All times are seconds on the user's clock.
-
-    Args:
-        failures: failed calls in a row that open it.
-        cooldown: seconds from its opening to the trial.
+    Not thread-safe: its user holds a lock. Times are seconds on the user's clock.
     """
 
     def __init__(self, failures: int, cooldown: float) -> None:
@@ -21,25 +17,22 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the last calls failed, so that none but trials are made."""
         return self._failed_in_a_row >= self.failures
 
     def wait(self, now: float) -> float:
-        """Seconds until a call may be made; 0 when one may be made now."""
+        """Return the seconds until a call may be made."""
         return 0.0 if self._closed_to is None else max(0.0, self._closed_to - now)
 
     def call_started(self, now: float) -> None:
-        """A call is being made. If it is the trial of an open breaker, no other is made for a cooldown."""
+        """Record a call; the trial of an open breaker is the only one for a cooldown."""
         if self.is_open:
             self._closed_to = now + self._cooldown
 
     def call_failed(self, now: float) -> None:
-        """A call found the provider unavailable."""
         self._failed_in_a_row += 1
         if self.is_open:
             self._closed_to = now + self._cooldown
 
     def call_succeeded(self) -> None:
-        """A call was answered."""
         self._failed_in_a_row = 0
         self._closed_to = None

@@ -1,7 +1,7 @@
-"""Limits of a judge's provider: how many calls at once, how many per minute, and when to make none.
+"""Call limits of a judge's provider: concurrency, calls and tokens per time, and a circuit breaker.
 
-Calls beyond a limit wait in line. A call is refused only while the circuit breaker is open, or while the
-provider has asked to be left alone for longer than a call should wait.
+Calls beyond a limit wait in line. A call fails at once only while the circuit breaker is open, or while the
+provider has asked for a pause that is longer than a call should wait.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ _POLL = 0.05
 
 
 class JudgeLimits:
-    """What a provider may be asked to bear. Share one object among the judges that share the provider.
+    """Call limits of a provider. Share one object among the judges that use the provider.
 
     Args:
-        concurrency: calls at the same time.
-        requests: calls per time, such as `10/s` or `500/min`; never exceeded over any window of that length.
-        tokens: tokens per time, in and out, such as `200_000/min`; estimated before a call, corrected after.
-        failures: calls in a row that find the provider unavailable until the breaker opens.
-        cooldown: seconds an open breaker fails every call without making it; then one call tries again.
-        longest_pause: seconds that a provider's `Retry-After` may stop calls at most.
-        store: address `redis://HOST:PORT/NUMBER` of a server over which `requests` and `tokens` hold for all
-            processes that name it; of one process when None. While it is away, they hold for each process.
-        name: of the provider, where several have limits in one store.
-        clock: seconds, never going back.
+        concurrency: concurrent calls.
+        requests: calls per time, such as `10/s` or `500/min`; never exceeded over any window of that
+            length.
+        tokens: tokens per time, in and out, such as `200_000/min`; estimated before a call, corrected
+            after.
+        failures: unavailable answers in a row that open the breaker.
+        cooldown: seconds for which an open breaker fails every call; then one call tries again.
+        longest_pause: maximum seconds of a pause by the provider's `Retry-After`.
+        store: address `redis://HOST:PORT/NUMBER` of a server that applies `requests` and `tokens` to all
+            processes that name it; by default they apply to one process, and also while the server is away.
+        name: of the provider, if several have limits in one store.
+        clock: seconds, monotonic.
 
     Raises:
-        ConfigError: an option is out of its range, or the store's address is none.
+        ConfigError: an option is out of range, or the store's address is invalid.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class JudgeLimits:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """In a forked child: a lock that nobody holds."""
+        """Replace the lock in a forked child."""
         self.lock = threading.Lock()
 
     @asynccontextmanager
@@ -116,7 +118,6 @@ class JudgeLimits:
                 self._breaker.call_succeeded()
 
     def _queue(self) -> _LoopQueue:
-        """Where calls of this event loop wait."""
         queue = self._queues.get(None)
         if queue is None:
             queue = _LoopQueue(self._concurrency)
@@ -142,7 +143,7 @@ class JudgeLimits:
                 await anyio.sleep(min(wait, _POLL))
 
     async def _take_shared(self, id: str, wanted: dict[str, int], taken: list[Reservation]) -> float:
-        """Take room in the windows of all processes too; or the seconds to wait, and nothing is taken."""
+        """Take room in the shared windows, or return the seconds to wait and release `taken`."""
         if self._shared is None:
             return 0.0
         wait = math.inf
@@ -200,7 +201,7 @@ def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -
 
 
 class _LoopQueue:
-    """Where the calls of one event loop wait: for a slot, then in line for room in the windows."""
+    """The waiting calls of one event loop: for a slot, then in line for room in the windows."""
 
     def __init__(self, concurrency: int) -> None:
         self.slots = anyio.Semaphore(concurrency)

@@ -46,8 +46,8 @@ class JudgeReply:
 class Judge(Protocol):
     """Answers questions about a run.
 
-    A judge may also have `redact`, a function applied to judged text before it stands in a prompt; without
-    it common shapes of secrets are taken out.
+    A judge may also have `redact`, a function applied to judged text before it appears in a prompt; by
+    default common forms of secrets are removed.
     """
 
     @property
@@ -58,6 +58,6 @@ class Judge(Protocol):
         """Ask once.
 
         Raises:
-            JudgeUnavailableError: worth another try later.
+            JudgeUnavailableError: a later try may succeed.
             JudgeReplyError: the answer does not fit the schema, even after one repair.
         """

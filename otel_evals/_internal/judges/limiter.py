@@ -1,4 +1,4 @@
-"""The interface for what every single call of a model goes through: limits and budgets.
+"""The interface of limits and budgets, which every single call of a model passes.
 
 A question to a judge may take several calls (another form, a repair); a limiter sees each of them.
 """
@@ -34,10 +34,10 @@ Settle = Callable[[Usage, float | None], None]
 
 
 class Limiter(Protocol):
-    """Lets calls through: at once, later, or not at all."""
+    """Delays or refuses calls."""
 
     def around(self, call: Call) -> AbstractAsyncContextManager[Settle]:
-        """Entered before the call is made, left when it has ended; errors of the call pass through.
+        """Enter before the call and leave after it; errors of the call pass through.
 
         Raises:
             JudgeError: the call must not be made (now, or at all).

@@ -1,4 +1,4 @@
-"""A rate limit that holds at the server: at most so much in any window of a length."""
+"""A rate limit at the server: at most so much in any window of a length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
 
 
 class Reservation:
-    """What one call takes of a window: an amount, until a time."""
+    """The room that one call takes in a window: an amount, until a time."""
 
     __slots__ = ("amount", "until")
 
@@ -31,12 +31,12 @@ class Reservation:
 
 
 class RateWindow:
-    """At most `limit` arriving at the server within any `length` seconds.
+    """Lets at most `limit` arrive at the server within any `length` seconds.
 
-    A call arrives some time between its start and its end. Its reservation therefore lasts until `length`
-    after its end; or, so that slow calls do not cost throughput, until `length` after a quarter of `length`
-    from its start, which is ample for a request to arrive. Until the first call has ended even that is not
-    assumed, since the first call loads code.
+    A call arrives between its start and its end. Its reservation lasts until `length` after its end; or,
+    since slow calls would cost throughput, until `length` after a quarter of `length` from its start, which
+    is ample for a request to arrive. That is not assumed before the first call has ended, because the first
+    call loads code.
 
     Not thread-safe: its user holds a lock.
     """
@@ -48,7 +48,7 @@ class RateWindow:
         self._reservations: list[Reservation] = []
 
     def wait(self, now: float, amount: int) -> float:
-        """Seconds until there may be room; an amount above the whole limit waits for an empty window."""
+        """Return the seconds until there may be room; an amount above the limit waits for an empty window."""
         self._reservations = [r for r in self._reservations if r.until > now]
         short = min(amount, self._limit) + sum(r.amount for r in self._reservations) - self._limit
         wait = 0.0
@@ -66,17 +66,12 @@ class RateWindow:
         return reservation
 
     def call_ended(self, now: float, reservation: Reservation) -> None:
-        """The call with this reservation has ended."""
         reservation.until = min(reservation.until, now + self._length)
         self._arrives_within = self._length / 4
 
 
 def parse_rate(rate: str, field: str) -> tuple[int, float]:
-    """Count and seconds of a rate such as `10/s`, `500/min` or `1_000 per hour`.
-
-    Raises:
-        ConfigError: it is not a rate.
-    """
+    """Return count and seconds of a rate such as `10/s`, `500/min` or `1_000 per hour`."""
     found = _RATE.fullmatch(rate)
     if found is None or found[2] not in _SECONDS or int(found[1]) < 1:
         raise ConfigError(field, f"must be a rate such as '10/s' or '500/min', not {rate!r}")

@@ -1,4 +1,4 @@
-"""A judge for tests: answers what it was told to, and remembers what it was asked."""
+"""A judge for tests: gives scripted answers and records the questions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ScriptedJudge:
     """Answers each step from a script.
 
     Args:
-        answers: by step name, one answer for every call, or a list whose items are given in turn (the last
-            one again and again). An answer is what the schema validates, an exception to raise, or a function
-            of the request.
+        answers: by step name, one answer for every call, or a list of answers in turn (the last one
+            repeats). An answer is what the schema validates, an exception to raise, or a function of the
+            request.
         model: the model it claims to be.
         usage: tokens each call claims to use.
         cost: US dollars each call claims to cost; None for an unknown price.

@@ -1,4 +1,4 @@
-"""The secrets that a judge itself is given, so that they can be kept out of messages and replies."""
+"""The credentials in a judge's settings, which must not appear in messages and replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of an answer is to the point of what the user asked."""
+"""The share of an answer that is relevant to the question."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ $results"""
 
 
 class StatementsReply(BaseModel):
-    """What an answer is made of."""
+    """The statements of an answer."""
 
     statements: list[str]
 
 
 class StatementVerdict(BaseModel):
-    """Whether one statement is to the point."""
+    """Relevance of one statement."""
 
     result: YesNoUnsure
     reason: str = ""

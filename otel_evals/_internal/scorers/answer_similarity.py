@@ -1,4 +1,4 @@
-"""How close an answer is to the expected one, unit by unit."""
+"""Similarity of an answer and the expected one, unit by unit."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ MatchType = Annotated[Literal["exact", "semantic", "partial", "missing"], Before
 
 
 class Units(BaseModel):
-    """What both answers say."""
+    """The units of both answers."""
 
     output_units: list[str]
     ground_truth_units: list[str]
 
 
 class Match(BaseModel):
-    """How one unit of the expected answer is matched."""
+    """The match of one unit of the expected answer."""
 
     ground_truth_unit: str
     output_unit: str | None = None
@@ -94,7 +94,7 @@ class Match(BaseModel):
 
 
 class Contradiction(BaseModel):
-    """Two units that cannot both be true."""
+    """Two contradictory units."""
 
     output_unit: str
     ground_truth_unit: str

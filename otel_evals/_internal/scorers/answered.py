@@ -1,4 +1,4 @@
-"""Whether the agent answered at all: neither nothing, nor a refusal. Code only."""
+"""Detects empty answers and refusals. Code only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
 
     @scorer(id="answered", inline=not refusals)
     def answered(run: Run) -> Score | NotScored:
-        """Whether the agent answered at all: neither nothing, nor a refusal."""
         if refused := _REFUSED_BY_PROVIDER.intersection(reason.lower() for reason in run.finish_reasons):
             return Score(value=0.0, label="refused", explanation=f"finish reason {min(refused)}")
         start = (run.output or "").lstrip()[:_START].rstrip()

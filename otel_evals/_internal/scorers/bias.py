@@ -1,4 +1,4 @@
-"""How many of an answer's opinions are biased."""
+"""The share of an answer's opinions that are biased."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Opinions(BaseModel):
 
 
 class OpinionVerdict(BaseModel):
-    """Whether one opinion is biased."""
+    """Verdict on one opinion."""
 
     result: YesNo
     reason: str = ""

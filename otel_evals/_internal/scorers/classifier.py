@@ -1,4 +1,4 @@
-"""Which of your own classes a run belongs to, and what that class is worth."""
+"""Sorts runs into classes of your own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of the elements of the question come back in the answer. Code only."""
+"""The share of the question's elements that the answer covers. Code only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def completeness(*, reference: Reference = "input", language: str = "en") -> Fun
 
     @scorer(id="completeness")
     def completeness(run: Run) -> Score | NotScored:
-        """How many of the elements of the question come back in the answer."""
         texts = compared(run, reference, _MOST_CHARS)
         if isinstance(texts, NotScored):
             return texts
@@ -68,24 +67,22 @@ def completeness(*, reference: Reference = "input", language: str = "en") -> Fun
 
 
 def elements(text: str, lemma: Callable[[str], str]) -> list[str]:
-    """The distinct base forms of a text's words, in order."""
+    """Return the distinct base forms of a text's words, in order."""
     words = (match[0] for match in _WORD.finditer(text.replace("\u2019", "'")))
     folded = (_without_accents(_lemma(word.lower(), lemma)) for word in words)
     return list(dict.fromkeys(part for word in folded for part in re.findall(r"[^\W_]+", word)))
 
 
 def _lemma(word: str, lemma: Callable[[str], str]) -> str:
-    """A word's base form; what is too long to be a word is its own."""
     return lemma(word) if len(word) <= _LONGEST_WORD else word
 
 
 def coverage(wanted: Collection[str], given: Iterable[str]) -> float:
-    """The share of elements that are covered, 0 to 1. `wanted` must not be empty."""
+    """Return the share of covered elements, 0 to 1; `wanted` must not be empty."""
     return 1 - len(uncovered(wanted, given)) / len(wanted)
 
 
 def uncovered(wanted: Iterable[str], given: Iterable[str]) -> list[str]:
-    """The elements that nothing covers."""
     known = frozenset(given)
     return [word for word in wanted if word not in known and not _resembles_one_of(word, known)]
 
@@ -105,11 +102,7 @@ def _without_accents(word: str) -> str:
 
 
 def lemmatiser(language: str) -> Callable[[str], str]:
-    """What gives a word's base form in a language, an ISO 639-1 code.
-
-    Raises:
-        ConfigError: simplemma does not know the language, or is not installed.
-    """
+    """Return a function from a word to its base form, for an ISO 639-1 code."""
     simplemma = text_library("simplemma", "completeness")
     known = text_library("simplemma.strategies.dictionaries.dictionary_factory", "completeness")
     if language not in known.SUPPORTED_LANGUAGES:

@@ -1,4 +1,4 @@
-"""How alike two texts are, letter pair by letter pair. Code only."""
+"""Similarity of two texts by their character pairs. Code only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def content_similarity(
 
     @scorer(id="content_similarity")
     def content_similarity(run: Run) -> Score | NotScored:
-        """How alike two texts are, letter pair by letter pair."""
         texts = compared(run, reference)
         if isinstance(texts, NotScored):
             return texts
@@ -43,7 +42,7 @@ def content_similarity(
 def bigram_similarity(
     first: str, second: str, ignore_case: bool = True, ignore_whitespace: bool = True
 ) -> float:
-    """The Sorensen-Dice coefficient of two texts' character pairs, 0 to 1."""
+    """Return the Sorensen-Dice coefficient of two texts' character pairs, 0 to 1."""
     if ignore_case:
         first, second = first.lower(), second.lower()
     if ignore_whitespace:

@@ -1,4 +1,4 @@
-"""Whether the useful pieces of context come first."""
+"""The order of useful and useless pieces of context."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ $verdicts"""
 
 
 class PieceVerdict(BaseModel):
-    """Whether one piece of context was of use."""
+    """Usefulness of one piece of context."""
 
     context_index: int
     verdict: YesNo
@@ -115,7 +115,7 @@ def context_precision(
 
 
 def average_precision(useful: Sequence[bool]) -> float:
-    """Mean precision at each useful position; 0 when there is none."""
+    """Return the mean precision at each useful position; 0 if there is none."""
     at = [sum(useful[: n + 1]) / (n + 1) for n, it in enumerate(useful) if it]
     return sum(at) / len(at) if at else 0.0
 

@@ -1,4 +1,4 @@
-"""How much of the expected answer the retrieved context could have given."""
+"""The share of the expected answer that the retrieved context supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the retrieved context fits the question, and whether the answer made use of it."""
+"""Relevance of the retrieved context, and its use in the answer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ WORTH = {"high": 1.0, "medium": 0.7, "low": 0.3, "none": 0.0}
 
 
 class PieceRelevance(BaseModel):
-    """What one piece of context is worth."""
+    """Relevance and use of one piece of context."""
 
     context_index: int
     relevance_level: Level
@@ -78,7 +78,7 @@ class PieceRelevance(BaseModel):
 
 
 class Assessment(BaseModel):
-    """All pieces, and what is missing."""
+    """All pieces, and the missing information."""
 
     evaluations: list[PieceRelevance]
     missing_context: list[str] = []

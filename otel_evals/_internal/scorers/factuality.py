@@ -1,4 +1,4 @@
-"""How the facts of an answer relate to those of an expected answer."""
+"""The relation between the facts of an answer and of an expected answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WORTH: Mapping[str, float] = {
 
 
 class FactualityReply(BaseModel):
-    """How the two answers relate."""
+    """The relation between the two answers."""
 
     reason: str = ""
     relation: Annotated[Relation, BeforeValidator(normalise_word)]

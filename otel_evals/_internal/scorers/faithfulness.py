@@ -1,4 +1,4 @@
-"""How much of what an answer claims the context supports."""
+"""The share of an answer's claims that the context supports."""
 
 from __future__ import annotations
 

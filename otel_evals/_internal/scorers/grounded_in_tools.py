@@ -1,4 +1,4 @@
-"""Whether the facts an answer states stand in what the agent was told. Code only, no judge."""
+"""Checks the facts of an answer against the evidence of the agent. Code only, no judge."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ def grounded_in_tools() -> FunctionScorer:
 
 
 def _judge(run: Run) -> Score | NotScored:
-    """Share of the answer's facts that stand in the tool results or the conversation."""
     absent = missing(run, "output") or _no_evidence(run)
     if absent is not None:
         return absent
@@ -87,8 +86,6 @@ def _judge(run: Run) -> Score | NotScored:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What became of a claim."""
-
     claim: Claim
     found: bool
     instead: str | None
@@ -120,7 +117,7 @@ def _distinct(claims: Iterable[Claim]) -> list[Claim]:
 
 
 def _countable(run: Run, answer: str) -> set[int]:
-    """How many there are of what the answer lists, and of the calls of each tool."""
+    """Return the sizes of the answer's lists and the number of calls of each tool."""
     calls = Counter(call.name for call in run.tool_calls)
     return {*list_items(answer), *calls.values(), len(run.tool_calls)}
 
@@ -161,7 +158,7 @@ def _earlier_results(messages: Iterable[Message]) -> Iterator[Part]:
 
 
 def _no_evidence(run: Run) -> NotScored | None:
-    """Say why there is nothing to check against, where there is nothing."""
+    """Return the reason if there is nothing to check against."""
     recorded = any(call.result is not None or call.error for call in run.tool_calls)
     if recorded or any(d.content for d in run.documents) or any(_earlier_results(run.history)):
         return None
@@ -174,7 +171,7 @@ def _no_evidence(run: Run) -> NotScored | None:
 
 
 def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
-    """A fact that is not found may stand in what was cut off or not recorded."""
+    """Return the reason if evidence was cut off or not recorded."""
     state = {run.availability.get("tool_results"), run.availability.get("documents")}
     if Availability.TRUNCATED in state or evidence.truncated:
         return NotScored(reason="tool_results_truncated", explanation="some evidence was cut off")
@@ -184,7 +181,6 @@ def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
 
 
 def _not_recorded(run: Run) -> NotScored:
-    """The reason that the instrumentation gives for results it left out."""
     off = Availability.CAPTURED_OFF in (
         run.availability.get("tool_results"),
         run.availability.get("documents"),

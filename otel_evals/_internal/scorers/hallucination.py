@@ -1,4 +1,4 @@
-"""Which of an answer's claims are contradicted by the reference material, or not found in it."""
+"""The share of an answer's claims that the reference material does not support."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ $context"""
 
 
 class HallucinationVerdict(BaseModel):
-    """Whether one claim is hallucinated."""
+    """Verdict on one claim."""
 
     statement: str
     verdict: YesNo
@@ -73,7 +73,7 @@ class HallucinationVerdict(BaseModel):
 
 
 class HallucinationReply(BaseModel):
-    """One finding for each claim."""
+    """One verdict for each claim."""
 
     verdicts: list[HallucinationVerdict]
 

@@ -1,4 +1,4 @@
-"""How many of the user's keywords come back in the answer. Code only."""
+"""The share of the user's keywords that the answer contains. Code only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def keyword_coverage(
 
     @scorer(id="keyword_coverage")
     def keyword_coverage(run: Run) -> Score | NotScored:
-        """How many of the reference's keywords come back in the answer."""
         texts = compared(run, reference, _MOST)
         if isinstance(texts, NotScored):
             return texts
@@ -54,7 +53,7 @@ def keyword_coverage(
 
 
 def keywords(text: str, stop_words: Collection[str]) -> list[str]:
-    """The distinct keywords of a text, in order."""
+    """Return the distinct keywords of a text, in order."""
     found: dict[str, None] = {}
     for token in _without_tags(text).split():
         is_word = len(token) <= _LONGEST_WORD and not token.startswith(("http://", "https://"))
@@ -66,7 +65,7 @@ def keywords(text: str, stop_words: Collection[str]) -> list[str]:
 
 
 def _without_tags(text: str) -> str:
-    """Without what stands between `<` and the next `>`, in one pass."""
+    """Remove tags, from `<` to the next `>`, in one pass."""
     parts, kept, start = [], 0, text.find("<")
     while start >= 0 and (end := text.find(">", start + 2)) >= 0:
         following = start + 1

@@ -1,4 +1,4 @@
-"""Whether a whole conversation satisfies a criterion."""
+"""Judges a whole conversation by a criterion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ $turns"""
 
 
 class ConversationReply(BaseModel):
-    """Whether the criterion is satisfied."""
+    """Verdict on the criterion."""
 
     satisfied: bool
     reasoning: str = ""

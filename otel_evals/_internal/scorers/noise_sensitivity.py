@@ -1,4 +1,4 @@
-"""How well an answer withstands noise in the question."""
+"""Robustness of an answer against noise in the question."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Levels(BaseModel):
 
 
 class NoiseReply(Levels):
-    """The same with the judge's own number."""
+    """The levels with the judge's own number."""
 
     robustness_score: float = Field(ge=0, le=1)
 
@@ -185,7 +185,7 @@ def noise_sensitivity(
 
 
 def _settle(number: float | None, mean: float | None, threshold: float) -> float:
-    """The judge's number, unless the levels it gave say something clearly different and lower."""
+    """Return the judge's number, or the mean of its levels if that is clearly lower."""
     if number is None:
         return mean or 0.0
     return min(number, mean) if mean is not None and abs(number - mean) > threshold else number

@@ -1,4 +1,4 @@
-"""How well an answer keeps to what the user and the system prompt asked for."""
+"""How well an answer follows the user's and the system prompt."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Number = Annotated[float, Field(ge=0, le=1)]
 
 
 class PromptRequirement(BaseModel):
-    """One thing that was asked for."""
+    """One requirement."""
 
     requirement: str
     is_fulfilled: bool
@@ -77,7 +77,7 @@ class PromptRequirement(BaseModel):
 
 
 class Alignment(BaseModel):
-    """How well an answer keeps to its prompt, aspect by aspect, in numbers."""
+    """Alignment of an answer, aspect by aspect, in numbers."""
 
     class Intent(BaseModel):
         """The main wish."""
@@ -94,7 +94,7 @@ class Alignment(BaseModel):
         overall_score: Number
 
     class Completeness(BaseModel):
-        """What is missing."""
+        """Missing elements."""
 
         score: Number
         missing_elements: list[str] = []
@@ -126,7 +126,7 @@ class Alignment(BaseModel):
 
 
 class AlignmentLevels(BaseModel):
-    """The same in named levels."""
+    """Alignment of an answer in named levels."""
 
     requirements: list[PromptRequirement] = []
     missing_elements: list[str] = []
@@ -138,7 +138,6 @@ class AlignmentLevels(BaseModel):
 
     @property
     def aspects(self) -> tuple[float, float, float, float]:
-        """Intent, requirements, completeness, appropriateness, each 0..1."""
         return (
             WORTH[self.intent_alignment],
             WORTH[self.requirements_fulfillment],

@@ -1,4 +1,4 @@
-"""Tool calls made again with the same arguments: loops. Code only."""
+"""Detects loops: tool calls repeated with the same arguments. Code only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
 
     @scorer(id="repeated_calls", inline=True, direction=Direction.LOWER)
     def repeated_calls(run: Run) -> Score | NotScored:
-        """The share of tool calls that repeat an earlier call."""
         if not run.tool_calls:
             return NotScored(reason="no_tool_calls", explanation="the run called no tool")
         if all(call.arguments is None for call in run.tool_calls):
@@ -49,7 +48,7 @@ def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
 
 
 def _same(call: ToolCall, place: int) -> tuple[str, str]:
-    """What is equal for equal calls. Arguments too large to compare are equal to no others."""
+    """Return a key that is equal for equal calls; calls with too large arguments equal no other call."""
     if call.arguments is None:
         return call.name, f"call {place}"
     arguments = as_text(call.arguments, _MOST)

@@ -1,4 +1,4 @@
-"""Whether an answer satisfies a list of criteria."""
+"""Checks an answer against a list of criteria."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ $output"""
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing an answer has to do."""
+    """One criterion of a rubric."""
 
     description: str
     required: bool = True
@@ -52,7 +52,7 @@ Criteria = str | Sequence[str | Criterion | Mapping[str, Any]]
 
 
 class CriterionVerdict(BaseModel):
-    """Whether one criterion is satisfied."""
+    """Verdict on one criterion."""
 
     criterion: str
     satisfied: bool
@@ -138,7 +138,7 @@ def _reason(params: ReasonParams[list[Criterion], RubricReply]) -> str:
 
 
 def _slot(criteria: Sequence[Criterion], *, of_the_run: bool) -> Slot:
-    """The configuration's criteria as they are; those taken from a run are data, and fenced."""
+    """Return the configuration's criteria as trusted text, or a run's criteria as data, which is fenced."""
     if of_the_run:
         return [criterion.description for criterion in criteria]
     return TrustedText("\n".join(f"{n}. {c.description}" for n, c in enumerate(criteria, 1)))

@@ -1,4 +1,4 @@
-"""Whether the answer is in the language of the user. Code only."""
+"""Compares the language of the answer with the user's. Code only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
 
     @scorer(id="same_language")
     def same_language(run: Run) -> Score | NotScored:
-        """Whether the answer is in the language of the user."""
         if (absent := missing(run, "input", "output")) is not None:
             return absent
         said, answer = (_prose(text or "") for text in (run.input, run.output))
@@ -60,14 +59,14 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
 
 
 def _prose(text: str) -> str:
-    """The beginning of a text without code blocks, links and words with digits or signs of code."""
+    """Return the beginning of a text without code blocks, links, and words with digits or signs of code."""
     outside_code = text[:_READ].split("```")[::2]
     words = (_word(token) for part in outside_code for token in part.split())
     return " ".join(word for word in words if word)[:_MAX]
 
 
 def _word(token: str) -> str:
-    """A token if it is a word. Of a whole sentence in a script without blanks the letters are kept."""
+    """Return a token if it is a word; of a sentence in a script without blanks, the letters."""
     if _NOT_OF_WORDS.search(token) is None:
         return token
     if len(token) > _LONGEST_WORD and not token.isascii():

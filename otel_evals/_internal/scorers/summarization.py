@@ -1,4 +1,4 @@
-"""Whether a summary is true to its source and holds what matters in it."""
+"""Accuracy and coverage of a summary."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ $points"""
 
 
 class SummaryClaim(BaseModel):
-    """Whether the source supports one claim."""
+    """Support for one claim."""
 
     claim: str
     supported: bool
@@ -78,7 +78,7 @@ class SummaryReply(BaseModel):
 
 
 class CoveredQuestion(BaseModel):
-    """Whether the summary answers one question."""
+    """Coverage of one question."""
 
     question: str
     answered: bool

@@ -1,4 +1,4 @@
-"""Similarity of two texts by their longest matching blocks. Code only."""
+"""Similarity of two texts by their longest common subsequence. Code only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def textual_difference(*, reference: Reference = "input") -> FunctionScorer:
 
     @scorer(id="textual_difference")
     def textual_difference(run: Run) -> Score | NotScored:
-        """Similarity of two texts by their longest matching blocks."""
         texts = compared(run, reference, _MOST)
         if isinstance(texts, NotScored):
             return texts

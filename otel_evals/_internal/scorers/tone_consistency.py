@@ -1,4 +1,4 @@
-"""Whether an answer keeps one tone, or the tone of a sample. Code only."""
+"""Consistency of an answer's tone. Code only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
 
     @scorer(id="tone_consistency")
     def tone_consistency(run: Run) -> Score | NotScored:
-        """Whether an answer keeps one tone, or the tone of a sample."""
         if (absent := unreadable(run, "output", most=_MOST)) is not None:
             return absent
         sentences = [part for part in _SENTENCE.split(run.output or "") if _words(part)]
@@ -72,7 +71,7 @@ def _words(text: str) -> list[str]:
 
 
 def _tone(text: str, valences: Mapping[str, int]) -> float:
-    """Mean valence of a text's words, -5 to 5."""
+    """Return the mean valence of a text's words, -5 to 5."""
     words = _words(text)
     signs = [1, *(-1 if word in _NEGATIONS else 1 for word in words)]
     return sum(sign * valences.get(word, 0) for sign, word in zip(signs, words, strict=False)) / len(words)
@@ -80,7 +79,7 @@ def _tone(text: str, valences: Mapping[str, int]) -> float:
 
 @cache
 def _afinn() -> Mapping[str, int]:
-    """The word list of the afinn package, read without importing it: its module warns on today's Python."""
+    """Read the word list of the afinn package without importing it: its module warns on current Pythons."""
     try:
         path = distribution("afinn").locate_file("afinn/data/AFINN-en-165.txt")
     except PackageNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Whether the agent called the tools it should have called. Code only; see also the judge's form."""
+"""Checks that the expected tools were called. Code only; tool_call_judge is the judge's form."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def tool_call_accuracy(
 
     @scorer(id="tool_call_accuracy", inline=True)
     def tool_call_accuracy(run: Run) -> Score | NotScored:
-        """Whether the agent called the tools it should have called."""
         expected = order if order is not None else _expected(expected_tool, run)
         if expected is None:
             return NotScored(reason="no_expectation", explanation="no tool is expected of this run")

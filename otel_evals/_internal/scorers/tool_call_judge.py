@@ -1,4 +1,4 @@
-"""Whether the tools an agent called were the right ones, by a judge."""
+"""The share of appropriate tool calls, by a judge."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ $missing"""
 
 
 class CallVerdict(BaseModel):
-    """Whether one call was appropriate."""
+    """Verdict on one call."""
 
     tool_called: str
     was_appropriate: bool
@@ -60,7 +60,7 @@ class CallVerdict(BaseModel):
 
 
 class ToolCallsReply(BaseModel):
-    """One evaluation for each call, and what was missing."""
+    """One verdict for each call, and the missing tools."""
 
     evaluations: list[CallVerdict]
     missing_tools: list[str] = []
@@ -129,7 +129,7 @@ def _score(params: Params[None, ToolCallsReply]) -> float:
 
 
 def _defined(run: Run) -> list[str]:
-    """The tools named in the model calls' tool definitions, each once."""
+    """Return the distinct tools in the tool definitions of the model calls."""
     definitions = [d for o in run.of_kind(OperationKind.INFERENCE) for d in o.tool_definitions]
     definitions += run.root.tool_definitions if run.root else ()
     texts = [

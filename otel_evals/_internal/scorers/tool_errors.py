@@ -1,4 +1,4 @@
-"""Tool calls that failed, and whether the agent recovered from them. Code only."""
+"""Failed tool calls, and recovery from them. Code only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def tool_error_rate() -> FunctionScorer:
 
     @scorer(id="tool_error_rate", inline=True, direction=Direction.LOWER)
     def tool_error_rate(run: Run) -> Score | NotScored:
-        """The share of tool calls that failed."""
         failed = [call for call in run.tool_calls if has_failed(call)]
         return _share(failed, run, "failed")
 
@@ -40,7 +39,6 @@ def unrecovered_tool_errors() -> FunctionScorer:
 
     @scorer(id="unrecovered_tool_errors", inline=True, direction=Direction.LOWER)
     def unrecovered_tool_errors(run: Run) -> Score | NotScored:
-        """The share of failed tool calls that no later successful call of the same tool followed."""
         failed = [(i, call) for i, call in enumerate(run.tool_calls) if has_failed(call)]
         last_success = {call.name: i for i, call in enumerate(run.tool_calls) if not has_failed(call)}
         lost = [call for i, call in failed if last_success.get(call.name, -1) < i]
@@ -50,7 +48,7 @@ def unrecovered_tool_errors() -> FunctionScorer:
 
 
 def has_failed(call: ToolCall) -> bool:
-    """Whether a tool call failed, by its status or by what it returned."""
+    """Return True if a tool call failed, by its status or its result."""
     if call.status == "error" or call.error is not None:
         return True
     result = call.result

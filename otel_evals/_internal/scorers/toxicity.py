@@ -1,4 +1,4 @@
-"""How much of an answer is toxic."""
+"""The share of an answer that is toxic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ $verdicts"""
 
 
 class ToxicityVerdict(BaseModel):
-    """Whether one part of an answer is toxic."""
+    """Verdict on one part of an answer."""
 
     verdict: YesNo
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What the trajectory scorers share: the steps a run took, and how they compare with expected ones."""
+"""The steps of a run, and their comparison with expected steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIFTED = (OperationKind.OTHER, OperationKind.WORKFLOW)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing an agent did: a tool call, a retrieval, or a whole run of another agent."""
+    """A tool call, a retrieval, or a whole run of another agent."""
 
     name: str
     kind: str = "tool"
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedStep:
-    """A step that should be taken; what is None is not compared."""
+    """An expected step; a field that is None is not compared."""
 
     name: str
     kind: str | None = None
@@ -47,7 +47,6 @@ class ExpectedStep:
     """For `trajectory_quality`: the Plan that an agent's own run is held against."""
 
     def matches(self, step: Step) -> bool:
-        """Whether this is that step."""
         wanted = (self.kind, self.arguments, self.result)
         got = (step.kind, step.arguments, step.result)
         return self.name == step.name and all(w is None or w == g for w, g in zip(wanted, got, strict=True))
@@ -55,8 +54,6 @@ class ExpectedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryComparison:
-    """How steps compare with expected ones."""
-
     score: float
     """0 to 1."""
     matched: int
@@ -65,18 +62,13 @@ class TrajectoryComparison:
 
 
 def expected_steps(field: str, steps: Sequence[Any]) -> tuple[ExpectedStep, ...]:
-    """Expected steps from names, mappings or ExpectedSteps.
-
-    Raises:
-        ConfigError: one is something else or has unknown keys.
-    """
+    """Convert names and mappings to ExpectedSteps; raise ConfigError for anything else."""
     if isinstance(steps, str):
         raise ConfigError(field, "must be a list of steps")
     return tuple(_expected(f"{field}[{i}]", step) for i, step in enumerate(steps))
 
 
 def check_ordering(field: str, ordering: str) -> None:
-    """Raise ConfigError unless `ordering` is one of the three."""
     if ordering not in get_args(Ordering):
         raise ConfigError(field, f"must be one of {', '.join(get_args(Ordering))}, not {ordering!r}")
 
@@ -140,7 +132,7 @@ def _anywhere(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[
 
 
 def steps_of(run: Run) -> tuple[Step, ...]:
-    """What an agent did, in the order it began. Runs of other agents are one step each, with steps within."""
+    """Return the steps of a run in the order they began; another agent's run is one step with inner steps."""
     below = {o.span_id: o for o in run.operations if o.span_id != run.root_span_id}
     if any(o.kind is OperationKind.AGENT for o in below.values()):
         return tuple(_steps(run.root_span_id, run.children, below))

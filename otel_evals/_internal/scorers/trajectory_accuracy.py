@@ -1,4 +1,4 @@
-"""Whether the agent took the steps it should have taken. Code only."""
+"""The share of the expected steps that the agent took. Code only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def trajectory_accuracy(
 
     @scorer(id="trajectory_accuracy", inline=True)
     def trajectory_accuracy(run: Run) -> Score | NotScored:
-        """Whether the agent took the steps it should have taken."""
         wanted = fixed
         if callable(expected):
             given = expected(run)

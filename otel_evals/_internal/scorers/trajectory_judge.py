@@ -1,4 +1,4 @@
-"""Whether the steps an agent took were needed and in a sensible order, by a judge."""
+"""Necessity and order of an agent's steps, by a judge."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NECESSARY, ORDERED, WHOLE = 0.6, 0.3, 0.1
 
 
 class StepEvaluation(BaseModel):
-    """What one step was worth."""
+    """Verdict on one step."""
 
     step_name: str
     was_necessary: bool
@@ -59,7 +59,7 @@ class StepEvaluation(BaseModel):
 
 
 class Trajectory(BaseModel):
-    """One evaluation for each step, and what was missing or needless."""
+    """One verdict for each step, and missing and needless steps."""
 
     step_evaluations: list[StepEvaluation]
     missing_steps: list[str] = []

@@ -32,7 +32,7 @@ _OWN = 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a trajectory is compared with; a field that is None is not checked."""
+    """Expectations on a trajectory; a field that is None is not checked."""
 
     steps: Sequence[Any] | None = None
     """Expected steps: names, mappings or ExpectedSteps; a step's own `plan` is for an agent's own run."""
@@ -59,19 +59,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Trajectory:
-    """The steps taken, and their cost."""
-
     steps: Sequence[Step]
     tokens: int | None
     seconds: float | None
 
 
 class _NotMeasuredError(Exception):
-    """A limit is set on something that was not measured."""
+    """A limit is set on an unknown measurement."""
 
 
 class _ForbiddenError(Exception):
-    """A forbidden tool or sequence was used."""
+    pass
 
 
 def trajectory_quality(
@@ -105,7 +103,6 @@ def trajectory_quality(
 
     @scorer(id="trajectory_quality", inline=True)
     def trajectory_quality(run: Run) -> Score | NotScored:
-        """Quality of an agent's trajectory."""
         tokens = run.usage.total_tokens or None
         try:
             score, respects = _judge(checked, _Trajectory(steps_of(run), tokens, run.duration), worth)
@@ -178,7 +175,7 @@ def _efficiency(plan: Plan, taken: _Trajectory) -> Iterator[float]:
 
 
 def _retries(steps: Sequence[Step]) -> dict[str, int]:
-    """How often each tool was called again after it had failed."""
+    """Count how often each tool was called again after a failure."""
     calls: defaultdict[str, list[bool]] = defaultdict(list)
     for step in steps:
         calls[step.name].append(step.failed)

@@ -1,4 +1,4 @@
-"""Whether the answer is JSON, and of the right form. Code only."""
+"""Checks that the answer is JSON and fits a schema. Code only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def valid_json(
 
     @scorer(id="valid_json", inline=not isinstance(schema, Mapping))
     def valid_json(run: Run) -> Score | NotScored:
-        """Whether the answer is JSON, and of the right form."""
         if (absent := unreadable(run, "output")) is not None:
             return absent
         text = run.output or ""
@@ -56,7 +55,7 @@ def valid_json(
 
 
 def _unfenced(text: str) -> str:
-    """What stands in a text that is one fenced code block; else the text."""
+    """Return the content of a text that is a single fenced code block, else the text."""
     stripped = text.strip()
     opening = _OPENING.match(stripped)
     if opening is None or not stripped.endswith("```") or len(stripped) < opening.end() + 3:
@@ -69,7 +68,7 @@ def _refuse(constant: str) -> None:
 
 
 def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[Any], str | None]:
-    """What is wrong with a value by this schema; None when nothing is."""
+    """Return a function from a value to its problem, None if it has none."""
     if schema is None:
         return lambda value: None
     if isinstance(schema, type) and issubclass(schema, BaseModel):
@@ -89,9 +88,9 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
 def _bounded_keywords(
     schema: Mapping[str, Any], keywords: Mapping[str, Any], jsonschema: Any
 ) -> dict[str, Any]:
-    """The keywords that search for the schema's patterns, with searches that are given up after a second.
+    """Return the keywords that search for patterns, with searches that end after a second.
 
-    jsonschema's own use `re`, which takes exponential time on text made for that, and stops every thread.
+    jsonschema's own use `re`, which takes exponential time on some texts and stops every thread.
     """
     searches = {source: pattern_search("valid_json.schema", source) for source in _patterns(schema)}
     if searches and "unevaluatedProperties" in _keys(schema):
@@ -122,7 +121,6 @@ def _bounded_keywords(
 
 
 def _patterns(schema: Any) -> Iterator[str]:
-    """All regular expressions of a schema."""
     for part in _parts(schema):
         yield from part["patternProperties"] if isinstance(part.get("patternProperties"), Mapping) else ()
         if isinstance(part.get("pattern"), str):
@@ -134,7 +132,7 @@ def _keys(schema: Any) -> set[str]:
 
 
 def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """All mappings in a schema, itself included."""
+    """Yield all mappings in a schema, itself included."""
     if isinstance(schema, Mapping):
         yield schema
         schema = list(schema.values())
@@ -143,7 +141,7 @@ def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_one_dialect(schema: Any) -> Any:
-    """A schema without `$schema`, which would bring jsonschema's own keywords back."""
+    """Remove `$schema`, which would restore jsonschema's own keywords."""
     if isinstance(schema, Mapping):
         return {
             key: _of_one_dialect(value)

@@ -1,4 +1,4 @@
-"""Whether a run kept within limits of steps, tokens, time and money. Code only."""
+"""Checks a run against limits of steps, tokens, time and money. Code only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def within_budget(
 
     @scorer(id=id, inline=True)
     def within_budget(run: Run) -> Score | NotScored:
-        """Whether a run kept within limits of steps, tokens, time and money."""
         actual = {name: _measure(name, run, prices) for name in given}
         broken = {n: a for n, a in actual.items() if not isinstance(a, NotScored) and a > given[n]}
         if broken:

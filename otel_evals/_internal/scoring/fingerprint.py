@@ -1,4 +1,4 @@
-"""Short fingerprints of what a scorer is made of, so that its version changes when its judgement could."""
+"""Short fingerprints of scorers: a version changes when a scorer could judge differently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEPTH = 8
 
 
 def fingerprint(*parts: Any) -> str:
-    """Twelve hex digits that are equal for equal parts, in any process.
+    """Return twelve hex digits that are equal for equal parts, in any process.
 
     Functions count by their source, defaults and captured values; pydantic classes by their JSON schema;
     other objects by their type and fields.
@@ -29,7 +29,7 @@ def fingerprint(*parts: Any) -> str:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """`value` as JSON that does not depend on addresses or the order of sets."""
+    """Convert a value to JSON that does not depend on addresses or the order of sets."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.value if isinstance(value, Enum) else value
     name = _type_name(type(value))
@@ -58,7 +58,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _type_name(kind: type) -> str:
-    """Our own types count by their qualified name, so that moving a module changes no version."""
+    """Return a type's name; without the module for our own types, which may move."""
     ours = kind.__module__.split(".")[0].startswith("otel_evals")
     return kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}"
 

@@ -1,4 +1,4 @@
-"""Prompt steps: a template with slots, filled with fenced data, answered by a judge in a typed form."""
+"""Prompt steps: a template with slots for fenced data, answered by a judge in a typed form."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class PromptOwner(Protocol):
 class PromptStep(Generic[_R]):
     """A question to a judge.
 
-    The template's slots are written `$name`. Whatever fills them is data and stands inside a fence.
-    Ready-made slots are `$input`, `$output`, `$system`, `$expected` (the run's ground truth), `$history`,
-    `$tool_calls`, `$context` and `$score`; a run without what a slot needs is NotScored.
+    The template's slots are written `$name`; their contents are data, inside a fence. Ready-made slots are
+    `$input`, `$output`, `$system`, `$expected` (the run's ground truth), `$history`, `$tool_calls`,
+    `$context` and `$score`; a run without the content of a slot is not scored.
     """
 
     prompt: str
@@ -93,7 +93,7 @@ class PromptStep(Generic[_R]):
     async def ask(
         self, params: Params[Any, Any], scorer: PromptOwner, record: StepRecordBuilder
     ) -> _R | NotScored:
-        """Fill the slots and ask; once more if the answer does not pass `check`.
+        """Fill the slots and ask; ask again if the answer does not pass `check`.
 
         Raises:
             JudgeError: there is no usable answer.

@@ -1,4 +1,4 @@
-"""The number of the current vote, so that a judge's cache keeps votes apart."""
+"""The number of the current vote, for which a judge's cache keeps separate answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _VOTE: ContextVar[int] = ContextVar("otel_evals.vote", default=0)
 
 @contextmanager
 def vote(number: int) -> Iterator[None]:
-    """Questions asked inside belong to this vote."""
+    """Mark questions asked inside as belonging to this vote."""
     token = _VOTE.set(number)
     try:
         yield
@@ -20,5 +20,5 @@ def vote(number: int) -> Iterator[None]:
 
 
 def current_vote() -> int:
-    """Number of the current vote; 0 outside of votes."""
+    """Return the number of the current vote; 0 outside of votes."""
     return _VOTE.get()

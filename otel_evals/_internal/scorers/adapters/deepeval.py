@@ -24,21 +24,21 @@ def deepeval_metric(
     direction: Direction = Direction.HIGHER,
     test_case: Callable[[Run], Any] | None = None,
 ) -> Scorer:
-    """A metric of DeepEval as a scorer; needs the extra `deepeval`.
+    """Wrap a metric of DeepEval as a scorer; needs the extra `deepeval`.
 
-    It is given the run's input, output, ground truth (as the expected output), documents (as the retrieval
-    context, and as the context) and tool calls. A metric that misses one of its fields answers NotScored.
-    Its judge is called by DeepEval: this package's limits, budgets and fences do not hold for it.
+    The metric gets the run's input, output, ground truth (as the expected output), documents (as the
+    retrieval context, and as the context) and tool calls. A run without a field that the metric needs is
+    not scored. DeepEval calls the judge: limits, budgets and fences of this package do not apply to it.
 
     Args:
         metric: a metric, or its class as `package.module:name`. Every run is measured with a copy.
         options: arguments of that class.
-        id: of the scorer; the metric's name in lower_snake_case by default.
-        direction: which way a score is good; DeepEval's bias, toxicity and hallucination are lower-is-better.
-        test_case: makes another LLMTestCase of a run, for instance with expected tools.
+        id: of the scorer; by default the metric's name in lower_snake_case.
+        direction: DeepEval's bias, toxicity and hallucination are lower-is-better.
+        test_case: builds another LLMTestCase from a run, for instance with expected tools.
 
     Raises:
-        ConfigError: the library is not installed, or this is none of its metrics.
+        ConfigError: the library is not installed, or `metric` is no metric of it.
     """
     name = id or "deepeval"
     theirs = library("deepeval.metrics", "deepeval", name)
@@ -65,7 +65,6 @@ class _Measured(Scorer):
         object.__setattr__(self, "version", fingerprint(*identity))
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Measure the run."""
         if (nothing := missing(run, "output")) is not None:
             return nothing
         metric = copy.copy(self.metric)  # a metric keeps what it measured last
@@ -82,7 +81,7 @@ class _Measured(Scorer):
 
 
 def _steps(metric: Any) -> tuple[StepRecord, ...]:
-    """What the metric's judge cost, where it was asked."""
+    """Return what the metric's judge cost, if a judge was asked."""
     used = Usage(input_tokens=metric.input_tokens or 0, output_tokens=metric.output_tokens or 0)
     if metric.evaluation_cost is None and not used.total_tokens:
         return ()

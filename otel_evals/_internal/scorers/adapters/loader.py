@@ -1,4 +1,4 @@
-"""What the adapters share: finding what is given by name, and naming what is missing."""
+"""Imports the libraries and evaluators that adapters wrap."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from otel_evals.errors import ConfigError
 
 
 def library(module: str, extra: str, scorer: str) -> ModuleType:
-    """Import a module of an extra.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Import a module of an extra; raise ConfigError if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -24,11 +20,7 @@ def library(module: str, extra: str, scorer: str) -> ModuleType:
 
 
 def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:
-    """An object as it is, or one made of a class given as `package.module:name`, with these options.
-
-    Raises:
-        ConfigError: it cannot be imported, refuses the options, or is an object already and has options.
-    """
+    """Return an object as it is, or create one from a class given as `package.module:name`."""
     if not isinstance(value, str):
         if options:
             raise ConfigError(f"{field}.options", "only go with a class that is given by name")

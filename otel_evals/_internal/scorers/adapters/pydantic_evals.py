@@ -25,22 +25,22 @@ def pydantic_evaluator(
     scale: float | None = 1.0,
     direction: Direction = Direction.HIGHER,
 ) -> Scorer:
-    """An evaluator of pydantic-evals as a scorer; needs the extra `pydantic-evals`.
+    """Wrap an evaluator of pydantic-evals as a scorer; needs the extra `pydantic-evals`.
 
-    It is given the run's input, output, ground truth (as the expected output), duration and spans; name,
-    metadata and attributes of a case are empty, metrics hold the tokens. True is 1 and False is 0.
+    The evaluator gets the run's input, output, ground truth (as the expected output), duration and spans;
+    name, metadata and attributes of a case are empty, metrics contain the tokens. True is 1 and False is 0.
 
     Args:
         evaluator: an `Evaluator`, or its class as `package.module:name`.
         options: arguments of that class.
-        id: of the scorer; the evaluator's own name by default.
-        result: which one is the score, where the evaluator returns several.
-        labels: what the labels that it returns are worth.
-        scale: scores lie in 0..scale; None accepts every finite number.
-        direction: which way a score is good.
+        id: of the scorer; by default the evaluator's own name.
+        result: name of the result that is the score, if the evaluator returns several.
+        labels: worth of the labels that it returns.
+        scale: scores are within 0..scale; None accepts every finite number.
+        direction: HIGHER if a higher score is better.
 
     Raises:
-        ConfigError: the library is not installed, or this is none of its evaluators.
+        ConfigError: the library is not installed, or `evaluator` is no evaluator of it.
     """
     name = id or "pydantic_evals"
     theirs = library("pydantic_evals.evaluators", "pydantic-evals", name)
@@ -67,11 +67,7 @@ class _Evaluated(Scorer):
         object.__setattr__(self, "version", fingerprint(*identity))
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Evaluate the run.
-
-        Raises:
-            ValueError: the evaluator returned a label of no known worth, or several results.
-        """
+        """Evaluate the run; raise ValueError for an unknown label or several results."""
         if (nothing := missing(run, "output")) is not None:
             return nothing
         return self._scored(await self.evaluator.evaluate_async(_context(run)))
@@ -88,7 +84,7 @@ class _Evaluated(Scorer):
         return scored
 
     def _chosen(self, found: Any) -> Any:
-        """The result that is the score, of those the evaluator returned."""
+        """Select the score from the results of the evaluator."""
         if not isinstance(found, Mapping):
             return found
         if self.result in found:
@@ -101,7 +97,6 @@ class _Evaluated(Scorer):
 
 
 def _worth(worth: float, scale: float | None) -> float:
-    """A label's worth, checked against the scale."""
     scored = to_score(worth, scale=scale)
     return scored.value if isinstance(scored, Score) else math.nan
 

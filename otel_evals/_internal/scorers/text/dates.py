@@ -66,7 +66,7 @@ _TIME = re.compile(
 
 
 def dates_in(text: str) -> Iterator[When]:
-    """The dates that a text states. `May 2026` has no day, `25 November` no year."""
+    """Yield the dates of a text. `May 2026` has no day, `25 November` no year."""
     for match in _DATE.finditer(text):
         days = tuple(day for day in _numeric(match) if _possible(day))
         if days:
@@ -78,7 +78,7 @@ def dates_in(text: str) -> Iterator[When]:
 
 
 def times_in(text: str) -> Iterator[When]:
-    """The times of day that a text states; without a.m. or p.m. an hour up to 12 may mean either half."""
+    """Yield the times of day of a text; without a.m. or p.m. an hour up to 12 may mean either half."""
     for match in _TIME.finditer(text):
         hour, minute = int(match["h"]), int(match["m"] or 0)
         if not (match["m"] or match["half"]) or hour > 24:
@@ -104,7 +104,7 @@ def _numeric(match: re.Match[str]) -> Iterator[Day]:
 
 
 def _around_month(text: str, start: int, end: int, month: int) -> Iterator[When]:
-    """The dates written around the name of a month: 25 November 2026, Nov 25th, Nov 25-27, November 2026."""
+    """Yield the dates around the name of a month: 25 November 2026, Nov 25th, Nov 25-27, November 2026."""
     if before := _DAY_BEFORE.search(text, max(0, start - 12), start):
         after = _YEAR_AFTER.match(text, end)
         day: Day = (int(after[1]) if after else None, month, int(before[1]))
