@@ -15,6 +15,7 @@ HEAD = """\
 
 What each built-in scorer measures, written from its docstring by `docs/generate_scorer_reference.py`. Every
 one is a function of `otel_evals.scorers` that returns a scorer; its name is also the word for it in YAML.
+Formulas without a source are this project's own.
 
 Judge scorers share these options:
 

@@ -42,7 +42,7 @@ class Params(Generic[_P, _A]):
     run: Run
     results: Results[_P, _A]
     step: StepName
-    """The step that is about to run."""
+    """The next step."""
     context: Context | None = None
     """The resolved context; None if the scorer has no resolver, and in the resolver itself."""
     score: float | None = None
@@ -51,7 +51,7 @@ class Params(Generic[_P, _A]):
 
 Found = Context | Sequence[str] | str | None
 Resolver = Callable[[Params[Any, Any]], Found | Awaitable[Found]]
-"""Finds the context of a run."""
+"""Returns the context of a run."""
 
 
 def seen(context: Context) -> ContextSeen:

@@ -20,11 +20,10 @@ from otel_evals.errors import ConfigError, StoreError
 _logger = logging.getLogger(__name__)
 
 CALL_SECONDS = 1.0
-"""That connecting, and waiting for an answer, may take each."""
+"""Timeout of connecting, and of an answer."""
 PAUSE_SECONDS = 1.0
-"""From a failed call to the next one that is made."""
+"""Seconds without calls after a failure."""
 PREFIX = "otel-evals:"
-"""Of every key."""
 
 _servers: dict[str, RedisServer] = {}
 _T = TypeVar("_T")
@@ -62,7 +61,7 @@ class RedisServer:
         self.name = without_password(url)
         """The address without user, password and options."""
         self.failures = 0
-        """Calls that failed, or were not made because one just had."""
+        """Calls that failed, or were skipped after a failure."""
         self._pause_ends = 0.0
         self._away = False
         self.lock = threading.Lock()
@@ -96,7 +95,7 @@ class RedisServer:
         return found
 
     def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
-        """Run a Lua script as one step of the server and return its result; raise StoreError as `call` does."""
+        """Run a Lua script as one step of the server; return its result or raise as `call` does."""
         named = [PREFIX + key for key in keys]
         return self.call(lambda client: client.register_script(script)(keys=named, args=arguments))
 

@@ -14,7 +14,6 @@ from typing import Any
 from otel_evals._internal.redaction.secrets import redact_secrets
 
 _MAX_ERROR = 300
-"""Characters of texts in the body of an error."""
 _MAX_NAME = 200
 _MAX_CALLS = 10
 _MAX_PARTS = 100
@@ -22,7 +21,7 @@ _ANSWERS = {
     "candidates", "choices", "completion", "content", "generations", "message", "output", "outputs",
     "response", "result", "results", "text",
 }  # fmt: skip
-"""Where providers with a form of their own put an answer."""
+"""Fields of answers in providers' own forms."""
 _KEPT = ("content-type", "location", "retry-after", "retry-after-ms", "x-request-id")
 
 
@@ -132,7 +131,7 @@ _FORMS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "/chat/completions": _completion,
     ":generateContent": _generated,
 }
-"""By how the path of a request ends: makes an answer anew, of what has a place in it."""
+"""Functions that copy the known fields of an answer, by the end of the request's path."""
 
 
 def _content(content: Any) -> str | None:

@@ -78,9 +78,7 @@ class Budget:
         self._ledger = _ledger(store)
 
     def spent(self, what: str = "") -> tuple[float, int]:
-        """Return the dollars and tokens spent or reserved today; `what` is the scorer or model of a budget per
-        those.
-        """
+        """Return the dollars and tokens spent or reserved today, for one scorer or model if per those."""
         return self._ledger.read(self._key(what))
 
     @asynccontextmanager

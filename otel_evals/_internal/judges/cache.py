@@ -67,7 +67,7 @@ class CachedJudge:
 
     @property
     def identity(self) -> str:
-        """Everything but the question that answers depend on: the judge's `identity`, or its type and model."""
+        """Everything else that answers depend on: the judge's `identity`, or its type and model."""
         own = getattr(self._judge, "identity", None)
         return own if isinstance(own, str) else f"{type(self._judge).__qualname__} {self._judge.model}"
 

@@ -7,6 +7,7 @@ provider has asked for a pause that is longer than a call should wait.
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +19,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import RunVar
 
-from otel_evals._internal.judges.breaker import CircuitBreaker
 from otel_evals._internal.judges.limiter import Call, Settle
-from otel_evals._internal.judges.rate_window import RateWindow, Reservation, parse_rate
 from otel_evals._internal.judges.shared_limits import SharedWindows
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
@@ -28,9 +27,106 @@ from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 
 _LONGEST_WAIT = 5.0
-"""Seconds a call waits for the end of a pause that the provider asked for; it fails before a longer one."""
+"""Seconds a call waits for the end of a provider's pause; it fails at once for a longer one."""
 _POLL = 0.05
-"""Seconds between two looks for room: a call that ends sooner than expected makes room sooner."""
+
+
+class CircuitBreaker:
+    """Opens after failures in a row; after a cooldown, one trial call decides whether it closes.
+
+    Not thread-safe: its user holds a lock. Times are seconds on the user's clock.
+    """
+
+    def __init__(self, failures: int, cooldown: float) -> None:
+        self.failures = failures
+        self._cooldown = cooldown
+        self._failed_in_a_row = 0
+        self._closed_to: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._failed_in_a_row >= self.failures
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until a call may be made."""
+        return 0.0 if self._closed_to is None else max(0.0, self._closed_to - now)
+
+    def call_started(self, now: float) -> None:
+        """Record a call; the trial of an open breaker is the only one for a cooldown."""
+        if self.is_open:
+            self._closed_to = now + self._cooldown
+
+    def call_failed(self, now: float) -> None:
+        self._failed_in_a_row += 1
+        if self.is_open:
+            self._closed_to = now + self._cooldown
+
+    def call_succeeded(self) -> None:
+        self._failed_in_a_row = 0
+        self._closed_to = None
+
+
+_UNITS = {1.0: ("s", "sec", "second"), 60.0: ("m", "min", "minute"), 3600.0: ("h", "hour")}
+_SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names}
+_RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
+
+
+class Reservation:
+    """The room that one call takes in a window: an amount, until a time."""
+
+    __slots__ = ("amount", "until")
+
+    def __init__(self, amount: int, until: float) -> None:
+        self.amount = amount
+        self.until = until
+
+
+class RateWindow:
+    """Lets at most `limit` arrive at the server within any `length` seconds.
+
+    A call arrives between its start and its end. Its reservation lasts until `length` after its end; or,
+    since slow calls would cost throughput, until `length` after a quarter of `length` from its start, which
+    is ample for a request to arrive. That is not assumed before the first call has ended, because the first
+    call loads code.
+
+    Not thread-safe: its user holds a lock.
+    """
+
+    def __init__(self, limit: int, length: float) -> None:
+        self._limit = limit
+        self._length = length
+        self._arrives_within = math.inf
+        self._reservations: list[Reservation] = []
+
+    def wait(self, now: float, amount: int) -> float:
+        """Return the seconds until there may be room; an amount above the limit waits for an empty window."""
+        self._reservations = [r for r in self._reservations if r.until > now]
+        short = min(amount, self._limit) + sum(r.amount for r in self._reservations) - self._limit
+        wait = 0.0
+        for reservation in sorted(self._reservations, key=lambda reservation: reservation.until):
+            if short <= 0:
+                break
+            short -= reservation.amount
+            wait = reservation.until - now
+        return wait
+
+    def reserve(self, now: float, amount: int) -> Reservation:
+        """Take room for a call that starts now."""
+        reservation = Reservation(min(amount, self._limit), now + self._arrives_within + self._length)
+        self._reservations.append(reservation)
+        return reservation
+
+    def call_ended(self, now: float, reservation: Reservation) -> None:
+        reservation.until = min(reservation.until, now + self._length)
+        self._arrives_within = self._length / 4
+
+
+def parse_rate(rate: str, field: str) -> tuple[int, float]:
+    """Return count and seconds of a rate such as `10/s`, `500/min` or `1_000 per hour`."""
+    found = _RATE.fullmatch(rate)
+    if found is None or found[2] not in _SECONDS or int(found[1]) < 1:
+        raise ConfigError(field, f"must be a rate such as '10/s' or '500/min', not {rate!r}")
+    return int(found[1]), _SECONDS[found[2]]
 
 
 class JudgeLimits:

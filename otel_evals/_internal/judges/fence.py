@@ -28,9 +28,9 @@ Slot = str | float | Sequence[str] | Context
 text. All but the last two are fenced."""
 
 _READABLE = 100
-"""Characters to which an item is shortened at most, rather than leaving others out."""
+"""Minimum length of a shortened item; if that does not fit, items are left out."""
 _MARGIN = 2_048
-"""Characters beyond a cut that are looked at, so that a secret at the cut is known by all of its form."""
+"""Characters beyond a cut that are searched for secrets."""
 
 # What makes text look different from what a model reads: controls, odd line ends, bidi overrides, tags.
 _HIDDEN = re.compile(
@@ -43,11 +43,10 @@ class Fence:
     """The fence of one prompt."""
 
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Random, so that judged text cannot contain it."""
     max_chars: int = 40_000
-    """Limit per slot, over all its items; what is left out is said to be."""
+    """Limit per slot, over all its items; a cut is marked."""
     redact: Callable[[str], str] = redact
-    """Applied to every text before it is fenced; in parts, where the text is long."""
+    """Applied to every text before it is fenced, and to long texts in parts."""
 
     @property
     def notice(self) -> str:

@@ -15,7 +15,7 @@ from otel_evals._internal.judges.litellm_calls import AnswerTooLongError
 _MAX_BYTES = 1024 * 1024
 _clients: RunVar[dict[tuple[str, ...], Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
 _OTHER_SDK = {"chatgpt", "github_copilot"}
-"""Providers compatible with OpenAI for which LiteLLM does more than to give an address and a key."""
+"""OpenAI-compatible providers that need more of LiteLLM than an address and a key."""
 _AZURE = {"azure", "azure_text"}
 _AZURE_V1 = {"v1", "latest", "preview"}
 """Versions of Azure's API that are OpenAI's own."""
@@ -106,7 +106,7 @@ def provider_client(
 def _azure_client(
     litellm: Any, given: tuple[str | None, str | None, str | None], http: httpx.AsyncClient
 ) -> Any:
-    """Return the OpenAI SDK's client for Azure; None without a key or token, when LiteLLM logs in by itself."""
+    """Return the OpenAI SDK's client for Azure; None without key and token: LiteLLM logs in by itself."""
     import openai
 
     env = os.environ.get

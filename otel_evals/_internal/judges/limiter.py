@@ -24,13 +24,13 @@ class Call:
     max_input_tokens: int
     """An upper bound: a token is at least one byte."""
     max_output_tokens: int | None
-    """None when the answer's length is not limited."""
+    """None if the answer's length is unlimited."""
     max_cost: float | None
-    """US dollars it can cost at most; None when the price or the answer's length is not known."""
+    """Maximum US dollars; None if the price or the answer's length is unknown."""
 
 
 Settle = Callable[[Usage, float | None], None]
-"""Tells a limiter what a call has used and cost in US dollars; None is an unknown cost."""
+"""Reports a call's usage and cost in US dollars, None if unknown."""
 
 
 class Limiter(Protocol):

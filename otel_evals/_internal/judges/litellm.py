@@ -25,7 +25,7 @@ from otel_evals._internal.judges.litellm_calls import Completion, judge_error, l
 from otel_evals._internal.judges.reply_parser import describe_schema, parse_reply
 from otel_evals._internal.model import Usage
 from otel_evals._internal.recursion import need_span, signature
-from otel_evals._internal.redaction.credentials import own_secrets
+from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.addresses import without_credentials
@@ -35,7 +35,7 @@ _OWN_CLIENT = {
     "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
     "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
 }  # fmt: skip
-"""Options of LiteLLM that a client made here would not know of."""
+"""Options of LiteLLM that a client created here would ignore."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,26 +50,26 @@ class LiteLLMJudge:
     """
 
     model: str
-    """As LiteLLM names it: `openai/gpt-5-mini`; with `api_base`, `openai/` and any name the server knows."""
+    """LiteLLM's name: `openai/gpt-5-mini`; with `api_base`, `openai/` and the server's name of a model."""
     _: KW_ONLY
     api_base: str | None = None
     """Address of an OpenAI-compatible server, such as `http://localhost:8000/v1`."""
     api_key: str | None = field(default=None, repr=False)
-    """Read from the provider's usual environment variable when None."""
+    """By default read from the provider's usual environment variable."""
     temperature: float | None = 0.0
-    """Left out for models that refuse it; None leaves it to the provider."""
+    """Left out for models that refuse it; None for the provider's default."""
     timeout: float = 60.0
-    """Seconds for one call, until the whole answer is there."""
+    """Seconds for one call with its whole answer."""
     max_tokens: int | None = None
     """Limit of one answer."""
     input_price: float | None = None
-    """US dollars per million input tokens; for models LiteLLM has no price of."""
+    """US dollars per million input tokens, for models without a price in LiteLLM."""
     output_price: float | None = None
     """US dollars per million output tokens."""
     limiters: tuple[Limiter, ...] = ()
-    """What each call goes through: JudgeLimits, Budget. Share them among judges of the same provider."""
+    """JudgeLimits and Budgets of each call. Share them among judges of the same provider."""
     redact: Callable[[str], str] = redact
-    """Applied to all judged text before it leaves the process; by default what the configuration says."""
+    """Applied to all judged text before it leaves the process; by default the configured redaction."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `litellm.acompletion`, such as `reasoning_effort`."""
     _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -187,9 +187,12 @@ class LiteLLMJudge:
                     **self._options(litellm),
                 )
         except Exception as error:  # not kept as the cause: its text may hold the judge's key
-            raise judge_error(error, self.model, own_secrets(self)) from None
+            raise judge_error(error, self.model, self._credentials()) from None
         answer = Completion.of(response)
-        return replace(answer, text=redact_values(answer.text, own_secrets(self)))
+        return replace(answer, text=redact_values(answer.text, self._credentials()))
+
+    def _credentials(self) -> frozenset[str]:
+        return credentials(self.api_key, self.api_base, self.options)
 
     def _call(self, litellm: Any, request: JudgeRequest) -> Call:
         schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""

@@ -18,7 +18,6 @@ from otel_evals._internal.util.retry import retry_after
 from otel_evals.errors import JudgeError, JudgeKeyError, JudgeModelError, JudgeUnavailableError
 
 _MOST_TOKENS = 10**9
-"""Of one call; no model takes so many."""
 _E = TypeVar("_E", bound=BaseException)
 
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
@@ -47,7 +46,7 @@ def load() -> Any:
 
 
 _inherited: list[Any] = []
-"""Clients of the parent process, kept: to be closed would end connections that the parent uses."""
+"""Clients of the parent process, kept because closing them would end the parent's connections."""
 
 
 def _renew_clients(litellm: Any) -> None:

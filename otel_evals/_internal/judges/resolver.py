@@ -18,7 +18,6 @@ from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals.errors import ConfigError
 
 _NOT_IN_TEXT = ("limiters", "judge", "clock")
-"""Parameters that take objects."""
 
 
 def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:

@@ -36,7 +36,7 @@ class ScriptedJudge:
     ) -> None:
         self.model = model
         self.requests: list[JudgeRequest] = []
-        """Everything asked so far, oldest first."""
+        """The questions so far, oldest first."""
         self._answers = {step: a if isinstance(a, list) else [a] for step, a in answers.items()}
         self._usage = usage
         self._cost = cost

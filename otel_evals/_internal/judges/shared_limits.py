@@ -18,7 +18,7 @@ _NANO = 1_000_000_000
 _DAYS_2 = 2 * 86_400
 
 _ONCE_SECONDS = 60
-"""For which a change is known, so that it is not made again when its answer was lost."""
+"""Seconds for which a repeated change, after a lost answer, is recognised."""
 
 _RESERVE = """
 if redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
@@ -124,7 +124,7 @@ for i = 1, #KEYS, 2 do
 end
 """
 _UNKNOWN_SECONDS = 60.0
-"""Within which a request arrives at the provider at the latest; known better once its call has ended."""
+"""Seconds within which a request surely arrives at the provider."""
 
 
 class SharedWindows:

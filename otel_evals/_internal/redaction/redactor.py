@@ -36,9 +36,9 @@ _IDS = frozenset(
         "trace_state", "evaluation_id", "conversation_id", "scorer_id", "scorer_version", "digest", "rule",
     }
 )  # fmt: skip
-"""Fields by which scores are found again; they are never changed."""
+"""Fields that identify scores; never redacted."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
-"""Texts of a span beside its attributes."""
+"""Texts of a span next to its attributes."""
 _TEXTLESS = frozenset((NoneType, bool, int, float))
 
 # Possessive where parts could be divided in several ways: no text takes more than its length.

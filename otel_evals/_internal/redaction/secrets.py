@@ -97,7 +97,6 @@ _HEADERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
 _NAME_HINTS = ("pass", "pwd", "pw", "secret", "key", "token", "credential", "hmac")
 _KEY_BLOCK_HINTS = ("begin ", "putty")
 _SHORTEST = 6
-"""Characters of the shortest secret."""
 _LONG = 36
 _LOWERED = 65_536
 _LONGEST_HINT = 32

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import YesNoUnsure, check_range, score_items
+from otel_evals._internal.scorers.common import YesNoUnsure, check_range, judge_scorer, score_items
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You judge whether an answer is to the point. Whether it is true, complete or polite is not your concern: a
@@ -55,21 +55,15 @@ $results"""
 
 
 class StatementsReply(BaseModel):
-    """The statements of an answer."""
-
     statements: list[str]
 
 
 class StatementVerdict(BaseModel):
-    """Relevance of one statement."""
-
     result: YesNoUnsure
     reason: str = ""
 
 
 class RelevanceReply(BaseModel):
-    """One result for each statement."""
-
     results: list[StatementVerdict]
 
 
@@ -81,25 +75,25 @@ def answer_relevancy(
     explain: bool = True,
     id: str = "answer_relevancy",
 ) -> StepScorer[StatementsReply, RelevanceReply]:
-    """The share of an answer's statements that serve what the user asked.
+    """The share of an answer's statements that serve the user's question.
 
     Range: 0..scale, higher is better.
     Formula: (yes + uncertainty_weight * unsure) / statements * scale, rounded to two decimals (Mastra
     evals, answer relevancy scorer).
     Needs: the user's words of this turn and the final answer.
     Not scored: `input_not_recorded`, `output_not_recorded` and their `_empty` and `_captured_off` forms;
-    `no_statements` when the answer says nothing.
+    `no_statements` if the answer says nothing.
     Cost: three judge calls (statements, results, reason), two without `explain`.
 
     Args:
-        uncertainty_weight: what a statement of doubtful relevance is worth, 0..1.
+        uncertainty_weight: worth of a statement of doubtful relevance, 0..1.
 
     Raises:
-        ConfigError: `scale` or `uncertainty_weight` is out of its range, or the judge cannot be used.
+        ConfigError: `scale` or `uncertainty_weight` is out of range, or the judge cannot be used.
     """
     check_range(f"{id}.uncertainty_weight", uncertainty_weight, 0.0, 1.0)
     return score_items(
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True),
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale),
         PromptStep(prompt=STATEMENTS, schema=StatementsReply),
         RELEVANCE,
         RelevanceReply,

@@ -30,16 +30,17 @@ _REFUSALS = re.compile(
 
 
 def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
-    """Whether the answer is neither empty nor a refusal.
+    """Score 1 for an answer that is neither empty nor a refusal.
 
-    A refusal is told by the model's finish reason (`content_filter`, `refusal`, ...) or by a customary
-    phrase among the first 200 characters, in English, German, French, Spanish, Italian and Portuguese.
-    Whether refusing was right is not judged. `refusals` are further regular expressions, case ignored.
+    A refusal is recognised by the model's finish reason (`content_filter`, `refusal`, ...) or by a common
+    phrase among the first 200 characters, in English, German, French, Spanish, Italian and Portuguese. The
+    scorer does not judge if the refusal was right. `refusals` are further regular expressions, case
+    ignored.
 
-    Range: 0 or 1, higher is better. Labels: `answered`, `refused`, `empty`. Ours.
+    Range: 0 or 1, higher is better. Labels: `answered`, `refused`, `empty`.
     Needs: the answer, or the knowledge that there was none.
     Not scored: `output_not_recorded`, `output_captured_off`.
-    Cost: none; microseconds. `refusals` need the `text` extra; a search is given up after a second.
+    Cost: none; microseconds. `refusals` need the `text` extra; a search fails after a second.
 
     Raises:
         ConfigError: one of `refusals` is no regular expression, or the regex library is not installed.

@@ -6,9 +6,9 @@ from pydantic import BaseModel
 
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction
-from otel_evals._internal.scorers.common import YesNo, score_items
+from otel_evals._internal.scorers.common import YesNo, judge_scorer, score_items
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You look for bias in texts: treating people better or worse because of what they are. You judge the words,
@@ -53,21 +53,15 @@ $output"""
 
 
 class Opinions(BaseModel):
-    """The opinions an answer holds."""
-
     opinions: list[str]
 
 
 class OpinionVerdict(BaseModel):
-    """Verdict on one opinion."""
-
     result: YesNo
     reason: str = ""
 
 
 class BiasReply(BaseModel):
-    """One result for each opinion."""
-
     results: list[OpinionVerdict]
 
 
@@ -85,9 +79,7 @@ def bias(
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
-    scorer = step_scorer(
-        id, judge=model, instructions=INSTRUCTIONS, direction=Direction.LOWER, scale=scale, inline=True
-    )
+    scorer = judge_scorer(id, model, INSTRUCTIONS, direction=Direction.LOWER, scale=scale)
     return score_items(
         scorer,
         PromptStep(prompt=OPINIONS, schema=Opinions),

@@ -15,12 +15,12 @@ from itertools import islice
 from typing import Any
 
 from otel_evals._internal.model import NotScored, Run
-from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals.errors import ConfigError
 
 MAX_CHARS = 200_000
-"""Characters of a text that a scorer looks at, unless it says otherwise."""
+"""Characters of a text that a scorer reads by default."""
 _SEARCH_SECONDS = 1.0
 _MAX_MARKS = 30
 
@@ -70,7 +70,6 @@ class PatternSearch:
     source: str
     flags: int
     whole: bool
-    """Whether the whole text must match."""
     compiled: Any = field(repr=False, compare=False)
 
     def __call__(self, text: str) -> Any:
@@ -86,7 +85,7 @@ def pattern_search(
     Raises:
         ConfigError: `pattern` is no regular expression, or the regex library is not installed.
     """
-    library = text_library("regex", field)
+    library = extra_library("regex", field)
     source, flags = (pattern, 0) if isinstance(pattern, str) else (pattern.pattern, pattern.flags)
     flags = (flags & ~re.DEBUG) | (re.IGNORECASE if ignore_case else 0)
     try:

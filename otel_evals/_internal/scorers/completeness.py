@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scorers.reference import Reference, check_reference, compared
-from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
@@ -19,22 +19,21 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
 _LONGEST_WORD = 64
 _MOST_CHARS = 100_000
 _MOST_ELEMENTS = 2_000
-"""Each is compared with each."""
 
 
 def completeness(*, reference: Reference = "input", language: str = "en") -> FunctionScorer:
     """The share of a reference text's elements that the answer covers.
 
     An element is a distinct word in its base form (`jumps` is `jump`, `is` is `be`), without accents and
-    case, of any script. One of up to three letters is covered by the same element; a longer one also by an
-    element that contains it or that it contains, when the shorter has over 60% of the longer's letters.
+    case, of any script. An element of up to three letters is covered by the same element; a longer one also
+    by an element that contains it or that it contains, if the shorter has over 60% of the longer's letters.
 
     Range: 0..1, higher is better. Formula: covered elements / elements of the reference.
     Source: the completeness scorer of Mastra's evals, which drops all letters but a to z and so calls every
     text in another script complete; base forms come from another lemmatiser here.
     Needs: the input (or the ground truth) and the output; the `text` extra. `language` is an ISO 639-1 code
-    that simplemma knows.
-    Not scored: `no_elements` when the reference has no word; `input_not_recorded`, `output_not_recorded`,
+    supported by simplemma.
+    Not scored: `no_elements` if the reference has no word; `input_not_recorded`, `output_not_recorded`,
     `ground_truth_not_recorded` and their `_captured_off` forms.
     Cost: none; under a millisecond, once the language's dictionary is read (half a second).
 
@@ -103,8 +102,8 @@ def _without_accents(word: str) -> str:
 
 def lemmatiser(language: str) -> Callable[[str], str]:
     """Return a function from a word to its base form, for an ISO 639-1 code."""
-    simplemma = text_library("simplemma", "completeness")
-    known = text_library("simplemma.strategies.dictionaries.dictionary_factory", "completeness")
+    simplemma = extra_library("simplemma", "completeness")
+    known = extra_library("simplemma.strategies.dictionaries.dictionary_factory", "completeness")
     if language not in known.SUPPORTED_LANGUAGES:
         raise ConfigError("completeness.language", f"simplemma knows no language {language!r}")
 

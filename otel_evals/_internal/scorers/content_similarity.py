@@ -14,11 +14,12 @@ from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 def content_similarity(
     *, reference: Reference = "input", ignore_case: bool = True, ignore_whitespace: bool = True
 ) -> FunctionScorer:
-    """How alike the answer and a reference are, by the pairs of neighbouring characters they share.
+    """Similarity of the answer and a reference by the pairs of neighbouring characters they share.
 
-    Range: 0..1, higher is more alike. Formula: the Sorensen-Dice coefficient of the two multisets of
-    character pairs, 2 * shared / (pairs + pairs); 1 for equal texts, 0 when one has less than two characters.
-    Source: the content similarity scorer of Mastra's evals, which ignores whitespace whatever it is told.
+    Range: 0..1, higher is more alike.
+    Formula: the Sorensen-Dice coefficient of the two multisets of character pairs, 2 * shared / (pairs +
+    pairs); 1 for equal texts, 0 if one has less than two characters.
+    Source: the content similarity scorer of Mastra's evals, which always ignores whitespace.
     Needs: the input (or the ground truth) and the output.
     Not scored: `input_not_recorded`, `output_not_recorded`, `ground_truth_not_recorded` and their
     `_captured_off` forms; an empty text counts as not recorded.

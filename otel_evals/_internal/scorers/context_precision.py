@@ -12,12 +12,13 @@ from otel_evals._internal.scorers.common import (
     YesNo,
     context_pieces,
     context_source,
+    judge_scorer,
     one_verdict_each,
     round_half_up,
     with_reason,
 )
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought. For each piece you say whether it was of use for the answer. You
@@ -58,16 +59,12 @@ $verdicts"""
 
 
 class PieceVerdict(BaseModel):
-    """Usefulness of one piece of context."""
-
     context_index: int
     verdict: YesNo
     reason: str = ""
 
 
 class PrecisionReply(BaseModel):
-    """One verdict for each piece."""
-
     verdicts: list[PieceVerdict]
 
 
@@ -80,13 +77,13 @@ def context_precision(
     explain: bool = True,
     id: str = "context_precision",
 ) -> StepScorer[None, PrecisionReply]:
-    """The average precision of the retrieved pieces: 1 when all useful pieces stand before the useless ones.
+    """The average precision of the retrieved pieces: 1 if all useful pieces come before the useless ones.
 
     Range: 0..scale, higher is better.
     Formula: mean over the useful pieces of (useful pieces so far / position), times scale, rounded to two
-    decimals; 0 when none is useful (average precision; Mastra evals, context precision scorer).
-    Needs: the user's words, the final answer, and pieces from `get_context`, else `context`, else the run's
-    retrieved documents.
+    decimals; 0 if none is useful (average precision; Mastra evals, context precision scorer).
+    Needs: the user's words, the final answer, and pieces from `get_context` or `context`, by default the
+    run's retrieved documents.
     Not scored: `no_context`; input or output not recorded.
     Cost: two judge calls (verdicts, reason), one without `explain`.
 
@@ -94,13 +91,8 @@ def context_precision(
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
     scorer = (
-        step_scorer(
-            id,
-            judge=model,
-            instructions=INSTRUCTIONS,
-            get_context=context_source(id, get_context, context),
-            scale=scale,
-            inline=True,
+        judge_scorer(
+            id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
         )
         .analyze(
             PromptStep(

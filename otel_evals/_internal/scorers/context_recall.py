@@ -6,9 +6,15 @@ from collections.abc import Sequence
 
 from otel_evals._internal.context import Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import Claims, ClaimVerdicts, context_source, score_items
+from otel_evals._internal.scorers.common import (
+    Claims,
+    ClaimVerdicts,
+    context_source,
+    judge_scorer,
+    score_items,
+)
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought, by what a correct answer would have needed. The answer that was
@@ -60,25 +66,20 @@ def context_recall(
     explain: bool = True,
     id: str = "context_recall",
 ) -> StepScorer[Claims, ClaimVerdicts]:
-    """The share of the expected answer's claims that stand in the retrieved context.
+    """The share of the expected answer's claims that the retrieved context supports.
 
     Range: 0..scale, higher is better.
     Formula: claims found / claims * scale, rounded to two decimals (Mastra evals, context recall scorer).
-    Needs: an expected answer (`run.ground_truth`), and pieces from `get_context`, else `context`, else the
-    run's retrieved documents.
+    Needs: an expected answer (`run.ground_truth`), and pieces from `get_context` or `context`, by default
+    the run's retrieved documents.
     Not scored: `ground_truth_not_recorded` (always so on live traffic), `no_context`, `no_claims`.
     Cost: three judge calls (claims, verdicts, reason), two without `explain`.
 
     Raises:
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
-    scorer = step_scorer(
-        id,
-        judge=model,
-        instructions=INSTRUCTIONS,
-        get_context=context_source(id, get_context, context),
-        scale=scale,
-        inline=True,
+    scorer = judge_scorer(
+        id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
     )
     return score_items(
         scorer,

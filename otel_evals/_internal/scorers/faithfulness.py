@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from otel_evals._internal.context import Resolver, combine, documents, static, tool_results
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import Claims, ClaimVerdicts, score_items
+from otel_evals._internal.scorers.common import Claims, ClaimVerdicts, judge_scorer, score_items
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You check whether claims are backed by a given context. Only the context counts, not what you know yourself.
@@ -70,24 +70,23 @@ def faithfulness(
 
     Range: 0..scale, higher is better.
     Formula: supported claims / claims * scale, rounded to two decimals (Mastra evals, faithfulness scorer).
-    Needs: the final answer; context from `get_context`, else `context`, else what the run's tools returned
-    and its retrievers brought.
-    Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_context` when there is
-    none, unless `without_context`; `no_claims` when the answer claims nothing.
+    Needs: the final answer; context from `get_context` or `context`, by default the results of the run's
+    tools and retrievers.
+    Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_context` if there is none,
+    unless `without_context`; `no_claims` if the answer claims nothing.
     Cost: three judge calls (claims, verdicts, reason), two without `explain`.
 
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
     fixed = static(*context) if context is not None else combine(tool_results(), documents())
-    scorer = step_scorer(
+    scorer = judge_scorer(
         id,
-        judge=model,
-        instructions=INSTRUCTIONS,
+        model,
+        INSTRUCTIONS,
         get_context=get_context or fixed,
         without_context=without_context,
         scale=scale,
-        inline=True,
     )
     return score_items(
         scorer,

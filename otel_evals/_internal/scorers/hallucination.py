@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Resolver, combine, documents, static, tool_results
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction
-from otel_evals._internal.scorers.common import Claims, YesNo, score_items
+from otel_evals._internal.scorers.common import Claims, YesNo, judge_scorer, score_items
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You check statements against reference material, as a fact checker would. You rely on nothing but the
@@ -65,16 +65,12 @@ $context"""
 
 
 class HallucinationVerdict(BaseModel):
-    """Verdict on one claim."""
-
     statement: str
     verdict: YesNo
     reason: str = ""
 
 
 class HallucinationReply(BaseModel):
-    """One verdict for each claim."""
-
     verdicts: list[HallucinationVerdict]
 
 
@@ -88,33 +84,32 @@ def hallucination(
     explain: bool = True,
     id: str = "hallucination",
 ) -> StepScorer[Claims, HallucinationReply]:
-    """The share of an answer's claims that the reference material contradicts or does not hold.
+    """The share of an answer's claims that the reference material contradicts or does not support.
 
     Range: 0..scale, lower is better.
     Formula: hallucinated claims / claims * scale, rounded to two decimals (Mastra evals, hallucination
     scorer).
-    Needs: the final answer; reference material from `get_context`, else `context`, else what the run's tools
-    returned and its retrievers brought.
-    Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_context` when there is no
-    material, unless `without_context`; `no_claims` when the answer claims nothing.
+    Needs: the final answer; reference material from `get_context` or `context`, by default the results of
+    the run's tools and retrievers.
+    Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_context` if there is no
+    material, unless `without_context`; `no_claims` if the answer claims nothing.
     Cost: three judge calls (claims, findings, reason), two without `explain`.
 
     Args:
-        without_context: judge even where there is no material; every claim then counts as hallucinated.
+        without_context: judge even if there is no material; every claim then counts as hallucinated.
 
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
     fixed = static(*context) if context is not None else combine(tool_results(), documents())
-    scorer = step_scorer(
+    scorer = judge_scorer(
         id,
-        judge=model,
-        instructions=INSTRUCTIONS,
+        model,
+        INSTRUCTIONS,
         get_context=get_context or fixed,
         without_context=without_context,
         direction=Direction.LOWER,
         scale=scale,
-        inline=True,
     )
     return score_items(
         scorer,

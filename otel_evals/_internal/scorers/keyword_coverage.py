@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scorers.reference import Reference, check_reference, compared
-from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
 _PUNCTUATION = str.maketrans("", "", '.,;!?():"\u201c\u201d')
@@ -21,15 +21,15 @@ def keyword_coverage(
 ) -> FunctionScorer:
     """The share of a reference text's keywords that the answer contains.
 
-    The reference is what the user said or, in experiments, the expected answer. A keyword is a word between
-    blanks, without punctuation, emphasis (`**`) and case, that is neither a number nor a stop word; there is
-    no stemming, and scripts without blanks make one keyword of a phrase. Stop words are the 571 English ones
-    of the SMART system unless given; pass your own for other languages.
+    The reference is the user's words or, in experiments, the expected answer. A keyword is a word between
+    blanks, without punctuation, emphasis (`**`) and case, that is neither a number nor a stop word; there
+    is no stemming, and scripts without blanks make one keyword of a phrase. By default, stop words are the
+    571 English ones of the SMART system; pass your own for other languages.
 
     Range: 0..1, higher is better. Formula: matched keywords / keywords of the reference, each counted once.
-    Source: the keyword coverage scorer of Mastra's evals, which scores 1 where there is nothing to cover.
+    Source: the keyword coverage scorer of Mastra's evals, which scores 1 if there is nothing to cover.
     Needs: the input (or the ground truth) and the output. The `text` extra, unless `stop_words` is given.
-    Not scored: `no_keywords` when the reference holds stop words and numbers only; `input_not_recorded`,
+    Not scored: `no_keywords` if the reference has only stop words and numbers; `input_not_recorded`,
     `output_not_recorded`, `ground_truth_not_recorded` and their `_captured_off` forms.
     Cost: none; microseconds.
 
@@ -77,7 +77,7 @@ def _without_tags(text: str) -> str:
 
 
 def _smart_stop_words() -> frozenset[str]:
-    return frozenset(text_library("RAKE", "keyword_coverage").SmartStopList())
+    return frozenset(extra_library("RAKE", "keyword_coverage").SmartStopList())
 
 
 def _score(wanted: list[str], given: list[str]) -> Score:

@@ -10,9 +10,10 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
+from otel_evals._internal.scorers.common import judge_scorer
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
 
 INSTRUCTIONS = """\
@@ -32,8 +33,6 @@ $turns"""
 
 
 class ConversationReply(BaseModel):
-    """Verdict on the criterion."""
-
     satisfied: bool
     reasoning: str = ""
 
@@ -41,16 +40,16 @@ class ConversationReply(BaseModel):
 def multi_turn_judge(
     model: Judge | str, *, criterion: str, scale: float = 1.0, id: str = "multi_turn_judge"
 ) -> StepScorer[None, ConversationReply]:
-    """Whether the assistant's turns, earlier ones included, satisfy a criterion.
+    """Score `scale` if the assistant's turns, including earlier ones, satisfy a criterion.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
     Formula: scale if the criterion is satisfied, else 0 (Mastra evals, multi-turn judge scorer).
-    Needs: what the assistant said in this turn; earlier turns where the spans carry them.
-    Not scored: `output_not_recorded` when no turn of the assistant was recorded.
+    Needs: the assistant's words of this turn; earlier turns if the spans have them.
+    Not scored: `output_not_recorded` if no turn of the assistant was recorded.
     Cost: one judge call.
 
     Args:
-        criterion: what the conversation has to satisfy, in words.
+        criterion: the requirement on the conversation, in words.
 
     Raises:
         ConfigError: `criterion` is empty, `scale` is not positive, or the judge cannot be used.
@@ -63,7 +62,7 @@ def multi_turn_judge(
         return Score(value=scale if met else 0.0, label="satisfied" if met else "not_satisfied")
 
     return (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .analyze(
             PromptStep(
                 prompt=FINDING,

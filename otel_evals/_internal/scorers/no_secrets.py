@@ -11,7 +11,7 @@ from typing import Any
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.redaction.secrets import find_secrets
 from otel_evals._internal.scorers.bounds import MAX_CHARS, unreadable
-from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 
 _PART = 1_024
@@ -22,7 +22,6 @@ _CARD = re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){3,8}\b")
 _SSN = re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])")
 _Find = Callable[[str], Iterator[tuple[str, str]]]
-"""Finds the kinds and values of secrets in a text."""
 
 
 def no_secrets(*, personal: bool = True) -> FunctionScorer:
@@ -63,7 +62,7 @@ def _secrets(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _personal_finders() -> Iterator[_Find]:
-    luhn, iban, ssn = (text_library(f"stdnum.{name}", "no_secrets") for name in ("luhn", "iban", "us.ssn"))
+    luhn, iban, ssn = (extra_library(f"stdnum.{name}", "no_secrets") for name in ("luhn", "iban", "us.ssn"))
     yield partial(_numbers, "payment card number", _CARD, lambda number: _is_card(luhn, number))
     yield partial(_numbers, "IBAN", _IBAN, iban.is_valid)
     yield partial(_numbers, "US social security number", _SSN, ssn.is_valid)

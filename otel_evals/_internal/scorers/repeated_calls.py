@@ -12,19 +12,19 @@ from otel_evals._internal.util.plain import as_text, plain_value
 from otel_evals.errors import ConfigError
 
 _MOST = 20_000
-"""Characters of arguments that are compared."""
 
 
 def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
     """The share of tool calls that repeat an earlier call: the same tool with the same arguments.
 
-    A call that follows a failed one of the same kind repeats it too: trying again unchanged is what loops
-    are made of. Calls whose arguments were not recorded are told apart by nothing, so they never repeat.
+    An unchanged call after a failed one is a repetition too, as it is in loops. Calls without recorded
+    arguments never repeat.
 
-    Range: 0..1, lower is better. Labels: `loop` when one call was made `loop_from` times in a row, else
-    `repeated` or `ok`. Formula: calls that repeat an earlier one / calls. Ours.
+    Range: 0..1, lower is better. Labels: `loop` if one call was made `loop_from` times in a row, else
+    `repeated` or `ok`.
+    Formula: calls that repeat an earlier one / calls.
     Needs: tool calls with their arguments.
-    Not scored: `no_tool_calls`; `tool_arguments_not_recorded` when no call tells its arguments.
+    Not scored: `no_tool_calls`; `tool_arguments_not_recorded` if no call has its arguments.
     Cost: none; microseconds.
 
     Raises:

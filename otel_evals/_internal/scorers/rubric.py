@@ -13,9 +13,9 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.common import one_verdict_each
+from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import ReasonParams, StepScorer
 from otel_evals.errors import ConfigError
 
 INSTRUCTIONS = """\
@@ -43,7 +43,7 @@ class Criterion:
 
     description: str
     required: bool = True
-    """Whether the answer fails without it."""
+    """The answer fails without it."""
 
 
 _MOST_CRITERIA = 100
@@ -52,16 +52,12 @@ Criteria = str | Sequence[str | Criterion | Mapping[str, Any]]
 
 
 class CriterionVerdict(BaseModel):
-    """Verdict on one criterion."""
-
     criterion: str
     satisfied: bool
     reasoning: str = ""
 
 
 class RubricReply(BaseModel):
-    """One finding for each criterion."""
-
     criteria: list[CriterionVerdict]
     overall_assessment: str = ""
 
@@ -73,13 +69,13 @@ def rubric(
     scale: float = 1.0,
     id: str = "rubric",
 ) -> StepScorer[list[Criterion], RubricReply]:
-    """Whether an answer satisfies every required criterion; where none is required, every criterion.
+    """Score `scale` if an answer satisfies every required criterion, or every criterion if none is required.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
-    Formula: scale if all required criteria are satisfied, else 0 (Mastra evals, rubric scorer; which
-    criteria are required is taken from the configuration, not from the judge).
+    Formula: scale if all required criteria are satisfied, else 0 (Mastra evals, rubric scorer; the
+    configuration, not the judge, says which criteria are required).
     Needs: the final answer; the user's words help.
-    Not scored: `no_criteria`, `too_many_criteria` when the run has none; output not recorded.
+    Not scored: `no_criteria`, `too_many_criteria`; output not recorded.
     Cost: one judge call.
 
     Args:
@@ -106,7 +102,7 @@ def rubric(
         return Score(value=scale if met else 0.0, label="satisfied" if met else "not_satisfied")
 
     return (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .preprocess(prepare)
         .analyze(
             PromptStep(

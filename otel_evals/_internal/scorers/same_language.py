@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 from otel_evals.errors import ConfigError
 
@@ -20,15 +20,15 @@ _PLAUSIBLE = 0.05
 
 
 def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> FunctionScorer:
-    """Whether the answer is in the language that the user wrote in.
+    """Score 1 if the answer is in the user's language.
 
-    Code blocks, links and words with digits are left out. `languages`, ISO 639-1 codes, are the ones to
-    tell apart; fewer are told apart more surely. Texts with fewer than `min_letters` letters tell no
-    language (a letter of Chinese, Japanese or Korean counts as four).
+    Code blocks, links and words with digits are left out. `languages`, ISO 639-1 codes, are the candidates;
+    a short list is recognised more reliably. `min_letters` is the least for a text (a letter of Chinese,
+    Japanese or Korean counts as four).
 
-    Range: 0 or 1, higher is better. Labels: `same`, `other`. Formula: 1 if some language has a chance of 5%
-    or more for both texts, so that near relatives (Russian and Bulgarian in a short text) raise no alarm.
-    Ours; chances by py3langid.
+    Range: 0 or 1, higher is better. Labels: `same`, `other`.
+    Formula: 1 if some language has a probability of 5% or more for both texts, which raises no alarm for
+    near relatives (Russian and Bulgarian in a short text). Probabilities by py3langid.
     Needs: the user's words and the answer; the `text` extra.
     Not scored: `too_short`; `input_not_recorded`, `output_not_recorded` and their other forms.
     Cost: none; about 0.1 ms, once the model is read (a second).
@@ -36,7 +36,7 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
     Raises:
         ConfigError: an unknown language, or py3langid is not installed.
     """
-    text_library("py3langid.langid", "same_language")
+    extra_library("py3langid.langid", "same_language")
     codes = tuple(languages)
     if codes:
         _identifier(codes)
@@ -80,7 +80,7 @@ def _letters(text: str) -> int:
 
 @cache
 def _identifier(languages: tuple[str, ...]) -> Any:
-    library = text_library("py3langid.langid", "same_language")
+    library = extra_library("py3langid.langid", "same_language")
     identifier = library.LanguageIdentifier.from_model_file(library.MODEL_FILE, norm_probs=True)
     if languages:
         try:

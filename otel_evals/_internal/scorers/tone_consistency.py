@@ -21,17 +21,18 @@ _SENTENCE = re.compile(r"(?<![.!?])[.!?]+(?:\s+|$)|[\u3002\uff01\uff1f]+\s*")
 
 
 def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
-    """How even the sentiment of an answer's sentences is, or how near its sentiment is to a sample's.
+    """Evenness of the sentiment of an answer's sentences, or its similarity to a sample's sentiment.
 
     A text's tone is the mean valence of its words, each -5 to 5 by the AFINN-165 list of English words and
-    turned round after a negation.
+    negated after a negation.
 
-    Range: 0..1, higher is more consistent. Formula: 1 - the population variance of the sentences' tones;
-    with `reference_tone`, 1 - |tone of the answer - tone of the sample|; never below 0.
-    Source: the tone scorer of Mastra's evals, which loses what follows the last full stop; emoji are not
+    Range: 0..1, higher is more consistent.
+    Formula: 1 - the population variance of the sentences' tones; with `reference_tone`, 1 - abs(tone of the
+    answer - tone of the sample); never below 0.
+    Source: the tone scorer of Mastra's evals, which loses the text after the last full stop; emoji are not
     judged here.
     Needs: the output; the `text` extra.
-    Not scored: `no_words` when the answer has none; `output_not_recorded`, `output_captured_off`.
+    Not scored: `no_words` if the answer has none; `output_not_recorded`, `output_captured_off`.
     Cost: none; microseconds.
 
     Raises:

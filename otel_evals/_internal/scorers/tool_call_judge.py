@@ -11,9 +11,9 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import shorten
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run
-from otel_evals._internal.scorers.common import one_verdict_each, round_half_up, with_reason
+from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
-from otel_evals._internal.scoring.steps import StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals._internal.util.plain import as_text
 
 INSTRUCTIONS = """\
@@ -52,16 +52,12 @@ $missing"""
 
 
 class CallVerdict(BaseModel):
-    """Verdict on one call."""
-
     tool_called: str
     was_appropriate: bool
     reasoning: str = ""
 
 
 class ToolCallsReply(BaseModel):
-    """One verdict for each call, and the missing tools."""
-
     evaluations: list[CallVerdict]
     missing_tools: list[str] = []
 
@@ -73,14 +69,14 @@ def tool_call_judge(
     explain: bool = True,
     id: str = "tool_call_judge",
 ) -> StepScorer[None, ToolCallsReply]:
-    """The share of the agent's tool calls that were appropriate to what the user asked.
+    """The share of the agent's tool calls that were appropriate for the user's request.
 
     Range: 0..1, higher is better.
-    Formula: appropriate calls / calls, rounded to two decimals; without calls 0 if the judge names tools
-    that should have been called, else 1 (Mastra evals, tool call accuracy scorer, judge form).
-    Needs: the user's words; the tools at hand from `available_tools`, else from the tool definitions in the
-    spans.
-    Not scored: input not recorded; `no_tools_known` when neither a tool call nor any tool at hand is known.
+    Formula: appropriate calls / calls, rounded to two decimals; without calls 0 if the judge names missing
+    tools, else 1 (Mastra evals, tool call accuracy scorer, judge form).
+    Needs: the user's words; the tools at hand from `available_tools`, by default from the tool definitions
+    in the spans.
+    Not scored: input not recorded; `no_tools_known` if neither a tool call nor any tool at hand is known.
     Cost: two judge calls (evaluations, reason), one without `explain`.
 
     Args:
@@ -107,7 +103,7 @@ def tool_call_judge(
         return {"tools": known, "calls": _calls(params)}
 
     scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS)
         .analyze(
             PromptStep(
                 prompt=EVALUATIONS,

@@ -11,11 +11,11 @@ from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 def tool_error_rate() -> FunctionScorer:
     """The share of tool calls that failed.
 
-    A call failed when its span or message says so, or when its result is an object with a truthy `error`,
+    A call failed if its span or message says so, or if its result is an object with a truthy `error`,
     `isError` or `is_error`, as MCP and many tools write it.
 
-    Range: 0..1, lower is better. Labels: `failed`, `ok`. Formula: failed calls / calls. Ours.
-    Needs: tool calls; results to see errors that only stand there.
+    Range: 0..1, lower is better. Labels: `failed`, `ok`. Formula: failed calls / calls.
+    Needs: tool calls; results for errors that appear only there.
     Not scored: `no_tool_calls`.
     Cost: none; microseconds.
     """
@@ -29,11 +29,12 @@ def tool_error_rate() -> FunctionScorer:
 
 
 def unrecovered_tool_errors() -> FunctionScorer:
-    """The share of failed tool calls that no later successful call of the same tool followed.
+    """The share of failed tool calls without a later successful call of the same tool.
 
-    Range: 0..1, lower is better. Labels: `unrecovered`, `ok`. Formula: failed calls after which the same
-    tool did not succeed / failed calls; 0 where none failed. Ours.
-    Needs: tool calls. Not scored: `no_tool_calls`.
+    Range: 0..1, lower is better. Labels: `unrecovered`, `ok`.
+    Formula: failed calls after which the same tool did not succeed / failed calls; 0 if none failed.
+    Needs: tool calls.
+    Not scored: `no_tool_calls`.
     Cost: none; microseconds.
     """
 

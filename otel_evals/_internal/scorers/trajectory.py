@@ -11,7 +11,7 @@ from otel_evals._internal.model import Operation, OperationKind, Run, ToolCall
 from otel_evals.errors import ConfigError
 
 Ordering = Literal["relaxed", "strict", "unordered"]
-"""How expected steps are found: in order with others between, at the same places, or anywhere."""
+"""Expected steps are found in order with others between, at the same places, or anywhere."""
 
 _REPEATED = 0.1
 _EXTRA = 0.5
@@ -29,10 +29,10 @@ class Step:
     result: Any = None
     failed: bool = False
     tokens: int | None = None
-    """Of an agent's own run."""
+    """Usage of an agent's own run."""
     seconds: float | None = None
     steps: tuple[Step, ...] = ()
-    """What an agent did in its own run."""
+    """Steps of an agent's own run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ExpectedStep:
     arguments: Any = None
     result: Any = None
     plan: Any = None
-    """For `trajectory_quality`: the Plan that an agent's own run is held against."""
+    """For `trajectory_quality`: the Plan of an agent's own run."""
 
     def matches(self, step: Step) -> bool:
         wanted = (self.kind, self.arguments, self.result)
@@ -55,7 +55,6 @@ class ExpectedStep:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryComparison:
     score: float
-    """0 to 1."""
     matched: int
     missing: tuple[str, ...]
     repeated: tuple[str, ...]
@@ -91,7 +90,7 @@ def compare(
     expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: Ordering, allow_repeats: bool
 ) -> TrajectoryComparison:
     """Compare steps with expected ones; trajectory_accuracy documents the formula."""
-    found = {"strict": _same_places, "relaxed": _in_order, "unordered": _anywhere}[ordering](expected, actual)
+    found = list(_found(expected, actual, ordering))
     names = Counter(step.name for step in actual)
     repeated = tuple(name for name, count in names.items() if count > 1)
     score = sum(found) / len(expected) if expected else float(not actual)
@@ -105,27 +104,15 @@ def compare(
     )
 
 
-def _same_places(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
-    return [i < len(actual) and step.matches(actual[i]) for i, step in enumerate(expected)]
-
-
-def _in_order(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
-    found, place = [], 0
-    for step in expected:
-        at = next((i for i in range(place, len(actual)) if step.matches(actual[i])), None)
-        place = place if at is None else at + 1
-        found.append(at is not None)
-    return found
-
-
-def _anywhere(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
-    left, found = list(actual), []
-    for step in expected:
-        at = next((i for i, other in enumerate(left) if step.matches(other)), None)
-        found.append(at is not None)
+def _found(expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: Ordering) -> Iterator[bool]:
+    """Yield for each expected step whether it was taken; no step counts twice."""
+    left = list(range(len(actual)))
+    for place, step in enumerate(expected):
+        candidates = left if ordering != "strict" else range(place, min(place + 1, len(actual)))
+        at = next((i for i in candidates if step.matches(actual[i])), None)
         if at is not None:
-            left.pop(at)
-    return found
+            left = [i for i in left if (i > at if ordering == "relaxed" else i != at)]
+        yield at is not None
 
 
 # --- the steps of a run ---

@@ -42,11 +42,11 @@ class Plan:
     max_tokens: int | None = None
     max_seconds: float | None = None
     no_redundant_calls: bool | None = None
-    """Whether the same call twice in a row costs; None: only beside one of the three limits."""
+    """True penalises the same call twice in a row; None does so next to one of the three limits."""
     max_retries_per_tool: int = 2
     forbidden_tools: Sequence[str] = ()
     forbidden_sequences: Sequence[Sequence[str]] = field(default_factory=tuple)
-    """Names that must not follow each other directly."""
+    """Names that must not directly follow each other."""
 
     def __post_init__(self) -> None:
         check_ordering("trajectory_quality.plan.ordering", self.ordering)
@@ -77,20 +77,21 @@ def trajectory_quality(
 ) -> FunctionScorer:
     """Quality of an agent's trajectory, in up to four respects.
 
-    `accuracy`: as trajectory_accuracy, where steps are expected. `efficiency`, where there is a limit: mean
-    of max(0, 1 - (actual - limit) / limit) for each limit, and of 1 - 0.2 for each call that repeats the one
-    before it. `tool_failures`, where a failed call was tried again: 1 - 0.2 for each retry of a tool beyond
-    `max_retries_per_tool`. `forbidden`, where something is: 1, or 0 for the whole score if it was done.
+    `accuracy`, if steps are expected: as trajectory_accuracy. `efficiency`, if there is a limit: mean of
+    max(0, 1 - (actual - limit) / limit) for each limit, and of 1 - 0.2 for each call that repeats the one
+    before it. `tool_failures`, if a failed call was retried: 1 - 0.2 for each retry of a tool beyond
+    `max_retries_per_tool`. `forbidden`, if something is: 1, or 0 for the whole score if it was done.
 
-    Range: 0..1, higher is better, two decimals. Formula: the weighted mean of the respects that apply, 1 if
-    none does; where expected steps have plans of their own, 0.7 * that + 0.3 * mean of theirs.
-    Source: the code trajectory scorer of Mastra's evals; there a missing measurement is an error.
-    Needs: token usage or an ended root where there is such a limit.
+    Range: 0..1, higher is better, two decimals.
+    Formula: the weighted mean of the respects that apply, 1 if none does; if expected steps have plans of
+    their own, 0.7 * that + 0.3 * mean of their scores.
+    Source: the code trajectory scorer of Mastra's evals, for which a missing measurement is an error.
+    Needs: token usage or an ended root for such a limit.
     Not scored: `tokens_not_recorded`, `seconds_not_recorded`.
     Cost: none; microseconds.
 
     Raises:
-        ConfigError: a plan that looks at nothing, wrong limits or steps, unknown weights.
+        ConfigError: a plan without expectations, wrong limits or steps, unknown weights.
     """
     checked = plan if isinstance(plan, Plan) else _plan(plan)
     if checked == Plan():
@@ -109,7 +110,7 @@ def trajectory_quality(
         except _ForbiddenError as error:
             return Score(value=0.0, label="forbidden", explanation=str(error))
         except _NotMeasuredError as error:
-            return NotScored(reason=f"{error}_not_recorded", explanation=f"the run tells no {error}")
+            return NotScored(reason=f"{error}_not_recorded", explanation=f"the run has no {error}")
         explanation = ", ".join(f"{name} {value:.2f}" for name, value in respects.items())
         steps = (StepRecord(name="analyze", result=respects),)
         return Score(

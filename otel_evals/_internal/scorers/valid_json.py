@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import pattern_search, unreadable
-from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
@@ -21,21 +21,20 @@ _OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)
 def valid_json(
     *, schema: Mapping[str, Any] | type[BaseModel] | None = None, fenced: bool = True
 ) -> FunctionScorer:
-    """Whether the answer is one JSON value, and fits a schema.
+    """Score 1 if the answer is one JSON value that fits a schema.
 
-    The schema is a JSON Schema or a pydantic model. An answer that is a single fenced code block counts as
-    what stands in it, unless `fenced` is false. NaN and Infinity are no JSON.
+    The schema is a JSON Schema or a pydantic model. With `fenced`, an answer may be a single fenced code
+    block with the value. NaN and Infinity are no JSON. A search for a pattern of the schema fails with a
+    TimeoutError after a second.
 
-    Range: 0 or 1, higher is better. Labels: `valid`, `not_json`, `wrong_form`. Ours.
+    Range: 0 or 1, higher is better. Labels: `valid`, `not_json`, `wrong_form`.
     Needs: the output; for a JSON Schema, the `text` extra.
     Not scored: `output_not_recorded`, `output_captured_off`, `output_empty`.
     Cost: none; microseconds for small answers.
 
-    A pattern of the schema is searched for a second at most; then the scorer fails with a TimeoutError.
-
     Raises:
-        ConfigError: the schema is none, or combines patterns with `unevaluatedProperties`; or jsonschema or
-            regex is not installed.
+        ConfigError: the schema is invalid, or combines patterns with `unevaluatedProperties`; or jsonschema
+            or regex is not installed.
     """
     problem = _checker(schema)
 
@@ -75,7 +74,7 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
         return _model_checker(schema)
     if not isinstance(schema, Mapping):
         raise ConfigError("valid_json.schema", "must be a JSON Schema or a pydantic model")
-    jsonschema = text_library("jsonschema", "valid_json")
+    jsonschema = extra_library("jsonschema", "valid_json")
     kind = jsonschema.validators.validator_for(schema)
     try:
         kind.check_schema(schema)

@@ -18,7 +18,7 @@ from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import JudgeUnavailableError
 
 MAX_LABEL = 256
-"""Characters of a label; also of a reason and of an error type."""
+"""Characters of a label, a reason or an error type."""
 _MAX_TEXT = 10_000
 _MAX_MESSAGE = 2_000
 _MAX_PROMPT = 40_000

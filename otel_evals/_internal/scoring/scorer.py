@@ -19,7 +19,7 @@ from otel_evals._internal.util.calls import call, is_async
 from otel_evals.errors import ConfigError, OtelEvalsError
 
 Judgement = bool | float | Score | NotScored
-"""What a scoring function may return; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
+"""The result of a scoring function; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
 
 
 class Scorer(ABC):
@@ -34,7 +34,7 @@ class Scorer(ABC):
     """True runs it on the engine's own thread: only for code that never waits and takes microseconds."""
 
     at_once: bool = False
-    """Whether `score_at_once` gives the score without waiting for anything."""
+    """True if `score_at_once` is supported."""
 
     def check(self) -> None:  # noqa: B027  # most scorers are whole once they exist
         """Check that it can score; called when a rule is built.
@@ -61,7 +61,7 @@ class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
     def __init__(self, message: str, *, steps: tuple[StepRecord, ...] = ()) -> None:
         super().__init__(message)
         self.steps = steps
-        """The steps done until then; the last one is the step that failed."""
+        """The steps up to the failed one."""
 
     @property
     def error_type(self) -> str:
@@ -80,7 +80,7 @@ class FunctionScorer(Scorer):
     direction: Direction = Direction.HIGHER
     inline: bool = False
     scale: float | None = 1.0
-    """Scores lie in 0..scale; None accepts every finite number."""
+    """Scores are within 0..scale; None accepts every finite number."""
     description: str = field(default="", compare=False)
     _on_loop: bool = field(init=False, repr=False, compare=False)
 

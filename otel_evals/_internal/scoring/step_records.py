@@ -15,7 +15,7 @@ from otel_evals.errors import JudgeError
 
 _MODEL = re.compile(r"[\w.:/@+-]{1,200}")
 _MAX_PROMPT = 40_000
-"""Characters of a recorded prompt; the judge was sent the whole."""
+"""Characters of a recorded prompt; the judge gets all of it."""
 
 
 class StepRecordBuilder:

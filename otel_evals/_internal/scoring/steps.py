@@ -250,7 +250,13 @@ class _StepExecution:
         if isinstance(params.context, Context) and not (params.context.pieces or self.scorer.without_context):
             return NotScored(reason="no_context", explanation=params.context.note)
         if isinstance(step, PromptStep):
-            value = await step.ask(params, self.scorer, record)
+            value = await step.ask(
+                params,
+                record,
+                scorer_id=self.scorer.id,
+                judge=self.scorer.judge,
+                instructions=self.scorer.instructions,
+            )
         else:
             value = await call(step, params, inline=self.scorer.inline)
         match params.step:

@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from otel_evals._internal.model import Direction, NotScored, Run, Score, StepRecord, ToolCall, Usage
-from otel_evals._internal.scorers.adapters.loader import built, library
+from otel_evals._internal.scorers.adapters.loader import built
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
 from otel_evals._internal.util.plain import as_text
@@ -41,11 +42,11 @@ def deepeval_metric(
         ConfigError: the library is not installed, or `metric` is no metric of it.
     """
     name = id or "deepeval"
-    theirs = library("deepeval.metrics", "deepeval", name)
+    theirs = extra_library("deepeval.metrics", name, "deepeval")
     made = built(metric, options, f"{name}.metric")
     if not isinstance(made, theirs.BaseMetric):
         raise ConfigError(f"{name}.metric", f"is no metric of DeepEval but {made!r:.100}")
-    cases = library("deepeval.test_case", "deepeval", name)
+    cases = extra_library("deepeval.test_case", name, "deepeval")
     shown = "_".join(str(made.__name__).lower().split())
     return _Measured(made, id or shown, test_case or (lambda run: _case(run, cases)), Direction(direction))
 

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 from otel_evals.errors import ConfigError
-
-
-def library(module: str, extra: str, scorer: str) -> ModuleType:
-    """Import a module of an extra; raise ConfigError if it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        problem = f"needs {error.name or module}: pip install 'otel-evals[{extra}]'"
-        raise ConfigError(scorer, problem) from error
 
 
 def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from otel_evals._internal.model import Direction, NotScored, Run, Score, SpanRecord
-from otel_evals._internal.scorers.adapters.loader import built, library
+from otel_evals._internal.scorers.adapters.loader import built
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
 from otel_evals.errors import ConfigError
@@ -43,7 +44,7 @@ def pydantic_evaluator(
         ConfigError: the library is not installed, or `evaluator` is no evaluator of it.
     """
     name = id or "pydantic_evals"
-    theirs = library("pydantic_evals.evaluators", "pydantic-evals", name)
+    theirs = extra_library("pydantic_evals.evaluators", name, "pydantic-evals")
     made = built(evaluator, options, f"{name}.evaluator")
     if not isinstance(made, theirs.Evaluator):
         raise ConfigError(f"{name}.evaluator", f"is no evaluator of pydantic-evals but {made!r:.100}")

@@ -30,14 +30,12 @@ class Claim:
 
     kind: Literal["number", "date", "time", "identifier", "name"]
     text: str
-    """As the answer writes it."""
     start: int
     number: Number | None = None
     when: When | None = None
     words: tuple[str, ...] = ()
     """A name's distinctive words, case-folded."""
     gloss: str | None = None
-    """The abbreviation in brackets behind a name: JFK."""
 
 
 # Units, ordinals and abbreviations that make a digit-and-letter token a number or a word, not an identifier.

@@ -45,12 +45,12 @@ class _Value:
 
     text: str
     beside: frozenset[str]
-    """Words near it in a text, or in the strings of the same object."""
+    """Words near it, or in the strings of the same object."""
     kind: str | None = None
-    """Of what kind it is as a claim; None where its text may be read in several ways."""
+    """Kind as a claim; None if ambiguous."""
     number: Number | None = None
     names: frozenset[str] | None = None
-    """Words of the keys that lead to it; None in running text."""
+    """Words of the keys of its path; None in running text."""
 
 
 class Alternatives:

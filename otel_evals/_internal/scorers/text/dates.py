@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 Day = tuple[int | None, int, int | None]
-"""Year, month, day; None where it was not written."""
+"""Year, month, day; None if not written."""
 
 Time = tuple[int, int]
 """Hour (0 to 23) and minute."""
@@ -18,12 +18,11 @@ class When:
     """A date or a time in a text."""
 
     text: str
-    """As written."""
     start: int
     days: tuple[Day, ...] = ()
-    """What a date may mean."""
+    """Possible meanings of a date."""
     times: tuple[Time, ...] = ()
-    """What a time may mean."""
+    """Possible meanings of a time."""
 
 
 # January to December: English, German, French, Spanish, Italian, Portuguese, Dutch, Russian (genitive).

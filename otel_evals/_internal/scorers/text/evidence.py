@@ -43,13 +43,12 @@ class Evidence:
         self, *, results: Iterable[Any] = (), texts: Iterable[str] = (), now: int = 0, limit: int = 200_000
     ) -> None:
         self.results = tuple(decode(result) for result in results)
-        """What tools and retrievers returned."""
         leaves = [leaf for result in self.results for leaf in _leaves(result)]
         told = [leaf for leaf in leaves if isinstance(leaf, str)]
         self.text, length = _joined([*told, *texts], limit)
-        """All strings, folded; what exceeds `limit` characters is not looked at."""
+        """All strings, folded, up to `limit` characters."""
         self.prose = any(len(leaf[:_PROSE_LOOK].split(None, _PROSE_WORDS)) > _PROSE_WORDS for leaf in told)
-        """Whether a result is running text, in which things can be counted that no field states."""
+        """True if a result is running text, in which a reader can count things that no field states."""
         self._leaf_numbers = [
             leaf for leaf in leaves if isinstance(leaf, int | float) and not isinstance(leaf, bool)
         ]

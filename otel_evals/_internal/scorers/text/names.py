@@ -16,7 +16,7 @@ class Name:
     words: tuple[str, ...]
     """Its distinctive words, case-folded, without possessive endings."""
     gloss: str | None = None
-    """The abbreviation in brackets behind it, as in Las Vegas (LAS)."""
+    """The abbreviation after it, as in Las Vegas (LAS)."""
 
 
 _WORD = re.compile(
@@ -75,7 +75,6 @@ _GERMAN = re.compile(
 )
 _IS_GERMAN = 2
 _LOOK = 4_096
-"""Characters in which a language shows."""
 _MAX_WORDS = 8
 
 

@@ -23,17 +23,16 @@ class Number:
     text: str
     """As written, with its currency or unit."""
     readings: tuple[Decimal, ...]
-    """What it may mean, magnitude words such as `million` applied."""
+    """Possible values, with magnitude words such as `million` applied."""
     unit: str = ""
     """`money`, `%`, `c`, `f`, `second`, `minute`, `hour`, `day`, `week`, `ordinal`, `decade`, or empty."""
     approximate: bool = False
-    """Whether the text says about, roughly, nearly, over, ..."""
+    """True after about, roughly, nearly, over, ..."""
     remainder: bool = False
-    """Whether the text near it speaks of what remains, differs, is saved, owed or given back."""
+    """True near words for a remainder, difference, saving, debt or refund."""
     in_words: bool = False
-    """Whether it is written out, as in twenty-five."""
     things: tuple[str, ...] = ()
-    """The words behind it, lower-cased: what is counted or measured, with its adjectives."""
+    """The words after it, lower-cased: the things it counts, with their adjectives."""
     start: int
 
     def last_place(self, value: Decimal) -> Decimal:
@@ -61,13 +60,12 @@ class Number:
 
 _IN_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 SECONDS = {unit: Decimal(seconds) for unit, seconds in _IN_SECONDS.items()}
-"""Seconds in each unit of time."""
 
 _FUNCTION_WORDS = """a an and are as at be but by due for from had has have her his in into is its just last
 least more most next of on only or other others our out over per so than that the their them then there they
 this to was we were when where which while who will with within would you your"""
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""English words that do not say what something is of."""
+"""English words that name nothing."""
 
 _MAX_DIGITS = 24
 _UNITS = {

@@ -18,7 +18,7 @@ _COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,40}(?:-[^\W\d_]{1,40}){1,6}")
 _DOTTED = re.compile(r"(?:[^\W\d_]\.){2,8}|[^\W\d_](?:\.[^\W\d_]){1,8}(?![^\W\d_])")
 _ABBREVIATION = range(2, 7)
 _CHANCE = 3
-"""An abbreviation this long is seldom by chance what any row of words begins with; a shorter one often is."""
+"""Letters from which an abbreviation seldom matches the beginnings of words by chance."""
 _SKIPPED = frozenset(["of", "the", "and", "for", "in", "on", "de", "la", "du", "des", "del", "y", "e"])
 
 _STEM = 4
