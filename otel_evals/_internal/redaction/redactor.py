@@ -39,9 +39,9 @@ _IDS = frozenset(
         "trace_state", "evaluation_id", "conversation_id", "scorer_id", "scorer_version", "digest", "rule",
     }
 )  # fmt: skip
-"""Fields by which scores are found again; they are never changed."""
+"""Fields that identify scores; never redacted."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
-"""Texts of a span beside its attributes."""
+"""Texts of a span next to its attributes."""
 _PLAIN_LABELS = (None, "true", "false")
 _TEXTLESS = frozenset((NoneType, bool, int, float))
 
@@ -54,12 +54,12 @@ _PHONE = re.compile(r"(?<![\w+])\+\d{1,3}(?:[ ./-]{0,2}+(?:\(\d{1,4}\)|\d{1,4}+)
 
 @dataclass(frozen=True)
 class Redaction:
-    """Functions that are applied to a text one after another; none for no redaction."""
+    """Functions applied to a text one after another; without any, texts stay as they are."""
 
     functions: tuple[Callable[[str], str], ...] = (redact_secrets,)
 
     def __call__(self, text: str) -> str:
-        """The text without what they take out; never raises: where one fails, nothing of the text is left."""
+        """Return the redacted text; never raises: if a function fails, nothing of the text is left."""
         try:
             for function in self.functions:
                 text = function(text)
@@ -95,20 +95,20 @@ def use_redaction(redaction: Redaction) -> None:
 
 
 def current_redaction() -> Redaction:
-    """The functions that apply in the current context."""
+    """Return the functions that apply in the current context."""
     return _current.get()
 
 
 def redact(text: str) -> str:
-    """A text as it may leave."""
+    """Redact a text."""
     return _current.get()(text)
 
 
 def redacted(value: _T) -> _T:
-    """A value, all texts in it as they may leave: of dataclasses, structs, mappings and sequences; ids stay.
+    """Redact all texts in a value: of dataclasses, structs, mappings and sequences; ids stay.
 
-    The value itself is returned where nothing is taken out. Of runs, each field is looked at when it is asked
-    for: most of what is in their spans never leaves.
+    Returns the value itself if nothing changes. Fields of runs are redacted on access: most of their spans
+    never leaves.
     """
     if isinstance(value, Score) and _is_textless(value):
         return value
@@ -121,10 +121,10 @@ def _is_textless(score: Score) -> bool:
 
 
 def redact_pii(text: str) -> str:
-    """Replace email addresses, telephone numbers with a country's code, payment cards and IBANs.
+    """Replace email addresses, telephone numbers with a country code, payment cards and IBANs.
 
-    Cards and IBANs are checked by their digits. Names and postal addresses have no form: take a function of
-    your own for those.
+    Cards and IBANs are checked by their digits. Names and postal addresses have no form: write a function
+    of your own for those.
 
     Raises:
         ConfigError: python-stdnum is not installed.
@@ -140,8 +140,6 @@ def redact_pii(text: str) -> str:
 
 
 class _Checks:
-    """Modules of python-stdnum."""
-
     @cached_property
     def luhn(self) -> Any:
         return _stdnum("luhn")
@@ -162,7 +160,7 @@ def _stdnum(name: str) -> Any:
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """In pieces, as a call of `re` keeps the interpreter's lock."""
+    """Search in pieces, since a call of `re` holds the interpreter's lock."""
     done = 0
     for start in range(0, len(text), 4_096):
         for match in pattern.finditer(text, max(start, done), min(len(text), start + 4_352)):
@@ -219,7 +217,7 @@ def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
 
 @lru_cache(maxsize=256)
 def _texts_of(cls: Any) -> tuple[str, ...]:
-    """The fields of a dataclass or struct that may hold texts."""
+    """Return the fields of a dataclass or struct that may contain texts."""
     names = cls.__struct_fields__ if issubclass(cls, Struct) else ()
     if is_dataclass(cls):
         names = tuple(field.name for field in fields(cls) if field.init)
@@ -227,7 +225,7 @@ def _texts_of(cls: Any) -> tuple[str, ...]:
 
 
 class _Texts(dict[str, str]):
-    """Texts as a redaction leaves them, by what they were; each is looked at once."""
+    """Redacted texts by their originals; each is redacted once."""
 
     def __init__(self, redaction: Redaction) -> None:
         self.redaction = redaction
@@ -238,7 +236,7 @@ class _Texts(dict[str, str]):
 
 
 class _Redacted:
-    """The fields of a record as they may leave."""
+    """The redacted fields of a record."""
 
     __slots__ = ("_record", "_redaction")
 
@@ -249,14 +247,13 @@ class _Redacted:
         self._redaction = redaction
 
     def derive(self, field: str) -> Mapping[str, Any]:
-        """One field."""
         value = getattr(self._record, field)
         return {field: value if field in _IDS else _walk(value, _Texts(self._redaction), 0)}
 
 
 @derives(*(field.name for field in fields(Run)))
 class _RedactedRun(Run):
-    """A run as it may leave; equal to a run in which the same is said."""
+    """A redacted run; equal to a run with equal fields."""
 
     __hash__ = Run.__hash__
 
@@ -266,7 +263,7 @@ class _RedactedRun(Run):
 
 @derives(*(field.name for field in fields(Operation)))
 class _RedactedOperation(Operation):
-    """An operation as it may leave; equal to one in which the same is said."""
+    """A redacted operation; equal to an operation with equal fields."""
 
     __hash__ = Operation.__hash__
 
@@ -281,8 +278,6 @@ def _says_the_same(one: object, other: object, of: type[Run | Operation]) -> boo
 
 
 class _RedactedAttributes(Mapping[str, Any]):
-    """Attributes as they may leave."""
-
     __slots__ = ("_attributes", "_redaction")
 
     def __init__(self, attributes: Mapping[str, Any], redaction: Redaction) -> None:
