@@ -237,8 +237,8 @@ def test_the_mistakes_of_a_file_are_findings(tmp_path: Path) -> None:
     (path := tmp_path / "evals.yaml").write_text("rules: [answerd]\nholdd: 1\n")
     done = CliRunner().invoke(app, ["doctor", "--config", str(path)])
     assert done.exit_code == 1
-    assert "meant 'answered'?" in done.output
-    assert "meant 'hold'?" in done.output
+    assert "did you mean 'answered'?" in done.output
+    assert "did you mean 'hold'?" in done.output
     assert "2 problems" in done.output
 
 
@@ -251,7 +251,7 @@ def waited(caplog: pytest.LogCaptureFixture, text: str) -> bool:
 
 def test_that_nothing_is_seen_is_said_with_the_cause(caplog: pytest.LogCaptureFixture) -> None:
     provider: Any = TracerProvider()
-    otel_evals.configure(rules=[answered()], tracer_provider=provider, quiet_after=0.2)
+    otel_evals.configure(rules=[answered()], tracer_provider=provider, no_traffic_after=0.2)
     provider.get_tracer("http.server").start_span("GET /").end()
     with caplog.at_level(logging.WARNING, "otel_evals"):
         assert waited(
@@ -261,6 +261,6 @@ def test_that_nothing_is_seen_is_said_with_the_cause(caplog: pytest.LogCaptureFi
 
 def test_an_application_without_traffic_is_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "otel_evals"):
-        otel_evals.configure(rules=[answered()], tracer_provider=TracerProvider(), quiet_after=0.1)
+        otel_evals.configure(rules=[answered()], tracer_provider=TracerProvider(), no_traffic_after=0.1)
         assert waited(caplog, "no run was seen in 0.1 s, and no span of an agent or a model")
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]

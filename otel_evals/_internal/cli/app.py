@@ -20,8 +20,6 @@ from otel_evals._internal.cli.store import store
 from otel_evals._internal.cli.terminal import log_visibly
 from otel_evals._internal.version import __version__
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True)
 app.add_typer(store, name="store")
 app.command()(runs)

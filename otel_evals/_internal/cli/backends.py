@@ -14,8 +14,6 @@ from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals.errors import ConfigError
 
-__all__ = ["backend", "backend_of_demo", "backends", "send_spans_to", "trace_link"]
-
 
 def backends() -> dict[str, Any]:
     """The installed destinations that stand for another product, by name."""

@@ -18,8 +18,6 @@ from otel_evals._internal.config.schema import config_schema
 from otel_evals._internal.model import OperationKind, Run
 from otel_evals.errors import ConfigError
 
-__all__ = ["app", "report_mistakes"]
-
 app = typer.Typer(help="Check a configuration file, and see what it does.", no_args_is_help=True)
 
 _UNEVENTFUL = Run(

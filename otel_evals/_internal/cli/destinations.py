@@ -14,8 +14,6 @@ import typer
 from otel_evals._internal.cli.terminal import echo
 from otel_evals.errors import DestinationError, OtelEvalsError
 
-__all__ = ["destination", "destinations"]
-
 destinations = typer.Typer(help="What scores can be sent to.", no_args_is_help=True)
 destination = typer.Typer(help="Try a destination with the credentials it has here.", no_args_is_help=True)
 

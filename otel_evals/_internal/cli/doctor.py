@@ -15,8 +15,6 @@ from otel_evals._internal.cli.terminal import echo, json_text
 from otel_evals._internal.live.doctor.examine import REPORTS, examine_file, read_reports
 from otel_evals._internal.live.doctor.findings import Diagnosis, Finding
 
-__all__ = ["doctor"]
-
 
 def doctor(
     command: Annotated[

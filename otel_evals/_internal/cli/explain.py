@@ -39,8 +39,6 @@ from otel_evals._internal.sampling.consistent import is_sampled, randomness, sha
 from otel_evals._internal.sampling.decide import chance_of
 from otel_evals.errors import ConfigError
 
-__all__ = ["explain", "explain_offline"]
-
 
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],

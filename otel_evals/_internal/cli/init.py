@@ -10,8 +10,6 @@ import typer
 
 from otel_evals._internal.cli.terminal import echo
 
-__all__ = ["init"]
-
 _OPENINFERENCE = "{0}Instrumentor().instrument()  # of openinference-instrumentation-{1}"
 _FRAMEWORKS = {
     "pydantic_ai": ("pydantic-ai", "pydantic_ai.Agent.instrument_all()"),

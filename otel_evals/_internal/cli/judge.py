@@ -27,8 +27,6 @@ from otel_evals._internal.scoring.outcome import root_cause
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError, OtelEvalsError
 
-__all__ = ["app", "options_of"]
-
 app = typer.Typer(help="Test a judge before relying on it.", no_args_is_help=True)
 
 Model = Annotated[str, typer.Option("--model", help="As LiteLLM names it: openai/gpt-5-mini.")]

@@ -18,8 +18,6 @@ from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.errors import ConfigError
 
-__all__ = ["run_as_json", "runs"]
-
 
 def runs(
     files: Annotated[

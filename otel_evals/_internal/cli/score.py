@@ -30,8 +30,6 @@ from otel_evals._internal.read import reader
 from otel_evals._internal.sampling.algebra import always
 from otel_evals.errors import ConfigError, OtelEvalsError
 
-__all__ = ["read_runs", "score", "score_files"]
-
 _AT_ONCE = 64
 
 

@@ -12,8 +12,6 @@ from otel_evals._internal.cli.terminal import echo, json_text
 from otel_evals._internal.config.plugins import SCORERS, find_scorer, scorer_names
 from otel_evals.errors import ConfigError
 
-__all__ = ["app"]
-
 app = typer.Typer(help="See which scorers there are, and their options.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 

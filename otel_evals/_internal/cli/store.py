@@ -17,8 +17,6 @@ import typer
 from otel_evals._internal.cli.terminal import echo
 from otel_evals.errors import StoreError
 
-__all__ = ["store"]
-
 store = typer.Typer(help="List, retry and delete the runs in a store.", no_args_is_help=True)
 
 _Path = Annotated[Path, typer.Argument(help="The store's file.")]

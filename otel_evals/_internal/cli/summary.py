@@ -15,8 +15,6 @@ from otel_evals._internal.model import Direction, Evaluation, Score, ScorerFailu
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import ScorerTally
 
-__all__ = ["Report", "plain_summary", "problems", "show", "unfinished", "worst_runs"]
-
 _BUDGET = "BudgetExceededError"
 
 Report = tuple[tuple[ScorerTally, ...], Stats, dict[str, DestinationStats]]

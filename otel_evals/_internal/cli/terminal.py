@@ -11,8 +11,6 @@ import typer
 
 from otel_evals._internal.judges.fence import visible
 
-__all__ = ["echo", "json_text", "log_visibly"]
-
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n]")
 
 

@@ -15,8 +15,6 @@ from otel_evals._internal.deliver.stored_traces import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
 from otel_evals.errors import ConfigError, DestinationError
 
-__all__ = ["query_of", "stored_traces"]
-
 _WHOLE_SECONDS = 300
 """A trace that began less than this ago may go on."""
 

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, Union
 
 from otel_evals._internal.config.imports import PREFIX
-from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.config.plugins import find_scorer, scorer_names
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.config.typed import ConfigOptions
 from otel_evals.errors import ConfigError
-
-__all__ = ["config_schema", "described_fields"]
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}

@@ -24,17 +24,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
 
-__all__ = [
-    "MADE",
-    "AdoptedExporter",
-    "Described",
-    "Front",
-    "adopt",
-    "adopt_logs",
-    "describe",
-    "same_provider",
-]
-
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
 """Where wrappers of tracer providers keep what they wrap: Logfire's proxy, for one."""

@@ -16,8 +16,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_evals._internal.live.adoption import AdoptedExporter
 from otel_evals.errors import ConfigError
 
-__all__ = ["CONFIG", "TRACES_EXPORTER", "HoldingExporter", "start"]
-
 _logger = logging.getLogger(__name__)
 
 CONFIG = "OTEL_EVALS_CONFIG"

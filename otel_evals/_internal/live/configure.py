@@ -23,8 +23,7 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_unknown
 from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.config.loader import build_config, load_config
-from otel_evals._internal.config.options import Config
-from otel_evals._internal.config.typed import ConfigOptions
+from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals._internal.live.doctor.examine import REPORTS, examine, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
@@ -37,18 +36,6 @@ from otel_evals._internal.pipeline.inspection import trace_id_of
 from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.processes.child import is_child
 from otel_evals.errors import ConfigError
-
-__all__ = [
-    "configure",
-    "current",
-    "doctor",
-    "explain",
-    "force_flush",
-    "health",
-    "install",
-    "shutdown",
-    "stats",
-]
 
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -207,7 +194,7 @@ def _watch_for_quiet(built: Pipeline, used: Providers) -> None:
     global _watch
     if _watch is not None:
         _watch.stop()
-    _watch = QuietWatch(built, used) if built.config.quiet_after and built.config.rules else None
+    _watch = QuietWatch(built, used) if built.config.no_traffic_after and built.config.rules else None
 
 
 def current() -> Pipeline | None:

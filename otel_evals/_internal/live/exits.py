@@ -6,8 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 
-__all__ = ["register_exit_hook"]
-
 _PRIORITY = -100  # negative: multiprocessing has joined the process's own children by then
 _hooked: list[Callable[[], object]] = []
 

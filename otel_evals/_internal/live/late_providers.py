@@ -15,8 +15,6 @@ import opentelemetry._logs._internal as logs_api
 import opentelemetry.metrics._internal as metrics_api
 from opentelemetry import trace as trace_api
 
-__all__ = ["notice_tracer_providers", "stay_replaceable"]
-
 _logger = logging.getLogger(__name__)
 _GLOBALS = (
     (trace_api, "_TRACER_PROVIDER"),

@@ -9,13 +9,11 @@ from otel_evals._internal.live.doctor.process import likely_cause
 from otel_evals._internal.live.providers import Providers
 from otel_evals._internal.pipeline.pipeline import Pipeline
 
-__all__ = ["QuietWatch"]
-
 _logger = logging.getLogger(__name__)
 
 
 class QuietWatch:
-    """Waits on a daemon thread, `quiet_after` seconds.
+    """Waits on a daemon thread, `no_traffic_after` seconds.
 
     Args:
         pipeline: what is watched.
@@ -25,7 +23,7 @@ class QuietWatch:
     def __init__(self, pipeline: Pipeline, used: Providers) -> None:
         self._pipeline = pipeline
         self._used = used
-        self._timer = threading.Timer(pipeline.config.quiet_after, self._look)
+        self._timer = threading.Timer(pipeline.config.no_traffic_after, self._look)
         self._timer.name = "otel-evals-quiet"
         self._timer.daemon = True
         try:
@@ -45,7 +43,7 @@ class QuietWatch:
         except Exception:
             _logger.debug("whether anything was seen cannot be told", exc_info=True)
             return
-        seconds = self._pipeline.config.quiet_after
+        seconds = self._pipeline.config.no_traffic_after
         if cause is None:
             _logger.info("no run was seen in %g s, and no span of an agent or a model", seconds)
         else:

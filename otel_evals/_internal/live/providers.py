@@ -21,8 +21,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otel_evals._internal.live.adoption import MADE
 from otel_evals.errors import ConfigError
 
-__all__ = ["Providers", "flush", "goes_nowhere", "make_missing"]
-
 _logger = logging.getLogger(__name__)
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _OVER = "_otel_evals_over"

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["OneAtATime", "chain_sigterm"]
-
 _logger = logging.getLogger(__name__)
 
 

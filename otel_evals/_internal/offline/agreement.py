@@ -6,8 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Agreement", "agreement"]
-
 Pair = tuple[bool, bool]
 """The human label and the scorer's."""
 

@@ -12,8 +12,6 @@ from otel_evals._internal.model import Evaluation, NotScored, Outcome, Run, Scor
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.span_recorder import Recording
 
-__all__ = ["Scored", "ScoredFixture"]
-
 _HINT = (
     "the test's code left no agent spans: is the framework instrumented, and for the tracer provider that "
     "the fixture `otel_evals_tracer_provider` gives (the global one by default)?"

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["Attack", "load_attacks"]
-
 _FILLER = "The warehouse keeps its shelves in numbered rows, and each row has a label in blue. "
 
 

@@ -27,8 +27,6 @@ from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 
-__all__ = ["BatchScorer"]
-
 _Item = TypeVar("_Item")
 _NO_SPANS = SpanGroup((), {})
 _UNBOUNDED = 2**62

@@ -10,8 +10,6 @@ from typing import Any
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["Item", "read_items"]
-
 _ABSENT = object()
 
 

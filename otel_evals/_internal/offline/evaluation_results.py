@@ -15,8 +15,6 @@ from otel_evals._internal.offline.requirements import EvalsStatus, Requirement
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import ScorerTally
 
-__all__ = ["EvalsResult", "ItemResult"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ItemResult:

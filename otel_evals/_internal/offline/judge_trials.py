@@ -13,8 +13,6 @@ from otel_evals._internal.offline.attacks import Attack
 from otel_evals._internal.offline.labels import Example, run_of
 from otel_evals._internal.scoring.scorer import Scorer, StepFailure
 
-__all__ = ["BAD_ANSWER", "Attempt", "Judged", "attacked", "attempt_all", "judge_all"]
-
 _Item = TypeVar("_Item")
 
 BAD_ANSWER: Run = run_of(

@@ -11,8 +11,6 @@ from otel_evals._internal.model import Document, Message, OperationKind, Part, R
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
 
-__all__ = ["Example", "read_labels", "run_of"]
-
 _KEYS = {"id", "label", "input", "output", "system", "history", "tools", "context", "expected"}
 
 

@@ -11,8 +11,6 @@ from otel_evals._internal.model import Direction
 from otel_evals._internal.offline.tally import ScorerTally
 from otel_evals.errors import ConfigError
 
-__all__ = ["EvalsStatus", "Requirement", "check", "gate", "overall_status", "thresholds_of"]
-
 EvalsStatus = Literal["failed", "scored", "passed"]
 
 

@@ -27,8 +27,6 @@ from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import call
 from otel_evals.errors import ConfigError
 
-__all__ = ["run_evals", "run_evals_async"]
-
 Progress = bool | Callable[[ItemResult], object]
 
 

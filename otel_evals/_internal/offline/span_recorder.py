@@ -25,8 +25,6 @@ from otel_evals._internal.model import Run, SpanEvent, SpanRecord
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.errors import ConfigError
 
-__all__ = ["Recording", "SpanRecorder", "recorder_for"]
-
 _KEY = context_api.create_key("otel-evals-recording")
 _POLL_SECONDS = 0.005
 

@@ -9,8 +9,6 @@ from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.offline.requirements import Requirement
 from otel_evals._internal.offline.tally import ScorerTally
 
-__all__ = ["as_rich", "as_text", "bounds_cell", "interval_cell", "is_uneven", "mean_cell"]
-
 _FIXED = ("scorer", "scored", "mean", "95%", "n eff", "with missing")
 
 

@@ -15,8 +15,6 @@ from otel_evals._internal.statistics.estimate import Estimate, estimate
 from otel_evals._internal.statistics.estimate import Interval as Range
 from otel_evals._internal.statistics.sums import Sums, Tally
 
-__all__ = ["Kin", "ScorerTally", "kin_of", "tally"]
-
 Interval = tuple[float, float]
 Kin = str
 """Whose run it is: the user's id, or else the conversation's, or else the trace's."""

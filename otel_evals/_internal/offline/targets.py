@@ -14,8 +14,6 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.offline.labels import run_of
 from otel_evals.errors import ConfigError
 
-__all__ = ["function_of", "run_without_spans"]
-
 
 def function_of(target: Any) -> Callable[[Any], Any]:
     """What to call with an item's input: an agent's `run` or `run_sync`, or the target itself.

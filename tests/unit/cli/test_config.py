@@ -60,7 +60,7 @@ def test_check_prints_every_mistake_on_a_line_and_fails(tmp_path: Path) -> None:
     assert done.exit_code == 2
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1].removeprefix(str(path)) for line in lines] == [":1:9", ":2:1", ":3:1"]
-    assert "meant 'answered'?" in lines[0]
+    assert "did you mean 'answered'?" in lines[0]
 
 
 def test_the_schema_is_one_and_fits_the_file(file: Path) -> None:

@@ -14,7 +14,10 @@ from otel_evals._internal.cli.app import app
     ("given", "told"),
     [
         (["--from", "jaeger"], "--since: is needed with --from"),
-        (["--from", "jager", "--since", "1h"], "--from: no traces are read from 'jager'; meant 'jaeger'?"),
+        (
+            ["--from", "jager", "--since", "1h"],
+            "--from: no traces are read from 'jager'; did you mean 'jaeger'?",
+        ),
         (["--from", "opik", "--since", "1h"], "--from: no traces are read from 'opik'"),
         (["--from", "jaeger=ftp://x", "--since", "1h"], "'ftp://x' is not a URL"),
         (["--from", "jaeger", "--since", "soon"], "--since: 'soon' is no time"),

@@ -15,8 +15,6 @@ from otel_evals._internal.live.providers import Providers
 from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals.errors import ConfigError
 
-__all__ = ["REPORTS", "examine", "examine_file", "read_reports", "report_mistakes", "write_report"]
-
 _logger = logging.getLogger(__name__)
 
 

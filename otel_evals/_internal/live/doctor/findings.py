@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["Diagnosis", "Finding"]
-
 Status = Literal["fine", "note", "problem"]
 _SIGNS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
 

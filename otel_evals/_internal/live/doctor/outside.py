@@ -16,8 +16,6 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.judges.judge import JudgeRequest
 from otel_evals._internal.live.doctor.findings import Finding
 
-__all__ = ["check_outside"]
-
 _ENDPOINTS = ("", "_TRACES", "_LOGS", "_METRICS")
 _PORTS = {"http": 80, "https": 443}
 

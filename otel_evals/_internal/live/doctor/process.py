@@ -15,8 +15,6 @@ from otel_evals._internal.live.doctor.findings import Finding
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
 
-__all__ = ["check_process", "likely_cause"]
-
 _OPENINFERENCE = {
     "agents": ("openai-agents", "OpenAIAgentsInstrumentor"),
     "langchain": ("langchain", "LangChainInstrumentor"),
