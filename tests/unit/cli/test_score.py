@@ -88,7 +88,7 @@ def test_what_is_wrong_ends_with_status_2_and_its_name(wrong: str, spans: Path, 
     done = command(*given, *([] if wrong == "config" else ["--config", config]))
     assert done.exit_code == 2
     named = {
-        "config": "--config: is needed",
+        "config": "--config: is required",
         "file": "nowhere.json",
         "rule": "did you mean 'grounded_in_tools'?",
     }
