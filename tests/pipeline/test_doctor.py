@@ -95,7 +95,7 @@ BROKEN: dict[str, Broken] = {
     "switched off": Broken(
         on(),
         on(),
-        "OTEL_SDK_DISABLED=true switches",
+        "OTEL_SDK_DISABLED=true disables",
         "unset OTEL_SDK_DISABLED",
         {"OTEL_SDK_DISABLED": "true"},
     ),
@@ -116,14 +116,14 @@ BROKEN: dict[str, Broken] = {
         "P = provider()\notel_evals.configure(rules=[answered()], tracer_provider=P)\n"
         "P.get_tracer('http').start_span('GET /').end()",
         on(),
-        "no spans of an agent or a model came; only from http",
+        "no spans of an agent or a model were seen; only from http",
         "Agent.instrument_all()",
     ),
     "another provider": Broken(
         "P = provider()\ntrace.set_tracer_provider(provider())\n"
         "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun()",
         "trace.set_tracer_provider(provider())\notel_evals.configure(rules=[answered()])\nrun()",
-        "the global tracer provider is another one",
+        "the global tracer provider is not the one",
         "after the library that sets it, or with tracer_provider=",
     ),
     "head sampler": Broken(
@@ -255,7 +255,8 @@ def test_that_nothing_is_seen_is_said_with_the_cause(caplog: pytest.LogCaptureFi
     provider.get_tracer("http.server").start_span("GET /").end()
     with caplog.at_level(logging.WARNING, "otel_evals"):
         assert waited(
-            caplog, "no run was seen in 0.2 s: no spans of an agent or a model came; only from http.server"
+            caplog,
+            "no run was seen in 0.2 s: no spans of an agent or a model were seen; only from http.server",
         )
 
 

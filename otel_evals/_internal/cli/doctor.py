@@ -13,7 +13,7 @@ import typer
 
 from otel_evals._internal.cli.terminal import AsJson, echo, json_text
 from otel_evals._internal.live.doctor.examine import REPORTS, examine_file, read_reports
-from otel_evals._internal.live.doctor.findings import Diagnosis, Finding
+from otel_evals._internal.live.doctor.findings import Diagnosis, problem
 
 
 def doctor(
@@ -35,8 +35,8 @@ def doctor(
     if command:
         found += _under(command)
     if not found:
-        problem = "give a program, as in `otel-evals doctor -- python app.py`, or --config"
-        echo(f"otel-evals doctor: {problem}", err=True)
+        usage = "give a program, as in `otel-evals doctor -- python app.py`, or --config"
+        echo(f"otel-evals doctor: {usage}", err=True)
         raise typer.Exit(2)
     every = Diagnosis(findings=tuple(dict.fromkeys(finding for each in found for finding in each.findings)))
     echo(json_text(every.as_json(), indent=2) if as_json else str(every))
@@ -69,4 +69,4 @@ def _under(command: list[str]) -> list[Diagnosis]:
 
 
 def _single(check: str, text: str, fix: str) -> Diagnosis:
-    return Diagnosis(findings=(Finding(check=check, status="problem", text=text, fix=fix),))
+    return Diagnosis(findings=(problem(check, text, fix),))
