@@ -86,7 +86,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         lambda: build_config(["grounded_in_tool"]),
         "rules[0].scorer",
         "there is no scorer 'grounded_in_tool'",
-        "meant 'grounded_in_tools'?",
+        "did you mean 'grounded_in_tools'?",
     ),
     "import without prefix": (
         lambda: build_config(["os:getcwd"]),
@@ -106,30 +106,30 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "'python:os'",
         "python:package.module:name",
     ),
-    "rule option": (rule(smaple="always()"), "rules[0].smaple", "there is no such option", "meant 'sample'?"),
+    "rule option": (rule(smaple="always()"), "rules[0].smaple", "unknown option", "did you mean 'sample'?"),
     "scorer option": (
         options("tool_call_accuracy", expected_tol="search"),
         "rules[0].options.expected_tol",
-        "there is no such option",
-        "meant 'expected_tool'?",
+        "unknown option",
+        "did you mean 'expected_tool'?",
     ),
     "scorer without options": (
         options("answered", strict=True),
         "rules[0].options.strict",
-        "there is no such option",
-        "known are refusals",
+        "unknown option",
+        "known: refusals",
     ),
     "missing option": (options("hallucination"), "rules[0].options.model", "is missing", "no default"),
     "judge option": (
         judged(model={"model": "openai/x", "max_token": 5}),
         "rules[0].options.judge.max_token",
-        "there is no such option",
-        "meant 'max_tokens'?",
+        "no such option",
+        "'max_tokens'?",
     ),
     "options of an object": (
         lambda: build_config([{"scorer": answered(), "options": {"a": 1}}]),
         "rules[0].options",
-        "only go with a scorer",
+        "require a scorer",
         "given by name",
     ),
     "sampler by or": (
@@ -153,7 +153,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "not in code": (lambda: not sampling.errors(), "sample", "errors() is used with", "combine with |"),
     "sampler": (rule(sample="often()"), "rules[0].sample", "'often()' is not a sampler", "known are above()"),
     "rate": (rule(sample=1.5), "rules[0].sample", "ratio(1.5)", "between 0 and 1"),
-    "field of runs": (rule(when={"agent": "x"}), "rules[0].when.agent", "no field 'agent'", "meant 'agent_"),
+    "field of runs": (
+        rule(when={"agent": "x"}),
+        "rules[0].when.agent",
+        "no field 'agent'",
+        "did you mean 'agent_",
+    ),
     "attribute without dot": (
         rule(when={"environment": "prod"}),
         "rules[0].when.environment",
@@ -174,19 +179,19 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         judged(get_context="tool_result"),
         "rules[0].options.get_context",
         "there is no resolver 'tool_result'",
-        "meant 'tool_results'?",
+        "did you mean 'tool_results'?",
     ),
     "resolver's option": (
         judged(get_context="documents(tops=5)"),
         "rules[0].options.get_context.tops",
-        "there is no such option",
-        "meant 'top'?",
+        "unknown option",
+        "did you mean 'top'?",
     ),
     "resolver's option in a mapping": (
         judged(get_context={"documents": {"tops": 5}}),
         "rules[0].options.get_context.documents.tops",
-        "there is no such option",
-        "meant 'top'?",
+        "unknown option",
+        "did you mean 'top'?",
     ),
     "resolver in text": (
         judged(get_context="documents("),
@@ -205,8 +210,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "destination's option": (
         lambda: build_config([], [{"jsonl": {"pth": "x"}}]),
         "destinations[0].jsonl.pth",
-        "there is no such option",
-        "meant 'path'?",
+        "unknown option",
+        "did you mean 'path'?",
     ),
     "destination's missing option": (
         lambda: build_config([], ["jsonl"]),
@@ -250,12 +255,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "/ is a folder",
         "name a file in it",
     ),
-    "option": (lambda: build_config(holdd=3), "holdd", "there is no such option", "meant 'hold'?"),
+    "option": (lambda: build_config(holdd=3), "holdd", "unknown option", "did you mean 'hold'?"),
     "option of configure": (
         lambda: configure(rules=[answered()], holdd=3),  # type: ignore[call-arg]
         "holdd",
-        "there is no such option",
-        "meant 'hold'?",
+        "unknown option",
+        "did you mean 'hold'?",
     ),
     "value of an option": (lambda: build_config(queue_size=0), "queue_size", "greater than 0", "got 0"),
     "no file": (
@@ -326,7 +331,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_line_and_column(tmp_path: 
         ("", "", "the file", "must be a mapping"),
         ("destinations: [console]\n", "1:1", "rules", "nothing would be scored: name at least one"),
         ("rules: []\n", "1:1", "rules", "nothing would be scored"),
-        ("rules: [answered]\nhold: 1\nhold: 2\n", "3:1", "hold", "is there twice"),
+        ("rules: [answered]\nhold: 1\nhold: 2\n", "3:1", "hold", "appears twice"),
         ("rules: [answered]\nhold: ${file:x}\n", "2:7", "${file:x}", "must name an environment variable"),
     ],
 )

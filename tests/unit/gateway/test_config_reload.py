@@ -80,7 +80,7 @@ def test_a_file_with_mistakes_is_refused_with_all_of_them(
     with caplog.at_level(logging.ERROR):
         running.write("rules:\n  - answerd\n  - {scorer: answered, sample: ratio(2)}\nhold: -1\n")
         assert running.look()["last_reload"] == "refused"
-    assert "meant 'answered'?" in caplog.text
+    assert "did you mean 'answered'?" in caplog.text
     assert "rules[1].sample" in caplog.text
     assert len(running.used) == 1
     running.path.unlink()
