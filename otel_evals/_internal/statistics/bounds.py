@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from otel_evals._internal.statistics.estimate import Interval, estimate
 from otel_evals._internal.statistics.sums import Sums, Tally
 
-__all__ = ["SAMPLER_LIMIT", "Missing", "missing", "sampler_z"]
-
 SAMPLER_LIMIT = 4.0
 """A sampler that does what it records exceeds this |z| once in 16,000 times."""
 

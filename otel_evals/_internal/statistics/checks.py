@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
-__all__ = ["check_names", "check_number", "check_numbers", "check_weight"]
-
 # Beyond it, the square of a weight would leave the range of a double.
 _LARGEST_WEIGHT = 1e100
 

@@ -14,8 +14,6 @@ from hashlib import blake2b
 
 from otel_evals._internal.statistics.checks import check_number, check_weight
 
-__all__ = ["CLUSTER_GROUPS", "Clusters"]
-
 CLUSTER_GROUPS = 32
 """Into how many groups conversations or users are put."""
 

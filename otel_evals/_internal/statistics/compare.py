@@ -10,8 +10,6 @@ from otel_evals._internal.statistics.eprocess import FINE_BETS, log_e_value
 from otel_evals._internal.statistics.estimate import Estimate, Interval
 from otel_evals._internal.statistics.sums import Sums
 
-__all__ = ["Difference", "difference", "log_e_value_worse"]
-
 # Even steps in log(f / (1 - f)): towards the ends of the scale, each bet has its say at another f.
 _GRID = (0.0, *(1.0 / (1.0 + math.exp(-i / 10.0)) for i in range(-60, 61)), 1.0)
 

@@ -20,8 +20,6 @@ from otel_evals._internal.statistics.estimate import Interval, check_confidence,
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
 
-__all__ = ["Corrected", "Labelled", "corrected"]
-
 _PSEUDO = ((1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
 
 

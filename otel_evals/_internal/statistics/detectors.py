@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from otel_evals._internal.statistics.eprocess import BETS, Side, check_settings, log_e_value, log_growths
 from otel_evals._internal.statistics.sums import Sums, Tally
 
-__all__ = ["Detector", "ReferenceDetector", "expected_delay", "missing_indicator"]
-
 # Larger numbers change no decision, and their products would leave the range of a double.
 _HIGHEST = 1e100
 _CELLS = 32

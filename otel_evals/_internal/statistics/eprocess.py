@@ -22,8 +22,6 @@ from typing import Literal
 from otel_evals._internal.statistics.estimate import Interval, check_confidence, check_values
 from otel_evals._internal.statistics.sums import Sums
 
-__all__ = ["BETS", "FINE_BETS", "Side", "band", "check_settings", "log_e_value", "log_growths"]
-
 Side = Literal["below", "above"]
 """Which side of a given mean the evidence is for."""
 

@@ -15,18 +15,6 @@ from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
 
-__all__ = [
-    "DOMINANT_SHARE",
-    "ENOUGH",
-    "ENOUGH_UNSCALED",
-    "Estimate",
-    "Interval",
-    "check_confidence",
-    "check_values",
-    "design_effect",
-    "estimate",
-]
-
 ENOUGH = 10.0
 """Below this effective sample size there are too few runs to draw a conclusion from."""
 ENOUGH_UNSCALED = 200.0

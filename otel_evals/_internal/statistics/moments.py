@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["moment_of", "seconds_of"]
-
 _MINUTE = 60
 _UNITS = {"m": _MINUTE, "h": 60 * _MINUTE, "d": 24 * 60 * _MINUTE, "w": 7 * 24 * 60 * _MINUTE}
 

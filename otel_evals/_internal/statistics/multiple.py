@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["e_bh", "shared_threshold"]
-
 
 def shared_threshold(level: float, monitors: int) -> float:
     """The e-value from which one of several monitors raises an alarm: K / a (Bonferroni).

@@ -10,8 +10,6 @@ from otel_evals._internal.statistics.checks import check_names
 from otel_evals._internal.statistics.clusters import Clusters
 from otel_evals._internal.statistics.sums import Sums, Tally
 
-__all__ = ["Rollup"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rollup:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["PickDetector", "Picks"]
-
 _BETS = tuple(0.002 * 2.0**i for i in range(11))
 _HIGHEST = 1e100
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-__all__ = ["t_quantile"]
-
 _NORMAL = NormalDist()
 # From here on the expansion around the normal quantile is exact to 1e-11 at 95% and 99% confidence.
 _MANY = 1e3

@@ -14,8 +14,6 @@ from typing import Any
 
 from otel_evals._internal.statistics.checks import check_names, check_number, check_numbers, check_weight
 
-__all__ = ["Sums", "Tally", "total"]
-
 # Beyond it, squares would leave the range of a double.
 _LARGEST_VALUE = 1e50
 

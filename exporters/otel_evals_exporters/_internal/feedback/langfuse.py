@@ -10,8 +10,6 @@ from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 
-__all__ = ["langfuse_feedback"]
-
 _BY: dict[str, Literal["person", "api"]] = {"ANNOTATION": "person", "API": "api"}
 _PAGE = 100
 

@@ -10,8 +10,6 @@ from otel_evals.destinations import HttpClient
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 
-__all__ = ["langsmith_feedback"]
-
 _BY: dict[str, Literal["person", "api"]] = {"app": "person", "api": "api"}
 _PAGE = 100
 

@@ -9,8 +9,6 @@ from otel_evals.destinations import HttpClient
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 
-__all__ = ["mlflow_feedback"]
-
 _PAGE = 200
 
 

@@ -14,8 +14,6 @@ from otel_evals.destinations import HttpClient
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 
-__all__ = ["opik_address", "opik_feedback", "opik_id"]
-
 _BY: dict[str, Literal["person", "api"]] = {"ui": "person", "sdk": "api"}
 _HASHED = (1 << 80) - 1
 _PAGE = 200

@@ -13,8 +13,6 @@ from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 
-__all__ = ["phoenix_feedback"]
-
 _PAGE = 1_000
 _SPANS = 100  # they stand in the address
 

@@ -13,8 +13,6 @@ from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask
 from otel_evals_exporters._internal.traces.jaeger_tags import older_spans
 from otel_evals_exporters._internal.traces.span_records import by_trace, in_parts, spans_of
 
-__all__ = ["JaegerTraces"]
-
 _PAGE = 100
 _MILLISECOND = 1_000_000
 

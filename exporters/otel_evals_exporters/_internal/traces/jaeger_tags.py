@@ -8,8 +8,6 @@ from typing import Any
 from otel_evals.model import SpanRecord
 from otel_evals_exporters._internal.traces.span_records import spans_of
 
-__all__ = ["older_spans"]
-
 _OWN = {
     "otel.scope.name",
     "otel.scope.version",

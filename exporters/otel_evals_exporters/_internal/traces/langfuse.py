@@ -12,8 +12,6 @@ from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, moment, paged
 from otel_evals_exporters._internal.traces.span_records import by_trace
 
-__all__ = ["langfuse_traces"]
-
 _PAGE = 100
 _NEWEST, _OLDER = "/api/public/v2/observations", "/api/public/observations"
 _ALL = {

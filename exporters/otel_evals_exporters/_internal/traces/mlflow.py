@@ -10,8 +10,6 @@ from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, paged
 from otel_evals_exporters._internal.traces.span_records import by_trace, camel, spans_of
 
-__all__ = ["mlflow_traces"]
-
 _PAGE = 20  # they stand in an address
 
 

@@ -16,8 +16,6 @@ from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask, paged
 from otel_evals_exporters._internal.traces.span_records import by_trace, camel, spans_of
 
-__all__ = ["phoenix_traces"]
-
 _TRACES = 25  # they stand in an address
 _SPANS = 500
 _TAKEN_APART = ("metadata.", "tool.parameters.", "llm.prompt_template.variables.")

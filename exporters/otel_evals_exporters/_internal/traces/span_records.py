@@ -13,8 +13,6 @@ from otel_evals.errors import DestinationError
 from otel_evals.model import SpanRecord
 from otel_evals.sources import records_of
 
-__all__ = ["by_trace", "camel", "in_parts", "spans_of"]
-
 _UNDERSCORE = re.compile("_([a-z])")
 
 

@@ -13,8 +13,6 @@ from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask
 from otel_evals_exporters._internal.traces.span_records import by_trace, in_parts, spans_of
 
-__all__ = ["TempoTraces"]
-
 _log = logging.getLogger(__name__)
 
 _PAGE = 200
