@@ -13,7 +13,7 @@ from pathlib import Path
 from otel_evals import Config, Rule
 from otel_evals._internal.config.schema import config_schema, described_fields
 from otel_evals._internal.live import autoconfigure
-from otel_evals_gateway._internal import options as options
+from otel_evals_gateway._internal import options
 from otel_evals_monitor import AlarmOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -90,12 +90,13 @@ ENVIRONMENT = f"""\
 """
 
 
-def table(title: str, model: type) -> str:
+def table(title: str, model: type, without: str = "") -> str:
     """A model's fields as a section."""
     always = ("Field(default_factory=always)", "always()")
     rows = [
         f"| `{name}` | `{default.replace(*always)}` | {text} |"
         for name, default, text in described_fields(model)
+        if name != without
     ]
     return "\n".join([f"## {title}", "", "| field | default | meaning |", "|---|---|---|", *rows, ""])
 
@@ -120,7 +121,7 @@ def page() -> str:
     parts = [
         HEAD,
         table("A rule", Rule),
-        table("The rest", Config),
+        table("The rest", Config, without="sections"),
         *alarms(),
         *gateway(),
         ENVIRONMENT,

@@ -21,8 +21,13 @@ one is a function of `otel_evals.scorers` that returns a scorer; its name is als
 def page() -> str:
     """The whole page."""
     small = f"## Checks\n\n{inspect.getdoc(checks)}\n"
-    built_in = (section(scorers, name) for name in scorers.__all__)
+    built_in = (section(scorers, name) for name in scorers.__all__ if is_built_in(name))
     return "\n".join([HEAD, *built_in, small, *(section(checks, name, level=3) for name in checks.__all__)])
+
+
+def is_built_in(name: str) -> bool:
+    """Return True for scorers, and False for the tools to write one."""
+    return getattr(scorers, name).__module__.startswith("otel_evals._internal.scorers.")  # type: ignore[no-any-return]
 
 
 def section(module: ModuleType, name: str, level: int = 2) -> str:

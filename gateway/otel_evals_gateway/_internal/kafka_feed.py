@@ -111,11 +111,9 @@ def _observe(source: KafkaSource, meter: Meter) -> None:
         def read(_: CallbackOptions, stat: str = stat) -> list[Observation]:
             return [Observation(source.stats()[stat])]
 
-        meter.create_observable_gauge(
-            f"otel_evals_gateway._internal.kafka_feed.{name}", [read], unit, description
-        )
+        meter.create_observable_gauge(f"otel_evals.gateway.kafka.{name}", [read], unit, description)
     meter.create_observable_counter(
-        "otel_evals_gateway._internal.kafka_feed.dead_letters",
+        "otel_evals.gateway.kafka.dead_letters",
         [lambda _: [Observation(source.stats()["dead_letters"])]],
         "{message}",
         "Messages that were no OTLP and went to the dead-letter topic",

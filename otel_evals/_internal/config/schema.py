@@ -7,12 +7,14 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from typing import Any, Literal, Union
 
 from otel_evals._internal.config.imports import PREFIX
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.plugins import find_scorer, scorer_names
 from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.config.sections import section_model, section_names
 from otel_evals._internal.config.typed import ConfigOptions
 from otel_evals.errors import ConfigError
 
@@ -58,6 +60,7 @@ def config_schema() -> dict[str, Any]:
             "rules": {"type": "array", "minItems": 1, "items": {"anyOf": [name, rule]}},
             "destinations": {"type": "array", "items": {"type": ["string", "object"]}},
             **_options(),
+            **{each: _section(section_model(each)) for each in sorted(section_names())},
         },
     }
 
@@ -76,7 +79,31 @@ def described_fields(model: type) -> Iterator[tuple[str, str, str]]:
 def _options() -> dict[str, Any]:
     hints = typing.get_type_hints(ConfigOptions)
     words = {field: text for field, _, text in described_fields(Config)}
-    return {key: {**_kind(kind), **_description(words, key)} for key, kind in hints.items()}
+    sections = section_names()
+    return {
+        key: {**_kind(kind), **_description(words, key)} for key, kind in hints.items() if key not in sections
+    }
+
+
+def _section(model: type) -> dict[str, Any]:
+    """Return the schema of a section that another package defines."""
+    hints = typing.get_type_hints(model)
+    words = {field: text for field, _, text in described_fields(model)}
+    return {
+        "type": ["object", "null"],
+        "description": (inspect.getdoc(model) or "").partition("\n")[0],
+        "additionalProperties": False,
+        "properties": {key: {**_section_field(hints[key]), **_description(words, key)} for key in words},
+    }
+
+
+def _section_field(hint: Any) -> dict[str, Any]:
+    """Return the schema of a section's option; a number may be written as a duration."""
+    parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    models = [part for part in parts if isinstance(part, type) and is_dataclass(part)]
+    if models:
+        return _section(models[0])
+    return _kind(hint | str if float in parts else hint)
 
 
 def _description(words: dict[str, str], field: str) -> dict[str, str]:

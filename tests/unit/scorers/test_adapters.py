@@ -104,9 +104,7 @@ class TestPydanticEvals:
             "options": {"value": "Friday"},
             "id": "names_the_day",
         }
-        built = build_scorer(
-            "python:otel_evals._internal.scorers.adapters:pydantic_evaluator", options, "rules[0]"
-        )
+        built = build_scorer("python:otel_evals.scorers.adapters:pydantic_evaluator", options, "rules[0]")
         assert built.id == "names_the_day"
         assert self.score(built).value == 1.0
 
@@ -209,5 +207,5 @@ def test_the_adapters_themselves_import_neither_library() -> None:
     import sys
 
     libraries = "{'pydantic_evals', 'deepeval'}"
-    code = f"import sys, otel_evals._internal.scorers.adapters; assert not {libraries} & set(sys.modules)"
+    code = f"import sys, otel_evals.scorers.adapters; assert not {libraries} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
