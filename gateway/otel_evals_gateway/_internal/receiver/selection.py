@@ -12,7 +12,6 @@ from typing import Any
 
 from otel_evals import semconv
 from otel_evals.dialects import Dialects
-from otel_evals.sampling import credible_state, is_sampled
 from otel_evals.sdk.otlp import Place, attributes_of, log_event, span_record
 from otel_evals.sdk.pipeline import (
     CapturedLog,
