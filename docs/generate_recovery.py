@@ -76,6 +76,11 @@ What is particular about some, beside the names of their attributes:
 | any | what OpenInference, Langfuse or MLflow add to others' spans counts where these tell nothing |
 | any | an agent that ended by asking for tools, and the one that was given their results, are one run |
 | any | what a workflow was called with, an object, is the question only where nothing inside tells one |
+| any | JSON without messages in it is the text of a question or an answer, unless a model inside said one |
+| any | a prompt that extends that of an earlier call below the same span continues its run |
+| any | results without ids belong to calls with ids, and the reverse, if there are as many of each |
+| any | tools by which a framework's model answers or passes a task on (`final_answer`, ...) are no calls |
+| any | what a failed operation raised is no answer |
 | any | speech made of an answer and texts made of speech are no calls of a model; `unknown` is no model |
 | platforms | a workflow that tells a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write transcripts in its form; labels before contents are taken off |
@@ -93,6 +98,7 @@ What is particular about some, beside the names of their attributes:
 | `openai-agents` | each question under one `trace()` is a run; agents that hand over are one |
 | `langfuse`, `traceloop`, ... | agents below an own span that tells nothing are runs, unless one goes on |
 | | with what another answered |
+| `openinference` | LangGraph's runs are named by `lc_agent_name`, else by the graph that was asked |
 | `openinference` | Haystack's agents are chains, BeeAI's events spans; messages are claimed without a kind |
 | `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
 | `openlit` | older versions write a conversation as one text, each line after its speaker |

@@ -10,9 +10,7 @@ import pytest
 
 from tests.support import public_api
 
-REWRITE = (
-    "the public API is another one: if that is meant, run `python3 dev.py api` and commit the difference"
-)
+REWRITE = "the public API changed: if you meant that, run `python3 dev.py api` and commit the difference"
 
 
 def test_the_public_api_is_that_of_the_snapshot() -> None:

@@ -1,4 +1,4 @@
-"""The tree of a trace's operations."""
+"""The operations below another one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from otel_evals._internal.model import Operation
 
-__all__ = ["descendants"]
-
 
 def descendants(
     top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
 ) -> Iterable[Operation]:
-    """All operations below one, depth first; `below` maps each span to its children."""
+    """Yield all operations below one, depth first; `below` maps each span to its children."""
     stack = list(reversed(below.get(top.span_id, ())))
     while stack:
         span_id = stack.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, Part
-from otel_evals_instrumentation._internal.readers.envelopes import first_choice
+from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_of
@@ -37,6 +38,10 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         asked, said = event_messages(reader.events)
         inputs = inputs or _from_events(reader, "input", asked)
         outputs = outputs or _from_events(reader, "output", said)
+    if outputs and reader.span.status == "ERROR" and _tells_error(reader, outputs[-1].text):
+        outputs = ()
+        for notes in (reader.availability, reader.sources):
+            notes.pop("output", None)
     read_system(reader, inputs)
     reader.fields["input_messages"] = inputs
     reader.fields["output_messages"] = outputs
@@ -49,6 +54,16 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         if definitions is not None:
             reader.fields["tool_definitions"] = definitions
             break
+
+
+def _tells_error(reader: SpanReader, text: str) -> bool:
+    """Return True if an output repeats the exception of a failed operation."""
+    raised = [event.attributes for event in reader.span.events if event.name == "exception"]
+    words = [reader.span.status_message, *(event.get("exception.message") for event in raised)]
+    if text and text.strip() in words:
+        return True
+    kinds = [str(event.get("exception.type") or "").rpartition(".")[2] for event in raised]
+    return any(kind and re.match(re.escape(kind) + r"\b\s*[(:]", text) for kind in kinds)
 
 
 def take_answer(reader: SpanReader) -> None:
@@ -84,11 +99,25 @@ _known_definitions = lru_cache(maxsize=64)(_definitions)
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """The messages of one side: of the first name that has content, else of the first that is there."""
-    if _starts_indexed(reader, side):
-        return _first(reader, side, role, reader.with_lists(side))[0]
     recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
+    if _starts_indexed(reader, side):
+        best = _first(reader, side, role, reader.with_lists(side))[0]
+        return best if best or not recorded else _data(reader, side, role, recorded)
     best, told = _first(reader, side, role, recorded)
-    return best if told else _first(reader, side, role, reader.with_lists(side), best)[0]
+    if not told:
+        best, told = _first(reader, side, role, reader.with_lists(side), best)
+    return best if best or not recorded else _data(reader, side, role, recorded)
+
+
+def _data(
+    reader: SpanReader, side: str, role: str, recorded: Iterable[tuple[int, str, Any]]
+) -> tuple[Message, ...]:
+    """JSON without messages in it, as one message with this text."""
+    for _, key, value in recorded:
+        if _begins_as_json(value) and is_data(parse(value)):
+            reader.note(side, key)
+            return (Message(role=role, parts=(Part(kind="text", text=value),)),)
+    return ()
 
 
 def _starts_indexed(reader: SpanReader, side: str) -> bool:

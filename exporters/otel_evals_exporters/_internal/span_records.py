@@ -1,4 +1,4 @@
-"""What the sources of stored traces share: from a backend's JSON to spans, and ranges of time in parts."""
+"""Span records from a backend's JSON, and searches split by time range."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from otel_evals.errors import DestinationError
 from otel_evals.model import SpanRecord
 from otel_evals.sources import records_of
 
-__all__ = ["by_trace", "camel", "in_parts", "spans_of"]
-
 _UNDERSCORE = re.compile("_([a-z])")
 
 
 def spans_of(request: Any) -> list[SpanRecord]:
-    """The spans of OTLP/JSON. Attributes that OpenTelemetry's SDKs write as JSON are JSON again."""
-    return [_plain(record) for record in records_of(request) if isinstance(record, SpanRecord)]
+    """Return the spans of OTLP/JSON, with nested attributes as JSON text, as OpenTelemetry's SDKs write
+    them.
+    """
+    return [_with_json_text(record) for record in records_of(request) if isinstance(record, SpanRecord)]
 
 
 def by_trace(spans: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
-    """Spans by their trace's id, each once."""
+    """Return spans by trace id, each once."""
     traces: dict[str, dict[str, SpanRecord]] = {}
     for span in spans:
         traces.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
@@ -32,7 +32,7 @@ def by_trace(spans: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
 
 
 def camel(node: Any) -> Any:
-    """OTLP in JSON with the names of its protobuf fields, as that with the names of OTLP/JSON."""
+    """Rename protobuf fields in JSON to the names of OTLP/JSON."""
     if isinstance(node, list):
         return [camel(each) for each in node]
     if not isinstance(node, Mapping):
@@ -46,16 +46,16 @@ async def in_parts(
     shortest: int,
     find: Callable[[int, int], Awaitable[Sequence[Any] | None]],
 ) -> AsyncIterator[Any]:
-    """What is found in a range of time, by a search that gives only so much at a time.
+    """Yield the results of a search with a limit on results, halving the time range until they fit.
 
     Args:
-        since: its begin, in nanoseconds since the Unix epoch.
-        until: its end.
-        shortest: a part of this length is not halved.
-        find: what is in a part; None if that is too much.
+        since: start of the range, in nanoseconds since the Unix epoch.
+        until: end of the range.
+        shortest: length at which a part is not halved again.
+        find: returns the results of a part; None if there are too many.
 
     Raises:
-        DestinationError: there is too much in the shortest part.
+        DestinationError: there are too many results in a part of the shortest length.
     """
     parts = [(since, until)]
     while parts:
@@ -65,19 +65,20 @@ async def in_parts(
             for each in found:
                 yield each
         elif end - start <= shortest:
-            problem = f"there are more traces within {shortest / 1e9:g} s than it gives; use --filter"
+            problem = f"there are more traces within {shortest / 1e9:g} s than it returns; use --filter"
             raise DestinationError(problem, retryable=False, reason="unexpected_answer")
         else:
             middle = start + max(shortest, (end - start) // 2 // shortest * shortest)
             parts += [(middle, end), (start, middle)]
 
 
-def _plain(span: SpanRecord) -> SpanRecord:
-    nested = {key: value for key, value in span.attributes.items() if _is_nested(value)}
-    if not nested:
-        return span
-    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in nested.items()}
-    return replace(span, attributes={**span.attributes, **texts})
+def _with_json_text(span: SpanRecord) -> SpanRecord:
+    texts = {
+        key: json.dumps(value, ensure_ascii=False, default=str)
+        for key, value in span.attributes.items()
+        if _is_nested(value)
+    }
+    return replace(span, attributes={**span.attributes, **texts}) if texts else span
 
 
 def _is_nested(value: Any) -> bool:

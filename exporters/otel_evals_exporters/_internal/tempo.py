@@ -1,19 +1,17 @@
-"""Traces from Grafana Tempo's HTTP API, found by TraceQL."""
+"""Reads traces from Grafana Tempo's HTTP API with TraceQL."""
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from otel_evals.destinations import HttpOptions, base_url, client, needed
+from otel_evals.destinations import HttpOptions, client
 from otel_evals.errors import DestinationError
 from otel_evals.model import SpanRecord
 from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask
-from otel_evals_exporters._internal.traces.span_records import by_trace, in_parts, spans_of
-
-__all__ = ["TempoTraces"]
+from otel_evals_exporters._internal.options import basic, optional, server_url
+from otel_evals_exporters._internal.span_records import by_trace, in_parts, spans_of
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +20,7 @@ _SECOND = 1_000_000_000
 
 
 class TempoTraces:
-    """The traces that a TraceQL query finds, `{}` if there is none. Traces given in part are left out."""
+    """Reads the traces found by a TraceQL query, by default `{}`. Partial traces are skipped."""
 
     name = "tempo"
     needs = ("TEMPO_URL",)
@@ -36,32 +34,29 @@ class TempoTraces:
         tenant: str | None = None,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the server; nothing is asked yet.
+        """Configure the source; no request is sent.
 
         Args:
-            url: base URL; TEMPO_URL, or http://localhost:3200, unless given.
-            user: for Grafana Cloud, with the token as its password; TEMPO_USER unless given.
-            token: sent as a bearer token where there is no user; TEMPO_TOKEN unless given.
-            tenant: sent as X-Scope-OrgID; TEMPO_TENANT unless given.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            url: base URL; by default TEMPO_URL, or http://localhost:3200.
+            user: user of Grafana Cloud, with the token as password; by default TEMPO_USER.
+            token: sent as a bearer token if there is no user; by default TEMPO_TOKEN.
+            tenant: sent as X-Scope-OrgID; by default TEMPO_TENANT.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: an option is wrong.
         """
-        where = base_url(needed(url, "url", "TEMPO_URL", default="http://localhost:3200"), "url")
-        given = {"user": user, "token": token, "tenant": tenant}
-        user, token, tenant = (
-            needed(value, name, f"TEMPO_{name.upper()}", default=" ") for name, value in given.items()
-        )
-        basic = base64.b64encode(f"{user}:{token}".encode()).decode()
-        headers = {"x-scope-orgid": tenant, "authorization": f"Basic {basic}" if user else f"Bearer {token}"}
-        absent = {"x-scope-orgid": not tenant, "authorization": not token}
-        sent = {name: value for name, value in headers.items() if not absent[name]}
-        self._http = client(where, sent, token, basic, http=http)
+        where = server_url(url, "TEMPO_URL", default="http://localhost:3200")
+        user, token = optional(user, "user", "TEMPO_USER"), optional(token, "token", "TEMPO_TOKEN")
+        credentials = basic(user, token)
+        headers = {"authorization": f"Basic {credentials}" if user else f"Bearer {token}"} if token else {}
+        if tenant := optional(tenant, "tenant", "TEMPO_TENANT"):
+            headers["x-scope-orgid"] = tenant
+        self._http = client(where, headers, token, credentials, http=http)
         self._newest = True
 
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """The traces that the filter finds in the query's range of time."""
+        """Yield the traces that match the filter in the query's time range."""
         seen: set[str] = set()
 
         async def find(start: int, end: int) -> Sequence[str] | None:
@@ -80,7 +75,7 @@ class TempoTraces:
     async def _find(self, query: str, start: int, end: int) -> Sequence[str] | None:
         params = {"q": query, "start": start // _SECOND, "end": -(-end // _SECOND), "limit": _PAGE, "spss": 1}
         found = (await ask(self._http, "GET", "/api/search", params=params)).get("traces") or ()
-        # It leaves out zeros at the front.
+        # Tempo omits leading zeros.
         return None if len(found) >= _PAGE else [str(each["traceID"]).zfill(32) for each in found]
 
     async def _spans(self, trace_id: str) -> list[SpanRecord]:
@@ -94,7 +89,7 @@ class TempoTraces:
                 self._newest = False
             else:
                 if found.get("status") == "PARTIAL":
-                    _log.warning("trace %s is given in part: left out: %s", trace_id, found.get("message"))
+                    _log.warning("skipping partial trace %s: %s", trace_id, found.get("message"))
                     return []
                 return spans_of(found.get("trace") or found)
         found = await ask(self._http, "GET", f"/api/traces/{trace_id}", most=LARGEST_ANSWER)
@@ -102,7 +97,7 @@ class TempoTraces:
 
 
 def _block(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch, from before OTLP had scopes too."""
+    """Convert a batch, also from before OTLP had scopes."""
     old = batch.get("instrumentationLibrarySpans") or ()
     scoped = [{"scope": each.get("instrumentationLibrary"), "spans": each.get("spans")} for each in old]
     return {"resource": batch.get("resource"), "scopeSpans": batch.get("scopeSpans") or scoped}

@@ -1,4 +1,4 @@
-"""Feedback scores that people gave in Opik."""
+"""Reads feedback scores back from Opik, and computes its ids."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from otel_evals.destinations import HttpClient
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 
-__all__ = ["opik_address", "opik_feedback", "opik_id"]
-
 _BY: dict[str, Literal["person", "api"]] = {"ui": "person", "sdk": "api"}
 _HASHED = (1 << 80) - 1
 _PAGE = 200
@@ -24,9 +22,9 @@ _PAGE = 200
 async def opik_feedback(
     http: HttpClient, project: str, query: FeedbackQuery
 ) -> AsyncIterator[Feedback | None]:
-    """The feedback scores of traces and spans that began since a moment, of the runs on record.
+    """Yield the feedback scores of recorded runs' traces and spans that began since a time.
 
-    Opik's ids are made of hashes of the trace's and the span's, so these are known by their hash.
+    Opik's ids contain a hash of the OpenTelemetry id, so recorded runs are matched by that hash.
     """
     traces = {_hashed(opik_id(trace, 0)): (trace, None) for trace, _ in query.judged}
     spans = {_hashed(opik_id(span, 0)): (trace, span) for trace, span in query.judged}
@@ -36,14 +34,14 @@ async def opik_feedback(
 
 
 def opik_id(hex_id: str, milliseconds: int) -> UUID:
-    """The id that Opik gives a trace or span: a UUID of version 7, with a hash in place of random bits."""
+    """Return Opik's id of a trace or span: a UUID of version 7 with a hash in place of the random bits."""
     digest = hashlib.sha256(bytes.fromhex(hex_id)).digest()[:10]
     number = int.from_bytes(milliseconds.to_bytes(6, "big") + digest, "big")
     return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62)
 
 
 def opik_address(url: str, trace_id: str, milliseconds: int | None) -> str | None:
-    """Where Opik leads to a trace's page, as its SDK has it; None if the time in its id is not known."""
+    """Return the address that redirects to a trace's page, as in Opik's SDK; None if its time is unknown."""
     if milliseconds is None:
         return None
     back = quote(base64.b64encode(f"{url}/".encode()).decode())
@@ -72,7 +70,7 @@ async def _page(
 def _scores(
     row: Mapping[str, Any], known: Mapping[int, tuple[str, str | None]]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """A row's scores, each author's by itself."""
+    """Yield a row's scores, one per author."""
     where = known.get(_hashed(UUID(row["id"])))
     for score in (row.get("feedback_scores") or ()) if where else ():
         authors = score.get("value_by_author") or {score.get("last_updated_by") or "": score}

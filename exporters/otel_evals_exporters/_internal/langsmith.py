@@ -1,4 +1,4 @@
-"""Feedback that people gave in LangSmith."""
+"""Reads feedback back from LangSmith."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from otel_evals.destinations import HttpClient
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 
-__all__ = ["langsmith_feedback"]
-
 _BY: dict[str, Literal["person", "api"]] = {"app": "person", "api": "api"}
 _PAGE = 100
 
@@ -19,14 +17,14 @@ _PAGE = 100
 async def langsmith_feedback(
     http: HttpClient, session: str, query: FeedbackQuery
 ) -> AsyncIterator[Feedback | None]:
-    """All feedback of a project since a moment. Runs are named by the span's id alone."""
+    """Yield all feedback of a project since a time. Runs are identified by span id only."""
 
     async def page(offset: int) -> tuple[Sequence[Any], Any]:
         params: dict[str, Any] = {"session": session, "limit": _PAGE, "offset": offset}
         params |= {"min_created_at": query.since_text} | ({"key": list(query.names)} if query.names else {})
         found = await ask(http, "GET", "/api/v1/feedback", params=params)
         if not isinstance(found, list):
-            raise TypeError("no list")
+            raise TypeError("not a list")
         return found, offset + _PAGE if len(found) >= _PAGE else None
 
     async for item in paged(page, 0):
@@ -43,7 +41,7 @@ def _feedback(item: dict[str, Any]) -> Feedback:
         by="judge" if ours else _BY.get(source.get("type", ""), "judge"),
         author=str(source.get("user_name") or source.get("user_id") or ""),
         time=moment(item.get("modified_at") or item["created_at"]),
-        # Runs that did not come by OpenTelemetry have a whole UUID, which is no span's.
+        # Runs from other sources than OpenTelemetry have a whole UUID, which matches no span.
         span_id=f"{span:016x}",
         comment=item.get("comment"),
     )
