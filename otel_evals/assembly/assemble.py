@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from otel_evals.assembly.guards import outside_guards
 from otel_evals.assembly.provenance import find_provenance
 from otel_evals.assembly.question import Answer, Question, find_answer, find_question
 from otel_evals.assembly.toolcalls import join_tool_calls
@@ -16,6 +17,8 @@ from otel_evals.sampling import credible_state
 __all__ = ["assemble"]
 
 _NO_USAGE = Usage()
+_RECENT = 8
+"""Compare a model call with this many earlier ones, to count it once."""
 _APART = (
     OperationKind.AGENT,
     OperationKind.TOOL,
@@ -89,12 +92,16 @@ class Recovery:
             self._parts[name] = find(*given)
         return self._parts[name]
 
+    def _speaking(self) -> Sequence[Operation]:
+        found: Sequence[Operation] = self._part("speaking", outside_guards, self._operations, self._above)
+        return found
+
     def _question(self) -> Question | None:
-        found: Question | None = self._part("question", find_question, self._root, self._operations)
+        found: Question | None = self._part("question", find_question, self._root, self._speaking())
         return found
 
     def _answer(self) -> Answer | None:
-        found: Answer | None = self._part("answer", find_answer, self._root, self._operations)
+        found: Answer | None = self._part("answer", find_answer, self._root, self._speaking())
         return found
 
     def _system(self) -> tuple[str | None, Operation | None]:
@@ -115,7 +122,8 @@ class Recovery:
         return [o for o in self._operations if o.kind is OperationKind.INFERENCE]
 
     def _last(self) -> Operation | None:
-        return max(self._inferences(), key=lambda o: o.span.end_time or o.span.start_time, default=None)
+        calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
+        return max(calls, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
     # --- fields ---
 
@@ -265,11 +273,31 @@ def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> 
                 covered.add(span_id)
             below, span_id = kinds[span_id], above.get(span_id)
     total, counted = _NO_USAGE, set()
+    added: list[Operation] = []
     for operation in telling:
-        if operation.span_id not in covered and operation.response_id not in counted:
-            total = total + (operation.usage or _NO_USAGE)
-            counted.add(operation.response_id or operation.span_id)
+        if operation.span_id in covered or operation.response_id in counted:
+            continue
+        if any(_is_same_call(known, operation) for known in added[-_RECENT:]):
+            continue
+        total = total + (operation.usage or _NO_USAGE)
+        counted.add(operation.response_id or operation.span_id)
+        added.append(operation)
     return total
+
+
+def _is_same_call(known: Operation, operation: Operation) -> bool:
+    """Return True if an SDK and a library recorded the same model call, in two spans."""
+    one, other = known.span, operation.span
+    if one.scope_name == other.scope_name or one.parent_span_id != other.parent_span_id:
+        return False
+    if known.kind is not operation.kind or (known.response_id and operation.response_id):
+        return False
+    if known.usage is None or operation.usage is None or one.end_time is None or other.end_time is None:
+        return False
+    inside = one.start_time <= other.start_time and other.end_time <= one.end_time
+    around = other.start_time <= one.start_time and one.end_time <= other.end_time
+    counts = (known.usage.input_tokens, known.usage.output_tokens)
+    return (inside or around) and counts == (operation.usage.input_tokens, operation.usage.output_tokens)
 
 
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:

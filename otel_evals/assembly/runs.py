@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from otel_evals import semconv
 from otel_evals.assembly.assemble import assemble
+from otel_evals.assembly.detail_events import with_details
 from otel_evals.assembly.grouped import invocations_in
+from otel_evals.assembly.guards import is_guard
 from otel_evals.assembly.misplaced_choices import restore_choices
 from otel_evals.assembly.model_calls import group_loose
+from otel_evals.assembly.orphans import adopt
 from otel_evals.assembly.question import answer_of, find_question, is_data_of
 from otel_evals.assembly.surroundings import with_surroundings
 from otel_evals.assembly.tree import descendants
@@ -48,7 +51,17 @@ def find_runs(
     above = _nearest(operations, parents)
     below = _children(operations, above)
     roots, loose = _roots(operations, above, below)
+    if roots and (loose or len(roots) > 1):
+        placed = links or ()
+
+        def is_lost(operation: Operation) -> bool:
+            parent = operation.span.parent_span_id
+            return parent is not None and parent not in records and operation.span_id not in placed
+
+        roots, loose = adopt(roots, loose, operations, is_lost, above, below)
     loose = [operation for operation in loose if not _serves_another_trace(operation)]
+    if not roots and all(o.kind is OperationKind.TOOL for o in loose):
+        loose = [operation for operation in loose if not _only_serves(operation, below)]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
         roots, loose = _roots(operations, above, below, (*_INVOCATIONS, OperationKind.INFERENCE))
@@ -144,21 +157,25 @@ def _read(
     records: Mapping[str, SpanRecord], dialects: Dialects, ours: set[str], parents: Mapping[str, str | None]
 ) -> dict[str, Operation]:
     """The operations by span id, in order of start, without evaluation spans and what is inside them."""
-    found: list[Operation] = []
     if any(record.logs for record in records.values()):
         records = restore_choices(records, dialects)
-    for span_id, record in records.items():
-        if ours and _is_inside(span_id, ours, parents):
-            continue
+    mine = [r for i, r in records.items() if not ours or not _is_inside(i, ours, parents)]
+    found = _operations(mine, dialects) or _operations(with_details(mine), dialects)
+    found.sort(key=_order)
+    TraceContent(found)  # each operation is left with what it has to read, and reads it when asked
+    return {o.span.span_id: o for o in found}
+
+
+def _operations(records: Iterable[SpanRecord], dialects: Dialects) -> list[Operation]:
+    found: list[Operation] = []
+    for record in records:
         try:
             operation = dialects.read(record)
         except BaseException:  # a third-party dialect must not break the trace
             operation = None
         if operation is not None:
             found.append(operation)
-    found.sort(key=_order)
-    TraceContent(found)  # each operation is left with what it has to read, and reads it when asked
-    return {o.span.span_id: o for o in found}
+    return found
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
@@ -236,7 +253,7 @@ def _roots(
     below: Mapping[str, Sequence[str]],
     opens: Sequence[OperationKind] = _INVOCATIONS,
 ) -> tuple[list[Operation], list[Operation]]:
-    """The outermost agents and workflows, and the outermost other operations outside of them.
+    """The outermost agents and workflows, and the outermost other operations outside of them and of guards.
 
     A tool that contains one of the kinds in `opens` is passed over: it only wraps it.
     """
@@ -245,6 +262,8 @@ def _roots(
     stack = [span_id for span_id in operations if above[span_id] is None]
     while stack:
         operation = operations[stack.pop()]
+        if is_guard(operation):
+            continue
         if operation.kind in _INVOCATIONS:
             if _does_something(operation, operations, below):
                 roots.append(operation)
@@ -261,6 +280,12 @@ def _serves_another_trace(operation: Operation) -> bool:
     if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
         return False
     return any(trace_id != span.trace_id for trace_id, _ in span.links)
+
+
+def _only_serves(operation: Operation, below: Mapping[str, Sequence[str]]) -> bool:
+    """Return True for a server's end of a tool call, with nothing inside."""
+    is_server = operation.kind is OperationKind.TOOL and operation.span.kind == "SERVER"
+    return is_server and operation.span_id not in below
 
 
 def _does_something(

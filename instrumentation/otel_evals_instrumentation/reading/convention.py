@@ -264,6 +264,7 @@ def _read_usage(reader: SpanReader) -> None:
             input_tokens=given or 0,
             output_tokens=said or 0,
             cache_read_tokens=reader.number("cache_tokens") or 0,
+            cache_write_tokens=reader.number("cache_write_tokens") or 0,
             reasoning_tokens=reader.number("reasoning_tokens") or 0,
         )
 
