@@ -141,7 +141,7 @@ def find_question(root: Operation, operations: Sequence[Operation]) -> Question 
 
 
 def _is_state(question: Question, root: Operation) -> bool:
-    """Return True for a question that is an object: a workflow's arguments, or an attribute without messages."""
+    """Return True for an object: a workflow's arguments, or an attribute without messages."""
     text, operation = question.messages[-1].text, question.operation
     if operation is root and root.kind is OperationKind.WORKFLOW:
         return text[:2] == '{"' and text[-1:] == "}"
