@@ -213,11 +213,11 @@ def _closing_text(message: Message) -> str:
 def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | None:
     """The answer in the root's output, or else in that of the operation that ended last and has one.
 
-    An object that an agent or a workflow returned is the answer only if no model gave one.
+    An object that a workflow returned is the answer only if nothing inside gave one.
     """
     text = answer_of(root)
     told = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
-    if told is not None and (root.kind is OperationKind.INFERENCE or not is_data_of(root, text)):
+    if told is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
         return told
     order = {o.span_id: index for index, o in enumerate(operations)}
     ended = sorted(
@@ -227,11 +227,8 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     for operation in ended:
         text = answer_of(operation)
         if text is not None:
-            answer = Answer(operation, operation.output_messages[-1:], text)
-            if operation.kind is OperationKind.INFERENCE or not is_data_of(operation, text):
-                return answer
-            if operation.kind is OperationKind.AGENT:
-                told = told or answer
+            if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
+                return Answer(operation, operation.output_messages[-1:], text)
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
             return told
     return told

@@ -144,8 +144,9 @@ def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[M
     if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
         parsed = first_choice(parsed)
     messages = _messages(parsed, side, role)
-    if not messages and not cut and _begins_as_json(value) and is_data(parsed):
-        return (Message(role=role, parts=(Part(kind="text", text=value),)),), False, True
+    text = parsed if type(parsed) is str else value
+    if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
+        return (Message(role=role, parts=(Part(kind="text", text=text),)),), False, True
     return messages, cut, False
 
 

@@ -95,6 +95,26 @@ JSON_TEXTS = [
         **TOLD,
     ),
     case(
+        "smolagents: an agent's JSON, whose model thought in words",
+        span("CodeAgent.run", {KIND: "AGENT", "input.value": {"task": TASK}, "output.value": REPORT}),
+        span("llm", {KIND: "LLM", "input.value": "New task:\n" + TASK, "output.value": "Thought: it is up."}),
+        scope="openinference.instrumentation.smolagents",
+        runs=1,
+        input=TASK,
+        output=REPORT,
+    ),
+    case(
+        "MLflow: a text of JSON that was written as JSON again",
+        span(
+            "agent",
+            {"mlflow.spanType": J("AGENT"), "mlflow.spanInputs": J(TASK), "mlflow.spanOutputs": J(REPORT)},
+        ),
+        scope="mlflow",
+        runs=1,
+        input=TASK,
+        output=REPORT,
+    ),
+    case(
         "ADK: an error in JSON is no answer",
         span("agent", {KIND: "AGENT", "input.value": ASKED, "output.value": J({"error_code": "E", "n": 1})}),
         runs=1,
