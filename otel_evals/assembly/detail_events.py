@@ -1,4 +1,4 @@
-"""Model calls that only an event tells, on a span of something else."""
+"""Model calls that are recorded only as an event, on another operation's span."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DETAILS: Final = "gen_ai.client.inference.operation.details"
 def with_details(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
     """Yield the spans that hold such an event, with its attributes as their own."""
     for record in records:
-        told: dict[str, Any] = {}
+        added: dict[str, Any] = {}
         for event in (*record.events, *record.logs):
             if _DETAILS in (event.name, event.attributes.get("event.name")):
-                told.update(event.attributes)
+                added.update(event.attributes)
                 if isinstance(event.body, dict):
-                    told.update(event.body)
-        if told:
-            # The span's scope is not that of the instrumentation that logged the event.
-            yield replace(record, scope_name="", attributes={**told, **record.attributes})
+                    added.update(event.body)
+        if added:
+            # The event came from another instrumentation than the span: its scope says nothing.
+            yield replace(record, scope_name="", attributes={**added, **record.attributes})

@@ -23,7 +23,7 @@ _KINDS: Final = frozenset(
         "type",
     )
 )
-"""Attributes that hold a span's kind, in the words of its convention."""
+"""Attributes for the kind of a span, by convention."""
 _GUARD: Final = re.compile(r'guardrail|^"?(?:evaluat|moderation)', re.IGNORECASE)
 
 
@@ -44,7 +44,7 @@ def outside_guards(operations: Sequence[Operation], above: Mapping[str, str | No
     inside = {operation.span_id for operation in operations if is_guard(operation)}
     if not inside:
         return operations
-    for operation in operations:  # by start: what is above comes first
+    for operation in operations:  # sorted by start: parents come first
         if above.get(operation.span_id) in inside:
             inside.add(operation.span_id)
     return [operation for operation in operations if operation.span_id not in inside]

@@ -1,4 +1,4 @@
-"""Operations whose place in the tree was lost, or never recorded, given to the agent that they belong to."""
+"""Gives operations below lost spans, and model calls next to a silent agent, to the trace's only agent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def adopt(
         roots: outermost agents and workflows.
         loose: outermost operations outside of them.
         operations: all of the trace's.
-        is_lost: tells if the span above an operation was lost.
+        is_lost: returns True if the span above an operation was lost.
         above: each operation's nearest one above; updated.
         below: each operation's children; updated.
     """

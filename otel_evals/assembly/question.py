@@ -216,9 +216,9 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     An object that a workflow returned is the answer only if nothing inside gave one.
     """
     text = answer_of(root)
-    told = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
-    if told is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
-        return told
+    answer = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
+    if answer is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
+        return answer
     order = {o.span_id: index for index, o in enumerate(operations)}
     ended = sorted(
         (o for o in operations if o.kind in _HAVE_MESSAGES and o is not root),
@@ -230,5 +230,5 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
             if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
                 return Answer(operation, operation.output_messages[-1:], text)
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
-            return told
-    return told
+            return answer
+    return answer
