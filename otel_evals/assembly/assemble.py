@@ -9,23 +9,13 @@ from typing import Any
 from otel_evals.assembly.guards import outside_guards
 from otel_evals.assembly.provenance import find_provenance
 from otel_evals.assembly.question import Answer, Question, find_answer, find_question
+from otel_evals.assembly.tokens import APART, tokens_used
 from otel_evals.assembly.toolcalls import join_tool_calls
-from otel_evals.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
+from otel_evals.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall
 from otel_evals.model.derived import recovered
 from otel_evals.sampling import credible_state
 
 __all__ = ["assemble"]
-
-_NO_USAGE = Usage()
-_RECENT = 8
-"""Compare a model call with this many earlier ones, to count it once."""
-_APART = (
-    OperationKind.AGENT,
-    OperationKind.TOOL,
-    OperationKind.WORKFLOW,
-    OperationKind.RETRIEVAL,
-    OperationKind.EMBEDDING,
-)
 
 
 def assemble(
@@ -164,7 +154,7 @@ class Recovery:
         return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
 
     def usage(self) -> Mapping[str, Any]:
-        return {"usage": _usage(self._operations, self._above)}
+        return {"usage": tokens_used(self._operations, self._above)}
 
     def finish_reasons(self) -> Mapping[str, Any]:
         return {"finish_reasons": (self._last() or self._root).finish_reasons}
@@ -248,56 +238,12 @@ def _error(
     """
     if root.error is not None:
         return root
-    failed = [o for o in operations if o.error is not None and o.kind not in _APART[1:]]
+    failed = [o for o in operations if o.error is not None and o.kind not in APART[1:]]
     if not failed or answer() is not None:  # most runs have no error, and nobody asks what they answered
         return None
     if last is not None:
         return last if last.error is not None else None
     return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
-
-
-def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
-    """The tokens of the innermost operations that record any; operations above them record sums of these.
-
-    A model call does not include what is used by a tool or an agent below it.
-    """
-    telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
-    if len(telling) < 2:
-        return telling[0].usage or _NO_USAGE if telling else _NO_USAGE
-    kinds = {o.span_id: o.kind for o in operations}
-    covered: set[str] = set()
-    for operation in telling:
-        below, span_id = operation.kind, above.get(operation.span_id)
-        while span_id in kinds and span_id not in covered:
-            if not (kinds[span_id] is OperationKind.INFERENCE and below in _APART):
-                covered.add(span_id)
-            below, span_id = kinds[span_id], above.get(span_id)
-    total, counted = _NO_USAGE, set()
-    added: list[Operation] = []
-    for operation in telling:
-        if operation.span_id in covered or operation.response_id in counted:
-            continue
-        if any(_is_same_call(known, operation) for known in added[-_RECENT:]):
-            continue
-        total = total + (operation.usage or _NO_USAGE)
-        counted.add(operation.response_id or operation.span_id)
-        added.append(operation)
-    return total
-
-
-def _is_same_call(known: Operation, operation: Operation) -> bool:
-    """Return True if an SDK and a library recorded the same model call, in two spans."""
-    one, other = known.span, operation.span
-    if one.scope_name == other.scope_name or one.parent_span_id != other.parent_span_id:
-        return False
-    if known.kind is not operation.kind or (known.response_id and operation.response_id):
-        return False
-    if known.usage is None or operation.usage is None or one.end_time is None or other.end_time is None:
-        return False
-    inside = one.start_time <= other.start_time and other.end_time <= one.end_time
-    around = other.start_time <= one.start_time and one.end_time <= other.end_time
-    counts = (known.usage.input_tokens, known.usage.output_tokens)
-    return (inside or around) and counts == (operation.usage.input_tokens, operation.usage.output_tokens)
 
 
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:

@@ -101,8 +101,7 @@ _TEXTS = (
     "response_id",
     "conversation_id",
     "user_id",
-    "agent_name",
-    "agent_version",
+    *("agent_name", "agent_version"),
 )
 
 
