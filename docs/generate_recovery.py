@@ -40,6 +40,7 @@ MISSES = """\
 | smolagents | the trace of a run after one that failed | its root never ends: the next share its trace |
 | openai-agents, ADK 1 | the user's words when the model fails | written down after the call only |
 | openai-agents | the text of a tool's error | masked by the SDK |
+| any | live: model calls that only events tell | files only: their spans are not claimed |
 | MCP | arguments and results | not recorded by the SDK's spans and fastmcp's |
 | AutoGen | everything said | not recorded |
 | MCP | the text of a tool's error as an answer | it is the run's error, not an answer |
@@ -80,7 +81,13 @@ What is particular about some, beside the names of their attributes:
 | any | a prompt that extends that of an earlier call below the same span continues its run |
 | any | results without ids belong to calls with ids, and the reverse, if there are as many of each |
 | any | tools by which a framework's model answers or passes a task on (`final_answer`, ...) are no calls |
-| any | what a failed operation raised is no answer |
+| any | the text of an exception is no answer |
+| any | text after a call is the answer, unless the response ended for tools |
+| any | spans next to each other, at the same time and with the same tokens, are one call of a model |
+| any | models below a guardrail or an evaluator give no question and no answer |
+| any | a server's tool call with nothing inside is no run |
+| any | operations below a lost span belong to the trace's only agent, if they ran during it |
+| any | model calls next to an agent that asked no model are its own, if they ran during it |
 | any | speech made of an answer and texts made of speech are no calls of a model; `unknown` is no model |
 | platforms | a workflow that tells a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write transcripts in its form; labels before contents are taken off |

@@ -13,8 +13,8 @@ PAGE = Path(__file__).with_name("scorer-reference.md")
 HEAD = """\
 # Scorer reference
 
-The built-in scorers, generated from their docstrings by `docs/generate_scorer_reference.py`. Each is a function
-of `otel_evals.scorers` that returns a scorer. Use the same name in YAML.
+The built-in scorers, generated from their docstrings by `docs/generate_scorer_reference.py`. Each is a
+function of `otel_evals.scorers` that returns a scorer. Use the same name in YAML.
 Formulas without a source are this project's own.
 
 Judge scorers share these options:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall, Usage
+from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
+from otel_evals._internal.read.guards import outside_guards
 from otel_evals._internal.read.provenance import find_provenance
 from otel_evals._internal.read.question import Answer, Question, find_answer, find_question
+from otel_evals._internal.read.tokens import APART, tokens_used
 from otel_evals._internal.read.tool_calls import join_tool_calls
 from otel_evals._internal.sampling.consistent import credible_state
 
 _Part = TypeVar("_Part")
-_NO_USAGE = Usage()
 _OF_FIRST = ("agent_version", "conversation_id", "user_id")
 _FOUND_WITH = {
     "history": "input_messages",
@@ -22,13 +23,6 @@ _FOUND_WITH = {
     "error_type": "error",
     "sources": "availability",
 }
-_APART = (
-    OperationKind.AGENT,
-    OperationKind.TOOL,
-    OperationKind.WORKFLOW,
-    OperationKind.RETRIEVAL,
-    OperationKind.EMBEDDING,
-)
 
 
 def assemble(
@@ -97,11 +91,14 @@ class Recovery:
         found: _Part = self._parts[find]
         return found
 
+    def _speaking(self) -> Sequence[Operation]:
+        return self._part(outside_guards, self._operations, self._above)
+
     def _question(self) -> Question | None:
-        return self._part(find_question, self._root, self._operations)
+        return self._part(find_question, self._root, self._speaking())
 
     def _answer(self) -> Answer | None:
-        return self._part(find_answer, self._root, self._operations)
+        return self._part(find_answer, self._root, self._speaking())
 
     def _system(self) -> tuple[str | None, Operation | None]:
         return self._part(_system, self._root, self._question(), self._operations)
@@ -116,7 +113,8 @@ class Recovery:
         return [o for o in self._operations if o.kind is OperationKind.INFERENCE]
 
     def _last(self) -> Operation | None:
-        return max(self._inferences(), key=lambda o: o.span.end_time or o.span.start_time, default=None)
+        calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
+        return max(calls, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
     # --- fields, by name ---
 
@@ -148,7 +146,7 @@ class Recovery:
         return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
 
     def usage(self) -> Mapping[str, Any]:
-        return {"usage": _usage(self._operations, self._above)}
+        return {"usage": tokens_used(self._operations, self._above)}
 
     def finish_reasons(self) -> Mapping[str, Any]:
         return {"finish_reasons": (self._last() or self._root).finish_reasons}
@@ -213,36 +211,12 @@ def _error(
     """
     if root.error is not None:
         return root
-    failed = [o for o in operations if o.error is not None and o.kind not in _APART[1:]]
+    failed = [o for o in operations if o.error is not None and o.kind not in APART[1:]]
     if not failed or answer() is not None:  # the answer is read last: most runs have no error
         return None
     if last is not None:
         return last if last.error is not None else None
     return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
-
-
-def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
-    """Sum the tokens of the innermost operations that record any; operations above them record sums.
-
-    A model call does not include the usage of a tool or an agent below it.
-    """
-    telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
-    if len(telling) < 2:
-        return telling[0].usage or _NO_USAGE if telling else _NO_USAGE
-    kinds = {o.span_id: o.kind for o in operations}
-    covered: set[str] = set()
-    for operation in telling:
-        below, span_id = operation.kind, above.get(operation.span_id)
-        while span_id in kinds and span_id not in covered:
-            if not (kinds[span_id] is OperationKind.INFERENCE and below in _APART):
-                covered.add(span_id)
-            below, span_id = kinds[span_id], above.get(span_id)
-    total, counted = _NO_USAGE, set()
-    for operation in telling:
-        if operation.span_id not in covered and operation.response_id not in counted:
-            total = total + (operation.usage or _NO_USAGE)
-            counted.add(operation.response_id or operation.span_id)
-    return total
 
 
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:

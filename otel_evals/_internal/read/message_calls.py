@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals._internal.model import Message, Operation, OperationKind, Part
 from otel_evals._internal.read.question import given_this_turn, this_turn
@@ -159,11 +162,27 @@ def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
         if operation.kind in _HAVE_MESSAGES and (operation.input_messages or operation.output_messages):
             given = given_this_turn(operation, operations)
             said = this_turn(operation.output_messages)
+            if operation.kind is OperationKind.INFERENCE:
+                said = _once(said)
             start, end = operation.span.start_time, operation.span.end_time or operation.span.start_time
             # A model call's input was complete when it started; an agent may add to its own while it runs.
             before = start if operation.kind is OperationKind.INFERENCE else end
             found.follow((given, before), (said, end))
     return found
+
+
+def _once(said: Sequence[Message]) -> Sequence[Message]:
+    """A model's response with each call without an id once: chunks of a stream may repeat it."""
+    calls = [p for m in said for p in m.parts if p.kind == "tool_call" and p.tool_call_id is None]
+    if len(calls) < 2 or not any(one == other for one, other in pairwise(calls)):
+        return said
+    kept: list[Part] = []
+    messages = []
+    for message in said:
+        parts = [p for p in message.parts if p.kind != "tool_call" or p not in kept]
+        kept += [p for p in parts if p.kind == "tool_call" and p.tool_call_id is None]
+        messages.append(replace(message, parts=tuple(parts)))
+    return messages
 
 
 def follow_conversations(found: MessageCalls) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from otel_evals._internal.model import Operation, OperationKind, Part
-from otel_evals._internal.read.question import turn_start, waiting_calls
+from otel_evals._internal.read.question import says_tools, turn_start, waiting_calls
 
+_TWINS = 2
+"""How many spans may record one call: a library's, and next to it the SDK's own."""
 _RECENT = 16
 """Number of turns back that a call without ids is compared with."""
-_FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
 
 
 def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
@@ -79,7 +80,9 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
             return True
     last = turn[-1]
     beside = last.span.parent_span_id == call.span.parent_span_id is not None
-    return (beside and (_goes_on(last, call) or _tells_again(last, call))) or _hands_back(last, call)
+    if beside and (_tells_again(last, call) or any(_goes_on(e, call) for e in turn[-_TWINS:])):
+        return True
+    return _hands_back(last, call)
 
 
 def _hands_back(last: Operation, call: Operation) -> bool:
@@ -122,7 +125,7 @@ def _goes_on(last: Operation, call: Operation) -> bool:
         return False
     new = now[len(before) :]
     if asks_for_tools(last):
-        return bool(new) or not now
+        return bool(new) or not any(part.text or part.data for message in now for part in message.parts)
     asked_again = any(message.role == "user" and message.text for message in new)
     return bool(before) and not asked_again and any(p.kind == "tool_result" for m in new for p in m.parts)
 
@@ -130,11 +133,6 @@ def _goes_on(last: Operation, call: Operation) -> bool:
 def asks_for_tools(call: Operation) -> bool:
     """Return True if a model call ended by requesting tools."""
     return says_tools(call) or any(map(waiting_calls, call.output_messages))
-
-
-def says_tools(call: Operation) -> bool:
-    """Return True if the finish reason of a call or an agent is a request for tools."""
-    return any(reason.lower().replace("-", "_") in _FOR_TOOLS for reason in call.finish_reasons)
 
 
 def _belongs(turn: Sequence[Operation], other: Operation) -> bool:

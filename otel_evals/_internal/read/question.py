@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 
+_FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 
 
@@ -119,13 +120,13 @@ def find_question(root: Operation, operations: Sequence[Operation]) -> Question 
         return question
     if _is_state(question, root):
         inside = next((other for other in questions if not _is_state(other, root)), question)
-        text, told = question.messages[-1].text, inside.messages[-1].text
-        question = inside if text == told or text not in told else question
+        text, text_inside = question.messages[-1].text, inside.messages[-1].text
+        question = inside if text == text_inside or text not in text_inside else question
     return _with_history(question, candidates, operations)
 
 
 def _is_state(question: Question, root: Operation) -> bool:
-    """Whether a question is an object: a workflow's arguments, or what a span holds instead of messages."""
+    """Return True for an object: a workflow's arguments, or an attribute without messages."""
     text, operation = question.messages[-1].text, question.operation
     if operation is root and root.kind is OperationKind.WORKFLOW:
         return text[:2] == '{"' and text[-1:] == "}"
@@ -133,7 +134,7 @@ def _is_state(question: Question, root: Operation) -> bool:
 
 
 def is_data_of(operation: Operation, text: str | None) -> bool:
-    """Whether a text is an object that stands in an attribute of its own, outside of any message."""
+    """Return True for an object that is the whole value of an attribute, not a part of a message."""
     if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
         return False
     return any(value == text for value in operation.span.attributes.values())
@@ -161,8 +162,19 @@ def answer_of(operation: Operation) -> str | None:
     if last.role in ("user", "tool", "system"):
         return None
     if operation.kind is OperationKind.INFERENCE and waiting_calls(last):
-        return None
+        return None if says_tools(operation) else _text_after_calls(last)
     return _closing_text(last) or None
+
+
+def _text_after_calls(message: Message) -> str | None:
+    """The text after the last tool call in a message: of a model whose SDK ran the tools by itself."""
+    calls = [index for index, part in enumerate(message.parts) if part.kind == "tool_call"]
+    return replace(message, parts=message.parts[calls[-1] + 1 :]).text or None
+
+
+def says_tools(operation: Operation) -> bool:
+    """Whether the reasons for which a model call or an agent ended are tools that it asked for."""
+    return any(reason.lower().replace("-", "_") in _FOR_TOOLS for reason in operation.finish_reasons)
 
 
 def waiting_calls(message: Message) -> list[Part]:
@@ -186,12 +198,12 @@ def _closing_text(message: Message) -> str:
 def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | None:
     """The answer in the root's output, or else in that of the operation that ended last and has one.
 
-    An object that an agent or a workflow returned is the answer only if no model said one.
+    An object that a workflow returned is the answer only if nothing inside gave one.
     """
     text = answer_of(root)
-    told = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
-    if told is not None and (root.kind is OperationKind.INFERENCE or not is_data_of(root, text)):
-        return told
+    answer = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
+    if answer is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
+        return answer
     order = {o.span_id: index for index, o in enumerate(operations)}
     ended = sorted(
         (o for o in operations if o.kind in _HAVE_MESSAGES and o is not root),
@@ -200,11 +212,8 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     for operation in ended:
         text = answer_of(operation)
         if text is not None:
-            answer = Answer(operation, operation.output_messages[-1:], text)
-            if operation.kind is OperationKind.INFERENCE or not is_data_of(operation, text):
-                return answer
-            if operation.kind is OperationKind.AGENT:
-                told = told or answer
+            if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
+                return Answer(operation, operation.output_messages[-1:], text)
         elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
-            return told
-    return told
+            return answer
+    return answer

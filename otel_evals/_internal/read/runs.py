@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -11,17 +11,21 @@ from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
+from otel_evals._internal.read.detail_events import with_details
 from otel_evals._internal.read.grouped import invocations_in
+from otel_evals._internal.read.guards import is_guard
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
 from otel_evals._internal.read.misplaced_choices import restore_choices
 from otel_evals._internal.read.model_calls import group_loose
+from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
-from otel_evals._internal.read.tree import descendants
+from otel_evals._internal.read.tree import children_of, descendants, nearest
 from otel_evals._internal.read.truncation import defer_content
 
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
+_OPERATION_ID = attrgetter("span.span_id")
 _START = attrgetter("start_time", "root_span_id")
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
@@ -48,11 +52,21 @@ def find_runs(
         i for i, r in records.items() if r.scope_name == semconv.SCOPE_NAME or r.attributes.get(semconv.MARK)
     }
     operations = _read(records, dialects, ours, parents)
-    above = _nearest(operations, parents)
-    below = _children(operations, above)
+    above = nearest(operations, parents)
+    below = children_of(operations, above)
     roots, loose = _roots(operations, above, below)
+    if roots and (loose or len(roots) > 1):
+        placed = links or ()
+
+        def is_lost(operation: Operation) -> bool:
+            parent = operation.span.parent_span_id
+            return parent is not None and parent not in records and operation.span_id not in placed
+
+        roots, loose = adopt(roots, loose, operations, is_lost, above, below)
     if loose:
         loose = [operation for operation in loose if not _serves_another_trace(operation)]
+    if loose and not roots and all(o.kind is OperationKind.TOOL for o in loose):
+        loose = [operation for operation in loose if not _only_serves(operation, below)]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
         roots, loose = _roots(operations, above, below, (*_INVOCATIONS, OperationKind.INFERENCE))
@@ -151,21 +165,23 @@ def _read(
     found: list[Operation] = []
     if any(map(_LOGS, records.values())):
         records = restore_choices(records, dialects)
-    for span_id, record in records.items():
-        if ours and _is_inside(span_id, ours, parents):
-            continue
+    mine = [r for i, r in records.items() if not ours or not _is_inside(i, ours, parents)]
+    found = _operations(mine, dialects) or _operations(with_details(mine), dialects)
+    found.sort(key=_order)
+    defer_content(found)
+    return dict(zip(map(_OPERATION_ID, found), found, strict=True))
+
+
+def _operations(records: Iterable[SpanRecord], dialects: Dialects) -> list[Operation]:
+    found: list[Operation] = []
+    for record in records:
         try:
             operation = dialects.read(record)
         except BaseException:  # a third-party dialect must not break the trace
             operation = None
         if operation is not None:
             found.append(operation)
-    found.sort(key=_order)
-    defer_content(found)
-    operations: dict[str, Operation] = {}
-    for operation in found:
-        operations[operation.span.span_id] = operation
-    return operations
+    return found
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
@@ -176,70 +192,6 @@ def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | 
         seen.add(span_id)
         span_id = parents.get(span_id)
     return False
-
-
-def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return each operation's nearest operation above. Cycles are cut at their first span."""
-    above: dict[str, str | None] = {}
-    in_order = True
-    for span_id in operations:
-        parent = parents.get(span_id)
-        if parent is not None and parent not in operations:
-            parent = _beyond(span_id, parent, operations, parents)
-        if (
-            parent is not None
-            and operations[parent].kind is OperationKind.INFERENCE
-            and _came_after(operations[span_id], operations[parent])
-        ):
-            parent = above.get(parent)
-        above[span_id] = None if parent == span_id else parent
-        in_order = in_order and (parent is None or parent in above)
-    if in_order:  # every span comes after the one above it, so there is no cycle
-        return above
-    for span_id in operations:
-        seen = {span_id}
-        parent = above[span_id]
-        while parent is not None and parent not in seen:
-            seen.add(parent)
-            parent = above[parent]
-        if parent == span_id:
-            above[span_id] = None
-    return above
-
-
-def _came_after(operation: Operation, parent: Operation) -> bool:
-    """Return True if a model call had ended before an operation below it, but was still the current span."""
-    return (
-        operation.kind in (*_INVOCATIONS, OperationKind.INFERENCE)
-        and parent.span.end_time is not None
-        and parent.span.end_time <= operation.span.start_time
-        and parent.span.scope_name == operation.span.scope_name
-    )
-
-
-def _beyond(
-    span_id: str, parent: str, operations: Mapping[str, Operation], parents: Mapping[str, str | None]
-) -> str | None:
-    """Return the nearest operation above a parent that is not an operation."""
-    seen = {span_id}
-    above: str | None = parent
-    while above is not None and above not in operations and above not in seen:
-        seen.add(above)
-        above = parents.get(above)
-    return None if above in seen else above
-
-
-def _children(
-    operations: Mapping[str, Operation], above: Mapping[str, str | None]
-) -> dict[str, tuple[str, ...]]:
-    below: dict[str, Any] = {}
-    for span_id in operations:
-        parent = above[span_id]
-        if parent is not None:
-            below.setdefault(parent, []).append(span_id)
-    for parent, children in below.items():
-        below[parent] = tuple(children)
-    return below
 
 
 def _roots(
@@ -257,6 +209,8 @@ def _roots(
     stack = [span_id for span_id in operations if above[span_id] is None]
     while stack:
         operation = operations[stack.pop()]
+        if is_guard(operation):
+            continue
         if operation.kind in _INVOCATIONS:
             if operation.kind is OperationKind.AGENT or _does_something(operation, operations, below):
                 roots.append(operation)
@@ -275,6 +229,12 @@ def _serves_another_trace(operation: Operation) -> bool:
     if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
         return False
     return any(trace_id != span.trace_id for trace_id, _ in span.links)
+
+
+def _only_serves(operation: Operation, below: Mapping[str, Sequence[str]]) -> bool:
+    """Return True for a server's end of a tool call, with nothing inside."""
+    is_server = operation.kind is OperationKind.TOOL and operation.span.kind == "SERVER"
+    return is_server and operation.span_id not in below
 
 
 def _does_something(

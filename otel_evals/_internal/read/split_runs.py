@@ -13,8 +13,8 @@ from otel_evals._internal.model import Operation, OperationKind, Run
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to, says_tools
-from otel_evals._internal.read.question import waiting_calls
+from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to
+from otel_evals._internal.read.question import says_tools, waiting_calls
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""

@@ -90,6 +90,7 @@ def openllmetry() -> Dialect:
                 _PROPERTIES + "conversation_id",
             ),
             user_id=(_PROPERTIES + "user_id",),
+            finish=("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason"),
             agent_name=("gen_ai.agent.name", "agno.team.name"),
             name=("traceloop.workflow.name", "traceloop.entity.name"),
         ),

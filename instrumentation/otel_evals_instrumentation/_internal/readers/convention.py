@@ -100,11 +100,10 @@ _TEXTS = (
     "response_id",
     "conversation_id",
     "user_id",
-    "agent_name",
-    "agent_version",
+    *("agent_name", "agent_version"),
 )
 
-_COUNTED = ("input_tokens", "output_tokens", "cache_tokens", "reasoning_tokens")
+_COUNTED = ("input_tokens", "output_tokens", "cache_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 @dataclass(frozen=True)
@@ -262,12 +261,15 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_usage(reader: SpanReader) -> None:
-    given, said, cached, reasoning = [reader.number(n) if n in reader.found_at else None for n in _COUNTED]
+    given, said, cached, written, reasoning = [
+        reader.number(n) if n in reader.found_at else None for n in _COUNTED
+    ]
     if given is not None or said is not None:
         reader.fields["usage"] = Usage(
             input_tokens=given or 0,
             output_tokens=said or 0,
             cache_read_tokens=cached or 0,
+            cache_write_tokens=written or 0,
             reasoning_tokens=reasoning or 0,
         )
 

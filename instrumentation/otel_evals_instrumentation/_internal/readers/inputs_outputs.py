@@ -81,6 +81,8 @@ def unwrap_state(reader: SpanReader) -> None:
     """A workflow is given its state: where that stands in a user's message, take what was asked from it."""
     messages = reader.fields["input_messages"]
     if len(messages) == 1 and messages[0].role == "user" and (text := messages[0].text)[:1] == "{":
+        if any(value is text for value in reader.attributes.values()):
+            return  # an attribute that was found to hold no messages
         state = parse(text)
         if isinstance(state, dict):
             reader.fields["input_messages"] = read_messages(state) or messages
@@ -99,25 +101,11 @@ _known_definitions = lru_cache(maxsize=64)(_definitions)
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """The messages of one side: of the first name that has content, else of the first that is there."""
-    recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
     if _starts_indexed(reader, side):
-        best = _first(reader, side, role, reader.with_lists(side))[0]
-        return best if best or not recorded else _data(reader, side, role, recorded)
+        return _first(reader, side, role, reader.with_lists(side))[0]
+    recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
     best, told = _first(reader, side, role, recorded)
-    if not told:
-        best, told = _first(reader, side, role, reader.with_lists(side), best)
-    return best if best or not recorded else _data(reader, side, role, recorded)
-
-
-def _data(
-    reader: SpanReader, side: str, role: str, recorded: Iterable[tuple[int, str, Any]]
-) -> tuple[Message, ...]:
-    """JSON without messages in it, as one message with this text."""
-    for _, key, value in recorded:
-        if _begins_as_json(value) and is_data(parse(value)):
-            reader.note(side, key)
-            return (Message(role=role, parts=(Part(kind="text", text=value),)),)
-    return ()
+    return best if told else _first(reader, side, role, reader.with_lists(side), best)[0]
 
 
 def _starts_indexed(reader: SpanReader, side: str) -> bool:
@@ -138,26 +126,33 @@ def _first(
             if not best:
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
-        messages, cut = _said(reader, value, side, role)
-        told = _has_content(messages)
-        if told or (messages and not best):
+        messages, cut, is_text = _said(reader, value, side, role)
+        whole = not is_text and _has_content(messages)
+        if whole or (messages and not best):
             cut = cut or (key.endswith(".*") and side == "input" and reader.span.dropped_attributes > 0)
-            _note(reader, side, key, told, cut)
+            _note(reader, side, key, whole or is_text, cut)
             best = _cut_off(messages, value) if cut and not key.endswith(".*") else messages
-            if told:
+            if whole:
                 return best, True
     return best, False
 
 
-def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool]:
-    """The messages of an attribute, and whether their end is cut off."""
+def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool, bool]:
+    """The messages of an attribute, whether their end is cut off, and whether they are only its JSON as text.
+
+    JSON without messages in it was said as it is, unless another attribute holds messages.
+    """
     messages = typed_messages(value)
     if messages is not None and (side == "input" or len(messages) == 1 or _is_invocation(reader)):
-        return messages, False
+        return messages, False, False
     parsed, cut = parse_or_mend(value)
     if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
         parsed = first_choice(parsed)
-    return _messages(parsed, side, role), cut
+    messages = _messages(parsed, side, role)
+    text = parsed if type(parsed) is str else value
+    if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
+        return (Message(role=role, parts=(Part(kind="text", text=text),)),), False, True
+    return messages, cut, False
 
 
 def _is_invocation(reader: SpanReader) -> bool:

@@ -95,6 +95,26 @@ JSON_TEXTS = [
         **TOLD,
     ),
     case(
+        "smolagents: an agent's JSON, whose model thought in words",
+        span("CodeAgent.run", {KIND: "AGENT", "input.value": {"task": TASK}, "output.value": REPORT}),
+        span("llm", {KIND: "LLM", "input.value": "New task:\n" + TASK, "output.value": "Thought: it is up."}),
+        scope="openinference.instrumentation.smolagents",
+        runs=1,
+        input=TASK,
+        output=REPORT,
+    ),
+    case(
+        "MLflow: a text of JSON that was written as JSON again",
+        span(
+            "agent",
+            {"mlflow.spanType": J("AGENT"), "mlflow.spanInputs": J(TASK), "mlflow.spanOutputs": J(REPORT)},
+        ),
+        scope="mlflow",
+        runs=1,
+        input=TASK,
+        output=REPORT,
+    ),
+    case(
         "ADK: an error in JSON is no answer",
         span("agent", {KIND: "AGENT", "input.value": ASKED, "output.value": J({"error_code": "E", "n": 1})}),
         runs=1,
@@ -393,7 +413,194 @@ PSEUDO = [
     ),
 ]
 
-EVERY = [*JSON_TEXTS, *NAMES, *CONTINUED, *RESULTS, *WRAPPED, *PSEUDO]
+
+def _generic(kind: str, **more: str) -> dict[str, str]:
+    return {"type": "generic", "generic_type": kind, **more}
+
+
+CALL_THEN_TEXT = [{"function_call": {"name": "look", "args": {"lift": 2}}}, {"text": SAID}]
+PARTS = [
+    case(
+        "Gemini: the text after a call is the answer",
+        span(
+            "llm",
+            {
+                KIND: "LLM",
+                "input.value": {"contents": [{"role": "user", "parts": [{"text": ASKED}]}]},
+                "output.value": {
+                    "candidates": [
+                        {"content": {"role": "model", "parts": CALL_THEN_TEXT}, "finish_reason": "STOP"}
+                    ]
+                },
+            },
+        ),
+        tools=[("look", {"lift": 2}, None, "unknown")],
+        **TOLD,
+    ),
+    case(
+        "ADK: the same",
+        span(
+            "call_llm",
+            {
+                "gcp.vertex.agent.llm_request": {"contents": [{"role": "user", "parts": [{"text": ASKED}]}]},
+                "gcp.vertex.agent.llm_response": {"content": {"role": "model", "parts": CALL_THEN_TEXT}},
+            },
+        ),
+        scope="gcp.vertex.agent",
+        **TOLD,
+    ),
+    case(
+        "Anthropic: no text is the answer of a response that ends for tools",
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.response.finish_reasons": ["tool_use"],
+                "gen_ai.output.messages": [
+                    {
+                        "role": "assistant",
+                        "parts": [
+                            {"type": "tool_call", "name": "look", "id": "c1"},
+                            {"type": "text", "content": "One moment."},
+                        ],
+                    }
+                ],
+            },
+        ),
+        output=None,
+    ),
+    case(
+        "OpenLLMetry: the text next to an image without a type",
+        span(
+            "chat",
+            {
+                "llm.request.type": "chat",
+                "gen_ai.prompt.0.role": "user",
+                "gen_ai.prompt.0.content": J([{"image": {"format": "png"}}, {"text": ASKED}]),
+                "gen_ai.completion.0.content": SAID,
+            },
+        ),
+        **TOLD,
+    ),
+    case(
+        "OpenLLMetry: the text next to audio of an unknown type",
+        span(
+            "chat",
+            {
+                "llm.request.type": "chat",
+                "gen_ai.prompt.0.role": "user",
+                "gen_ai.prompt.0.content": J(
+                    [{"type": "audio_url", "url": "u"}, {"type": "text", "text": ASKED}]
+                ),
+                "gen_ai.completion.0.content": SAID,
+            },
+        ),
+        **TOLD,
+    ),
+    case(
+        "OpenTelemetry: the text next to a generic part, and a generic text",
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.input.messages": [
+                    {
+                        "role": "user",
+                        "parts": [{"type": "generic", "generic_type": "map"}, *_text("", ASKED)["parts"]],
+                    }
+                ],
+                "gen_ai.output.messages": [
+                    {
+                        "role": "assistant",
+                        "parts": [{"type": "generic", "generic_type": "text", "content": SAID}],
+                    }
+                ],
+            },
+        ),
+        **TOLD,
+    ),
+    case(
+        "OpenTelemetry: a call that a stream repeats",
+        span(
+            "chat",
+            {
+                **CHAT,
+                "gen_ai.output.messages": [
+                    _call("look", {"lift": 2}),
+                    _call("look", {"lift": 2}),
+                    _call("look", {"lift": 3}),
+                ],
+            },
+        ),
+        tools=[("look", {"lift": 2}, None, "unknown"), ("look", {"lift": 3}, None, "unknown")],
+    ),
+]
+
+DETAILS = {
+    **CHAT,
+    "gen_ai.input.messages": [_text("user", ASKED)],
+    "gen_ai.output.messages": [_text("assistant", SAID)],
+}
+SMALL = [
+    case(
+        "OpenInference: the model of a call that failed",
+        span(
+            "llm",
+            {KIND: "LLM", "input.value": ASKED, "llm.invocation_parameters": {"model": "m1"}},
+            status="ERROR",
+        ),
+        models=["m1"],
+    ),
+    case(
+        "LangChain: the same under its own name",
+        span("llm", {KIND: "LLM", "input.value": ASKED, "llm.invocation_parameters": {"model_name": "m1"}}),
+        scope="openinference.instrumentation.langchain",
+        models=["m1"],
+    ),
+    case(
+        "Flue: a workflow with nothing inside",
+        span(
+            "flue.workflow lifts",
+            {
+                "flue.workflow.name": "lifts",
+                "flue.workflow.payload": {"text": ASKED},
+                "flue.workflow.result": SAID,
+            },
+        ),
+        scope="@flue/opentelemetry",
+        **TOLD,
+    ),
+    case(
+        "VoltAgent: a tool's plain input and output",
+        span("agent", {"entity.type": "agent", "entity.name": "clerk", "input": ASKED, "output": SAID}),
+        span(
+            "tool.execution:look",
+            {"span.type": "tool", "tool.name": "look", "input": {"lift": 2}, "output": {"state": "up"}},
+        ),
+        scope="@voltagent/core",
+        tools=[("look", {"lift": 2}, {"state": "up"}, "ok")],
+        **TOLD,
+    ),
+    case(
+        "OpenTelemetry: a log record with the details of a call, on a server's span",
+        span(
+            "POST /chat",
+            {"http.request.method": "POST"},
+            logs=[("gen_ai.client.inference.operation.details", DETAILS, None)],
+        ),
+        scope="opentelemetry.instrumentation.fastapi",
+        models=["m1"],
+        **TOLD,
+    ),
+    case(
+        "Strands: an event with them, on an application's span",
+        span("handle", {}, events=[("gen_ai.client.inference.operation.details", DETAILS)]),
+        models=["m1"],
+        **TOLD,
+    ),
+]
+
+EVERY = [*JSON_TEXTS, *NAMES, *CONTINUED, *RESULTS, *WRAPPED, *PSEUDO, *PARTS, *SMALL]
 
 
 @pytest.mark.parametrize("told", EVERY, ids=lambda told: told.name)
