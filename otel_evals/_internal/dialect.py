@@ -131,7 +131,6 @@ class Dialects:
             return dialect
 
     def _claim(self, scope_name: str) -> Dialect | None:
-        """Return the dialect with the longest prefix of this scope, the first of several."""
         claims = [(len(p), d) for d in self._dialects for p in d.scopes if scope_name.startswith(p)]
         return max(claims, key=lambda claim: claim[0])[1] if claims else None
 

@@ -55,7 +55,6 @@ def mark(context: Context | None = None) -> Context:
 
 
 def marked_context() -> Context:
-    """Return a context with only the mark."""
     return _marked_context(signature())
 
 
@@ -65,7 +64,6 @@ def _marked_context(_: str) -> Context:
 
 
 def marked_state(state: TraceState | None) -> TraceState:
-    """Return a tracestate with the mark."""
     if not state:
         return _state_of_mark(signature())
     if semconv.MARK_IN_TRACE_STATE in state:

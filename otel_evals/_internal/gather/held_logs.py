@@ -47,7 +47,6 @@ class HeldLogs:
         return lost
 
     def take(self, span_id: str) -> list[SpanEvent]:
-        """Remove and return the log records of a span."""
         held = self.by_span.pop(span_id, [])
         self._bytes -= sum(map(size_of_event, held))
         return held

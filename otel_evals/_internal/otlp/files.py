@@ -82,7 +82,6 @@ def read_requests(path: str, skipped: Callable[[str, int], None] | None = None) 
 
 
 def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
-    """Return the spans of a trace, each with its log records, oldest first."""
     logs: dict[str, list[SpanEvent]] = {}
     for record in records:
         if not isinstance(record, SpanRecord):

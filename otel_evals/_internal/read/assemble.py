@@ -37,7 +37,6 @@ def assemble(
     children: Mapping[str, tuple[str, ...]],
     above: Mapping[str, str | None],
 ) -> Run:
-    """Assemble a run from its operations, sorted by start and including the root."""
     span, operations = root.span, tuple(operations)
     given = {
         "trace_id": span.trace_id,
@@ -60,8 +59,6 @@ def assemble(
 
 
 class Recovery:
-    """Derives the fields of a run from its operations."""
-
     __slots__ = ("_above", "_operations", "_parts", "_root")
 
     failed = False  # each operation has this for itself

@@ -63,7 +63,6 @@ def given_to(call: Operation) -> list[Part]:
 
 
 def asked_by(call: Operation) -> list[Part]:
-    """Return the tool calls in a model call's output."""
     return [p for m in call.output_messages for p in m.parts if p.kind == "tool_call"]
 
 

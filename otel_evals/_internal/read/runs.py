@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals import semconv
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.grouped import invocations_in
+from otel_evals._internal.read.grouped import descendants, invocations_in
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
-from otel_evals._internal.read.misplaced_choices import restore_choices
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.question import answer_of, find_question
-from otel_evals._internal.read.tree import descendants
 from otel_evals._internal.read.truncation import defer_content
 
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _START = attrgetter("start_time", "root_span_id")
+_CHOICE = "gen_ai.choice"
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
@@ -123,7 +124,6 @@ def _order(operation: Operation) -> tuple[int, int, str]:
 
 
 def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
-    """Return spans by id; of duplicates, the most complete one."""
     records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
     if len(records) == len(spans):
         return records
@@ -150,7 +150,7 @@ def _read(
     """Return operations by span id, sorted by start, without evaluation spans and spans inside them."""
     found: list[Operation] = []
     if any(map(_LOGS, records.values())):
-        records = restore_choices(records, dialects)
+        records = _restore_choices(records, dialects)
     for span_id, record in records.items():
         if ours and _is_inside(span_id, ours, parents):
             continue
@@ -220,7 +220,6 @@ def _came_after(operation: Operation, parent: Operation) -> bool:
 def _beyond(
     span_id: str, parent: str, operations: Mapping[str, Operation], parents: Mapping[str, str | None]
 ) -> str | None:
-    """Return the nearest operation above a parent that is not an operation."""
     seen = {span_id}
     above: str | None = parent
     while above is not None and above not in operations and above not in seen:
@@ -308,3 +307,37 @@ def _holds(
     return top.kind is OperationKind.TOOL and any(
         o.kind in kinds for o in descendants(top, operations, below)
     )
+
+
+def _restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
+    """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
+
+    Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
+    """
+    restored: dict[str, SpanRecord] = {}
+    for record in records.values():
+        if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
+            continue
+        choices = [log for log in record.logs if log.name == _CHOICE]
+        if choices:
+            calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
+            if len(calls) == len(choices):
+                restored.update(
+                    (c.span_id, replace(c, logs=(*c.logs, log)))
+                    for c, log in zip(calls, choices, strict=True)
+                )
+    return {**records, **restored} if restored else records
+
+
+def _without_choice(
+    parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
+) -> Iterable[SpanRecord]:
+    for record in records.values():
+        told = any(log.name == _CHOICE for log in record.logs)
+        if (
+            record.parent_span_id == parent
+            and record.status != "ERROR"
+            and not told
+            and dialects.choose(record.scope_name, record.attributes)
+        ):
+            yield record

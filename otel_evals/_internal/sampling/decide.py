@@ -22,8 +22,6 @@ _MAX_REMEMBERED = 1_000
 
 
 class DecidingRule(Protocol):
-    """The parts of a rule that decisions depend on."""
-
     @property
     def name(self) -> str: ...
 
@@ -43,8 +41,6 @@ class DecidingRule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A rule's decision about a run."""
-
     rule: Any
     """A `DecidingRule`."""
     status: Literal["sampled", "not_sampled", "waiting"]
@@ -99,7 +95,6 @@ class Decider:
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 
     def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
-        """Ask the rules that are asked together about a run."""
         decisions = RunDecisions(run)
         made = [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
         return decisions, self._recorded(decisions, made)
@@ -158,7 +153,6 @@ def _ask(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 
 def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
-    """Decide now, or let the rule wait for the rules it follows."""
     try:
         return _sampled(decisions, rule)
     except BaseException as error:  # a custom sampler, or its result

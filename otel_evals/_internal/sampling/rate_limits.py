@@ -52,7 +52,6 @@ class _RateControl:
         self._arrived = self._sampled = 0.0
 
     def probability(self, now: float) -> float:
-        """Return the probability of the next run."""
         number = int(now / self._seconds)
         self._forget(number - _SLICES)
         if self._arrived + 1 <= self._limit:
@@ -74,7 +73,6 @@ class _RateControl:
         return surely * _SLICES * self._seconds / (now - (number - 1) * self._seconds)
 
     def count(self, now: float, sampled: bool) -> None:
-        """Count a run that has arrived."""
         number = int(now / self._seconds)
         if not self._slices or self._slices[-1][0] != number:
             self._slices.append([number, 0, 0])
