@@ -39,14 +39,6 @@ class Dialect(Protocol):
         """Read a span; None if it is no operation of an agent. Must never raise."""
 
 
-class HasAttributes(Protocol):
-    """A span that is open, has ended or was read from a file."""
-
-    @property
-    def attributes(self) -> Mapping[str, Any] | None:
-        """The span's attributes."""
-
-
 _BY_MARKER: Any = object()
 _UNKNOWN: Any = object()
 
@@ -100,8 +92,8 @@ class Dialects:
         markers = self._markers.intersection(attributes)
         return self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
 
-    def claims(self, scope_name: str, span: HasAttributes) -> bool:
-        """Return True if any dialect claims a span of this scope.
+    def claims(self, scope_name: str, span: Any) -> bool:
+        """Return True if any dialect claims a span of this scope, open or ended.
 
         Runs on the application's threads, so it must be fast: for most spans the scope alone decides.
         """

@@ -116,7 +116,7 @@ class CaptureSpans(SpanProcessor):
         return self._open.get(span_id) is not None or randomness(trace_id) >= self._floor
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Score what has been captured, in half the time given.
+        """Score the captured spans, in half the given time.
 
         The other half, and the result, are left to the processors that export: a provider may skip those
         after one that took all the time or failed.
@@ -125,7 +125,7 @@ class CaptureSpans(SpanProcessor):
         return True
 
     def shutdown(self) -> None:
-        """Score or count what has been captured, and stop."""
+        """Score or count the captured spans, and stop."""
         self.close()
 
     @property
@@ -181,6 +181,7 @@ class CaptureSpans(SpanProcessor):
             self._open.pop(span_id, None)
 
 
+@dataclass(eq=False, repr=False)
 class CaptureLogRecords(LogRecordProcessor):
     """Hands log records that carry content of GenAI spans to the engine.
 
@@ -189,16 +190,15 @@ class CaptureLogRecords(LogRecordProcessor):
         keeps: returns True if a span's trace may be sampled; `CaptureSpans.keeps`.
     """
 
-    def __init__(self, intake: Intake, keeps: Callable[[int, int], bool]) -> None:
-        self._intake = intake
-        self._keeps = keeps
+    intake: Intake
+    keeps: Callable[[int, int], bool]
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Hand over a record of a span, unless an evaluation logged it or no rule samples its trace."""
         try:
             record = log_record.log_record
             trace_id, span_id = record.trace_id, record.span_id
-            if not trace_id or not span_id or not self._keeps(trace_id, span_id):
+            if not trace_id or not span_id or not self.keeps(trace_id, span_id):
                 return
             scope = log_record.instrumentation_scope
             if scope is not None and scope.name == semconv.SCOPE_NAME:
@@ -209,7 +209,7 @@ class CaptureLogRecords(LogRecordProcessor):
                 event = SpanEvent(
                     name=name, time=record.timestamp or 0, attributes=attributes, body=record.body
                 )
-                self._intake.put(CapturedLog(trace_id, span_id, event))
+                self.intake.put(CapturedLog(trace_id, span_id, event))
         except Exception:
             _logger.debug("a log record was not captured", exc_info=True)
 

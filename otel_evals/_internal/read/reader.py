@@ -50,7 +50,7 @@ class RunReader:
         return runs
 
     def read_again(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """Assemble runs from stored spans, of one or several traces; the same runs as the first time."""
+        """Assemble runs from stored spans, the same runs as the first time."""
         by_trace: dict[str, list[SpanRecord]] = {}
         for span in spans:
             by_trace.setdefault(span.trace_id, []).append(span)

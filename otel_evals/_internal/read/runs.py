@@ -31,7 +31,7 @@ _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, Opera
 def find_runs(
     spans: Sequence[SpanRecord], dialects: Dialects, links: Mapping[str, str | None] | None = None
 ) -> list[Run]:
-    """Return the runs of one trace, by start time. Never raises.
+    """Return the runs in the spans of a trace, by start time. Never raises.
 
     A root is an outermost agent or workflow. Model calls outside of any are grouped into turns; the last call
     of a turn, which gives the answer, is its root.
@@ -74,7 +74,7 @@ def find_runs(
 
 
 def subruns(run: Run) -> list[Run]:
-    """Return every agent operation in a run, including the root, as a run of its own."""
+    """Return every agent operation in a run, including the root, as a separate run."""
     operations = {o.span.span_id: o for o in run.operations}
     above: dict[str, str | None] = dict.fromkeys(operations)
     for parent, children in run.children.items():
@@ -118,7 +118,7 @@ def _known_to(group: Operation, run: Run) -> Run:
 
 
 def _order(operation: Operation) -> tuple[int, int, str]:
-    """Sort by start; of spans with the same start, the one that ends last comes first."""
+    """Sort by start, then by end, the latest first."""
     span = operation.span
     return span.start_time, -(span.end_time or 0), span.span_id
 

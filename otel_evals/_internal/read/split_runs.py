@@ -174,7 +174,7 @@ def _joined(first: Run, then: Run) -> Run:
         above.update(dict.fromkeys(below, parent))
     root = next(o for o in operations if o.span_id == then.root_span_id)
     run = assemble(root, operations, children, above)
-    # Spans around the runs may have told these, which the operations do not know.
+    # The runs may have inherited these from spans around them.
     told = {
         name: getattr(then, name) or getattr(first, name)
         for name in ("conversation_id", "user_id")

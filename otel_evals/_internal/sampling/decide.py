@@ -7,7 +7,6 @@ scorer ends, which timeouts, attempts and the bounded queue limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -39,8 +38,7 @@ class DecidingRule(Protocol):
     def sample(self) -> Sampler: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     rule: Any
     """A `DecidingRule`."""
     status: Literal["sampled", "not_sampled", "waiting"]
@@ -130,7 +128,7 @@ class Decider:
         """Return what the rules that waited for an outcome decide now."""
         decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
         waiting, decisions.waiting = decisions.waiting, []
-        return self._recorded(decisions, [_sample(decisions, rule) for rule in waiting])
+        return self._recorded(decisions, [_ask(decisions, rule, applies=True) for rule in waiting])
 
     def resume(self, decisions: RunDecisions, asked_with: str) -> list[Decision]:
         """Ask the cascades that follow the sampled scorers again."""
@@ -141,21 +139,12 @@ class Decider:
         ]
 
 
-def _ask(decisions: RunDecisions, rule: DecidingRule) -> Decision:
-    if rule.when is not None:
-        try:
-            applies = bool(rule.when(decisions.run))
-        except BaseException as error:
-            return Decision(rule, "not_sampled", "predicate_failed", error=error)
-        if not applies:
-            return Decision(rule, "not_sampled", "not_applicable")
-    return _sample(decisions, rule)
-
-
-def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
+def _ask(decisions: RunDecisions, rule: DecidingRule, *, applies: bool = False) -> Decision:
     try:
+        if not applies and rule.when is not None and not rule.when(decisions.run):
+            return Decision(rule, "not_sampled", "not_applicable")
         return _sampled(decisions, rule)
-    except BaseException as error:  # a custom sampler, or its result
+    except BaseException as error:  # from custom code
         return Decision(rule, "not_sampled", "predicate_failed", error=error)
 
 
