@@ -111,7 +111,10 @@ class Dialects:
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if no dialect claims it, or it is no operation of an agent."""
         dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
-        if dialect is _UNKNOWN or dialect is _BY_MARKER:
+        if dialect is _BY_MARKER:  # as in `choose`, without a call
+            markers = self._markers.intersection(span.attributes)
+            dialect = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
+        elif dialect is _UNKNOWN:
             dialect = self.choose(span.scope_name, span.attributes)
         return None if dialect is None or span.attributes.get(semconv.MARK) else dialect.read(span)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from otel_evals._internal.read.truncation import defer_content
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
+_OPERATION_ID = attrgetter("span.span_id")
 _START = attrgetter("start_time", "root_span_id")
 _CHOICE = "gen_ai.choice"
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
@@ -93,7 +94,7 @@ def _run(
     above: Mapping[str, str | None],
     below: Mapping[str, tuple[str, ...]],
 ) -> Run:
-    stack = [member.span.span_id for member in members]
+    stack = list(map(_OPERATION_ID, members))
     inside: set[str] = set()
     while stack:
         span_id = stack.pop()
@@ -148,7 +149,7 @@ def _read(
     records: Mapping[str, SpanRecord], dialects: Dialects, ours: set[str], parents: Mapping[str, str | None]
 ) -> dict[str, Operation]:
     """Return operations by span id, sorted by start, without evaluation spans and spans inside them."""
-    found: list[Operation] = []
+    found: list[tuple[int, int, str, Operation]] = []
     if any(map(_LOGS, records.values())):
         records = _restore_choices(records, dialects)
     for span_id, record in records.items():
@@ -159,12 +160,11 @@ def _read(
         except BaseException:  # a third-party dialect must not break the trace
             operation = None
         if operation is not None:
-            found.append(operation)
-    found.sort(key=_order)
-    defer_content(found)
-    operations: dict[str, Operation] = {}
-    for operation in found:
-        operations[operation.span.span_id] = operation
+            span = operation.span  # as in `_order`, without a call
+            found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))
+    found.sort(key=itemgetter(0, 1, 2))
+    operations: dict[str, Operation] = dict(map(itemgetter(2, 3), found))
+    defer_content(operations.values())
     return operations
 
 
