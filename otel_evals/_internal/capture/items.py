@@ -167,7 +167,7 @@ class UnclaimedSpan(NamedTuple):
 
 CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
 IntakeItem = CapturedItem | UnclaimedSpan
-"""What the engine takes: items captured in process, or received."""
+"""The items that the engine takes, captured in process or received."""
 
 
 def _events(events: Iterable[Event]) -> tuple[SpanEvent, ...]:

@@ -94,7 +94,8 @@ class _ContentOfTrace(msgspec.Struct, eq=False):
                 self.trace.marked = True
             return {"availability": found["availability"], "sources": found["sources"]}
         rest = dict(found)
-        del rest["availability"], rest["sources"]
+        for name in _AVAILABILITY:
+            rest.pop(name, None)
         return rest
 
 
