@@ -6,13 +6,7 @@ from collections.abc import Sequence
 
 from otel_evals._internal.context import Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import (
-    Claims,
-    ClaimVerdicts,
-    context_source,
-    judge_scorer,
-    score_items,
-)
+from otel_evals._internal.scorers import common
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
 
@@ -65,7 +59,7 @@ def context_recall(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "context_recall",
-) -> StepScorer[Claims, ClaimVerdicts]:
+) -> StepScorer[common.Claims, common.ClaimVerdicts]:
     """The share of the expected answer's claims that the retrieved context supports.
 
     Range: 0..scale, higher is better.
@@ -78,14 +72,14 @@ def context_recall(
     Raises:
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
-    scorer = judge_scorer(
-        id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
+    scorer = common.judge_scorer(
+        id, model, INSTRUCTIONS, get_context=common.context_source(id, get_context, context), scale=scale
     )
-    return score_items(
+    return common.score_items(
         scorer,
-        PromptStep(prompt=CLAIMS, schema=Claims),
+        PromptStep(prompt=CLAIMS, schema=common.Claims),
         VERDICTS,
-        ClaimVerdicts,
+        common.ClaimVerdicts,
         REASON if explain else None,
         nothing="the expected answer claims nothing",
     )
