@@ -18,9 +18,8 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import Context, Direction, NotScored, Run, Score, StepRecord
 from otel_evals._internal.scoring.fingerprint import fingerprint
-from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.prompt import PromptStep, StepRecordBuilder, told
 from otel_evals._internal.scoring.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
-from otel_evals._internal.scoring.step_records import StepRecordBuilder, told
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals.errors import ConfigError
