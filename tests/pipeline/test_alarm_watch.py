@@ -11,17 +11,11 @@ import pytest
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
-from otel_evals import Config, ConfigError, Rule, Run, load_config, scorer
-from otel_evals_monitor import ResultsDestination
+from otel_evals import ConfigError, load_config
+from otel_evals_monitor import AlarmOptions, ResultsDestination
 from otel_evals_monitor._internal.alarms.section import AlarmWatch
 from otel_evals_monitor._internal.store.writer import ResultsStore
 from tests.support.result_records import records
-
-
-@scorer(inline=True)
-def grounded(run: Run) -> bool:
-    """Whether the answer is right."""
-    return True
 
 
 def events(exporter: InMemoryLogRecordExporter) -> list[Any]:
@@ -46,12 +40,9 @@ def test_an_alarm_is_an_event_at_its_start_and_its_end_and_once_for_all_processe
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
 
     def watch(floor: float) -> AlarmWatch:
-        config = Config(
-            rules=(Rule(grounded),),
-            destinations=(ResultsDestination(path),),
-            alarms={"every": 0.2, "floors": {"grounded": floor}},
-        )
-        return AlarmWatch(config, lambda: provider.get_logger("otel_evals"))
+        options = AlarmOptions(every=0.2, floors={"grounded": floor})
+        destinations = (ResultsDestination(path),)
+        return AlarmWatch(options, destinations, lambda: provider.get_logger("otel_evals"))
 
     watches = [watch(0.9) for _ in range(3)]
     (started,) = until(exporter, 1)
@@ -76,8 +67,7 @@ def test_the_section_is_read_from_yaml_and_its_mistakes_are_named(tmp_path: Path
     path.write_text(
         rest + "alarms: {every: 5m, floors: {no_tool_errors: 0.9}, alertmanager: 'http://a:9093'}\n"
     )
-    options = load_config(path).alarms
-    assert options is not None
+    options = load_config(path).sections["alarms"]
     assert (options.every, options.floors, options.events) == (300.0, {"no_tool_errors": 0.9}, True)
     path.write_text(rest + "alarms: {webhook: 'ftp://x', missing: 2}\n")
     with pytest.raises(ConfigError, match=r"alarms\.(webhook|missing)"):
@@ -85,17 +75,16 @@ def test_the_section_is_read_from_yaml_and_its_mistakes_are_named(tmp_path: Path
 
 
 def test_without_a_store_there_is_nothing_to_watch() -> None:
-    config = Config(rules=(Rule(grounded),), alarms={})
     with pytest.raises(ConfigError, match=r"alarms\.store"):
-        AlarmWatch(config, lambda: LoggerProvider().get_logger("x"))
+        AlarmWatch(AlarmOptions(), (), lambda: LoggerProvider().get_logger("x"))
 
 
 def test_a_store_that_is_not_there_yet_is_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "later.db"
-    config = Config(rules=(Rule(grounded),), alarms={"every": 0.05, "store": os.fspath(place)})
-    watch = AlarmWatch(config, lambda: LoggerProvider().get_logger("x"))
+    options = AlarmOptions(every=0.05, store=os.fspath(place))
+    watch = AlarmWatch(options, (), lambda: LoggerProvider().get_logger("x"))
     end = time.monotonic() + 20
     while "no such file" not in caplog.text:
         assert time.monotonic() < end

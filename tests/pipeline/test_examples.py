@@ -66,11 +66,11 @@ def test_the_gateways_configurations_are_valid(tmp_path: Path) -> None:
     here = tmp_path / "gateway.yaml"  # the folder of the store is made by the container, not here
     here.write_text((folder / "gateway.yaml").read_text().replace("/var/lib/otel-evals", str(tmp_path)))
     config = load_config(here)
-    assert config.gateway is not None
+    assert config.sections["gateway"] is not None
     manifests = list(yaml.safe_load_all((folder / "kubernetes" / "gateway.yaml").read_text()))
     assert [m["kind"] for m in manifests] == ["ConfigMap", "StatefulSet", "Service"]
     inside = yaml.safe_load(manifests[0]["data"]["gateway.yaml"]) | {"store": tmp_path / "runs.db"}
-    assert build_config(**inside).gateway == config.gateway
+    assert build_config(**inside).sections == config.sections
     pod = manifests[1]["spec"]["template"]["spec"]
     compose = yaml.safe_load((folder / "compose.yaml").read_text())
     assert pod["terminationGracePeriodSeconds"] >= 2 * config.shutdown_timeout

@@ -14,9 +14,10 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from otlp_receiver import OtlpReceiver
-from servers import clean_environment, free_ports, served
-from traffic import agent_run
+
+from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.servers import clean_environment, free_ports, served
+from tests.support.traffic import agent_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "isolation.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("## The gateway as a sidecar")[1].split("\n## ")[0]

@@ -86,7 +86,8 @@ class GatewayThread:
     @property
     def endpoint(self) -> str:
         """Base URL of its HTTP receiver."""
-        return f"{'https' if self.config.gateway and self.config.gateway.tls else 'http'}://127.0.0.1:{self.service.ports['http']}"
+        scheme = "https" if self.config.sections["gateway"].tls else "http"
+        return f"{scheme}://127.0.0.1:{self.service.ports['http']}"
 
     def post(self, path: str, body: bytes, *args: Any, **headers: str) -> tuple[int, bytes, dict[str, str]]:
         """Post to a path of its HTTP receiver."""

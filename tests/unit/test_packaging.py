@@ -1,4 +1,4 @@
-"""What is shipped: three import names, everything they need, and locks that anyone can use."""
+"""What is shipped: five import names, everything they need, and locks that anyone can use."""
 
 from __future__ import annotations
 
@@ -16,32 +16,36 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [ROOT / "otel_evals", *ROOT.glob("*/otel_evals_*")]
+SOURCES = [ROOT / "otel_evals", *ROOT.glob("[!.]*/otel_evals_*")]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
+COMMANDS = (
+    "gateway/otel_evals_gateway/_internal/commands/",
+    "monitor/otel_evals_monitor/_internal/commands/",
+)
 LIBRARIES = {
     "RAKE": (),
     "cloudpickle": ("otel_evals/_internal/processes/by_value.py",),
     "httpx": ("otel_evals/_internal/judges/http_client.py",),
-    "jinja2": ("otel_evals/results/page/",),
+    "jinja2": ("monitor/otel_evals_monitor/_internal/page/",),
     "jsonschema": (),
     "litellm": (),
-    "markupsafe": ("otel_evals/results/page/",),
+    "markupsafe": ("monitor/otel_evals_monitor/_internal/page/",),
     "numpy": (),
     "openai": (),
     "playwright": (),
     "psycopg": (),
     "py3langid": (),
-    "pydantic_ai": ("otel_evals/cli/demo/",),
+    "pydantic_ai": ("monitor/otel_evals_monitor/_internal/demo/",),
     "rapidfuzz": (),
     "regex": (),
-    "rich": ("otel_evals/cli/", "otel_evals/cli/demo/"),
+    "rich": ("otel_evals/_internal/cli/", *COMMANDS, "monitor/otel_evals_monitor/_internal/"),
     "simplemma": (),
-    "sqlalchemy": ("otel_evals/results/",),
-    "starlette": ("otel_evals/results/page/",),
+    "sqlalchemy": ("monitor/otel_evals_monitor/_internal/",),
+    "starlette": ("monitor/otel_evals_monitor/_internal/page/",),
     "stdnum": (),
-    "typer": ("otel_evals/cli/",),
-    "uvicorn": (),
+    "typer": ("otel_evals/_internal/cli/", *COMMANDS),
+    "uvicorn": ("monitor/otel_evals_monitor/_internal/page/",),
 }
 """Libraries of the extras, and where they may be imported as soon as the module is."""
 
@@ -54,10 +58,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(folder.glob("*.whl")))
 
 
-def test_the_wheel_holds_exactly_the_three_import_names(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_exactly_the_five_import_names(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     packages = {top for top in tops if not top.endswith(".dist-info")}
-    assert packages == {"otel_evals", "otel_evals_exporters", "otel_evals_instrumentation"}
+    assert packages == {source.name for source in SOURCES}
 
 
 def test_the_wheel_holds_every_source_file_types_marker_and_data_file(wheel: zipfile.ZipFile) -> None:
@@ -68,7 +72,7 @@ def test_the_wheel_holds_every_source_file_types_marker_and_data_file(wheel: zip
         for file in source.glob(pattern)
     }
     assert wanted - set(wheel.namelist()) == set()
-    assert sum(name.endswith("/py.typed") for name in wheel.namelist()) == 3
+    assert sum(name.endswith("/py.typed") for name in wheel.namelist()) == len(SOURCES)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import shorten
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run
+from otel_evals._internal.scorers.bounds import unreadable
 from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each, round_half_up, with_reason
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
@@ -76,7 +77,8 @@ def tool_call_judge(
     tools, else 1 (Mastra evals, tool call accuracy scorer, judge form).
     Needs: the user's words; the tools at hand from `available_tools`, by default from the tool definitions
     in the spans.
-    Not scored: input not recorded; `no_tools_known` if neither a tool call nor any tool at hand is known.
+    Not scored: input not recorded; neither a tool call nor an answer recorded; `no_tools_known` if neither a
+    tool call nor any tool at hand is known.
     Cost: two judge calls (evaluations, reason), one without `explain`.
 
     Args:
@@ -97,6 +99,9 @@ def tool_call_judge(
         return [f"{name}: {description}".removesuffix(": ") for name, description in named]
 
     def data(params: Params[Any, Any]) -> dict[str, list[str] | NotScored]:
+        absent = None if params.run.tool_calls else unreadable(params.run, "output")
+        if absent is not None:
+            return {"tools": absent, "calls": []}
         known = tools(params.run)
         if not known and not params.run.tool_calls:
             return {"tools": NotScored(reason="no_tools_known"), "calls": []}

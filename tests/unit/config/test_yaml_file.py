@@ -17,8 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 import otel_evals
 from otel_evals import Config, context, load_config
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.config.options import ConfigOptions
 from otel_evals._internal.config.schema import config_schema
-from otel_evals._internal.config.typed import ConfigOptions
+from otel_evals._internal.config.sections import section_names
 from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals.errors import ConfigError
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
@@ -197,9 +198,13 @@ def test_a_path_can_be_installed(tmp_path: Path) -> None:
 def test_configure_has_every_option_with_its_type() -> None:
     """Editors complete what the signature names."""
     typed = typing.get_type_hints(ConfigOptions)
-    assert set(typed) == set(Config.__dataclass_fields__) - {"rules", "destinations"}
+    assert (
+        set(typed)
+        == set(Config.__dataclass_fields__) - {"rules", "destinations", "sections"} | section_names()
+    )
     defaults = Config()
-    for name, hint in typed.items():
+    for name in typed.keys() - section_names():
+        hint = typed[name]
         plain = [part for part in (typing.get_args(hint) or (hint,)) if isinstance(part, type)]
         value = getattr(defaults, name)
         assert not plain or isinstance(value, tuple(plain)) or value in typing.get_args(hint), name
@@ -210,6 +215,7 @@ SCHEMA_ACCEPTS = [
     "rules: ['python:my.module:polite']",
     "rules: [{scorer: tool_call_accuracy, options: {expected_tool: x}, timeout: 5s, sample: 0.1}]",
     "{rules: [answered], hold: '${HOLD}', store: scores.db, destinations: [console, {jsonl: {path: x}}]}",
+    "{rules: [answered], alarms: {every: 5m, floors: {answered: 0.9}}, gateway: {tls: null, quiet: '${Q}'}}",
 ]
 SCHEMA_REFUSES = [
     "rules: []",
@@ -221,6 +227,8 @@ SCHEMA_REFUSES = [
     "rules: [{scorer: hallucination}]",
     "{rules: [answered], holdd: 3}",
     "{rules: [answered], metrics: 5}",
+    "{rules: [answered], alarms: {evry: 5m}}",
+    "{rules: [answered], gateway: {kafka: {broker: x}}}",
 ]
 
 

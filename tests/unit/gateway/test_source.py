@@ -85,11 +85,11 @@ def test_what_is_in_the_topic_is_judged_and_then_committed(brokers: str) -> None
             if ".kafka." in metric.name
         }
         assert points == {
-            "otel_evals_gateway._internal.kafka_feed.lag": 0,
-            "otel_evals_gateway._internal.kafka_feed.assigned": 4,
-            "otel_evals_gateway._internal.kafka_feed.uncommitted": 0,
-            "otel_evals_gateway._internal.kafka_feed.commit.age": 0,
-            "otel_evals_gateway._internal.kafka_feed.dead_letters": 0,
+            "otel_evals.gateway.kafka.lag": 0,
+            "otel_evals.gateway.kafka.assigned": 4,
+            "otel_evals.gateway.kafka.uncommitted": 0,
+            "otel_evals.gateway.kafka.commit.age": 0,
+            "otel_evals.gateway.kafka.dead_letters": 0,
         }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from otel_evals._internal.util.error_log import show_content, tell
 
-LOGGER = logging.getLogger("tests.telling")
+LOGGER = logging.getLogger("tests.error_log")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def test_an_exception_is_told_with_its_traceback(caplog: pytest.LogCaptureFixtur
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.WARNING, "a failed")
     assert "ValueError: why" in caplog.text
-    assert record.filename == "test_telling.py"
+    assert record.filename == Path(__file__).name
 
 
 def test_without_content_only_its_type_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,8 +16,6 @@ from typing import Any
 
 from otel_evals.statistics import CLUSTER_GROUPS
 
-__all__ = ["RecordRows", "hash_of", "rows_of"]
-
 STATUSES = ("scored", "not_scored", "failed", "dropped")
 _MISSING_SUFFIXES = ("_not_recorded", "_captured_off", "_truncated")
 _LONGEST_TEXT = 8_000

@@ -1,0 +1,221 @@
+"""The stage of conversations: when one is idle it is judged whole, and again after it went on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from otel_evals import Rule, Run, Score, sampling, scorer
+from otel_evals._internal.evaluate.queue_interface import ConversationState
+from otel_evals._internal.sampling.randomness import conversation_number
+from tests.support.traffic import agent_run
+from tests.support.wired import Wired, wired
+
+IDLE = 0.03
+
+
+@scorer(id="turns", version="1", inline=True)
+def turns(run: Run) -> Score:
+    return Score(value=len(run.turns) / 10, explanation=" ".join(t.input or "" for t in run.turns))
+
+
+def say(w: Wired, text: str, conversation: str = "c1") -> None:
+    agent_run(w.tracer, text, during=lambda span: span.set_attribute("gen_ai.conversation.id", conversation))
+
+
+def rule(**options: Any) -> Rule:
+    return Rule(turns, scope="conversation", **{"idle": IDLE, **options})
+
+
+def judged(w: Wired) -> list[tuple[str | None, int, str | None]]:
+    return [
+        (e.conversation_id, e.revision, e.outcome.explanation)
+        for e in w.scored.evaluations
+        if isinstance(e.outcome, Score)
+    ]
+
+
+def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(body())
+
+
+def test_a_conversation_is_judged_whole_once_it_is_idle_and_anew_when_it_went_on() -> None:
+    async def body() -> None:
+        async with wired(rule()) as w:
+            say(w, "one")
+            say(w, "two")
+            say(w, "other", "c2")
+            w.feed()
+            assert w.stages.conversations.waiting == 2
+            await w.until(lambda: len(w.scored.runs) == 2)
+            assert sorted(judged(w)) == [("c1", 1, "one two"), ("c2", 1, "other")]
+            say(w, "three")
+            w.feed()
+            await w.until(lambda: len(w.scored.runs) == 3)
+            assert judged(w)[-1] == ("c1", 2, "one two three")
+            ids = {e.evaluation_id for e in w.scored.evaluations if e.conversation_id == "c1"}
+            assert len(ids) == 1, "the same evaluation, in its next revision"
+
+    run(body)
+
+
+def test_every_run_moves_the_moment_on() -> None:
+    async def body() -> None:
+        async with wired(rule(idle=60.0)) as w:
+            say(w, "one")
+            w.feed()
+            first = w.stages.conversations.next_due(0.0)
+            say(w, "two")
+            w.feed()
+            assert w.stages.conversations.next_due(0.0) > first
+            assert w.stages.conversations.due(first, 10) == []
+            (due,) = w.stages.conversations.due(first + 60.0, 10)
+            assert (due.revision, due.ruled_out, due.lost) == (1, False, None)
+            assert [t.input for t in due.run.turns] == ["one", "two"]
+
+    run(body)
+
+
+def test_no_more_are_due_than_there_is_room_for() -> None:
+    async def body() -> None:
+        async with wired(rule(idle=60.0)) as w:
+            for number in range(5):
+                say(w, "hello", f"c{number}")
+            w.feed()
+            due = w.stages.conversations
+            far = due.next_due(0.0) + 1_000
+            assert due.due(far, 0) == []
+            assert [len(due.due(far, most)) for most in (2, 2, 2, 2)] == [2, 2, 1, 0]
+
+    run(body)
+
+
+def test_whether_it_is_sampled_is_drawn_from_the_conversation() -> None:
+    """All its runs or none: what is ruled out is counted when it is idle, like what is not."""
+    names = [f"c{number}" for number in range(12)]
+    picked = {name for name in names if sampling.is_sampled(0.5, conversation_number(name))}
+    assert 0 < len(picked) < len(names)
+
+    async def body() -> None:
+        async with wired(rule(sample=0.5)) as w:
+            for name in names:
+                say(w, "one", name)
+                say(w, "two", name)
+            w.feed()
+            await w.until(lambda: w.ledger.stats().rules["turns@conversation"].eligible == len(names))
+            await w.settled()
+            assert {name for name, _, _ in judged(w)} == picked
+            stats = w.ledger.stats().rules["turns@conversation"]
+            assert stats.not_sampled == {"sampled_out": len(names) - len(picked)}
+
+    run(body)
+
+
+def test_rules_of_different_idle_times_are_asked_apart() -> None:
+    @scorer(id="soon", version="1", inline=True)
+    def soon(run: Run) -> float:
+        return 1.0
+
+    async def body() -> None:
+        async with wired(rule(idle=60.0), Rule(soon, scope="conversation", idle=IDLE)) as w:
+            say(w, "one")
+            w.feed()
+            await w.until(lambda: w.scored.runs)
+            assert [e.scorer_id for e in w.scored.evaluations] == ["soon"]
+            assert w.stages.conversations.waiting == 1
+
+    run(body)
+
+
+def test_at_the_end_what_waits_is_judged_in_time_or_dropped() -> None:
+    async def body() -> None:
+        async with wired(rule(idle=60.0)) as w:
+            say(w, "one")
+            w.feed()
+            assert await w.stages.flush(w.loop.time() + 5)
+            assert w.scored.runs == (), "a flush is not the end of a conversation"
+            assert await w.stages.flush(w.loop.time() + 5, ending=True)
+            assert judged(w) == [("c1", 1, "one")]
+            say(w, "two")
+            w.feed()
+            await w.stages.flush(w.loop.time() + 5)
+        assert w.ledger.stats().rules["turns@conversation"].dropped == {"shutdown": 1}
+
+    run(body)
+
+
+def test_the_trace_log_says_until_when_a_conversation_waits() -> None:
+    async def body() -> None:
+        async with wired(rule(idle=60.0)) as w:
+            say(w, "one")
+            say(w, "two")
+            traces = {f"{item.span.context.trace_id:032x}" for item in w.captured}  # type: ignore[union-attr]
+            w.feed()
+            logged = [w.ledger.trace_log.get(trace_id) for trace_id in traces]
+            (first,), (second,) = (each.evaluations for each in logged if each)
+            assert first is second, "one record on the traces of all its runs"
+            assert (first.status, first.conversation_id) == ("awaiting_idle", "c1")
+
+    run(body)
+
+
+def test_a_run_of_a_process_that_has_ended_is_taken_back() -> None:
+    """With how often each rule was asked, and which are to be asked."""
+
+    async def body() -> None:
+        async with wired(rule()) as w:
+            say(w, "one")
+            records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
+            w.captured = []
+            (kept,) = w.stages.read(records, {})
+            w.stages.take_back(kept, ConversationState({"turns@conversation": 4}, ("turns@conversation",)))
+            await w.until(lambda: w.scored.runs)
+            assert judged(w) == [("c1", 5, "one")]
+
+    run(body)
+
+
+def test_without_such_rules_nothing_is_kept() -> None:
+    @scorer(id="a", version="1")
+    def a(run: Run) -> float:
+        return 1.0
+
+    async def body() -> None:
+        async with wired(Rule(a)) as w:
+            say(w, "one")
+            w.feed()
+            await w.settled()
+            stage = w.stages.conversations
+            assert (stage.active, stage.waiting, stage.due(1e9, 10), stage.end()) == (False, 0, [], [])
+            assert stage.take_back(w.scored.runs[0].run, ConversationState({}, ()), 0.0) == []
+
+    run(body)
+
+
+def test_a_conversation_that_cannot_be_read_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(str):
+        """An id that nobody foresaw."""
+
+        def encode(self, *_: Any) -> bytes:
+            raise ValueError("odd id")
+
+    async def body() -> None:
+        async with wired(rule()) as w:
+            say(w, "good")
+            w.feed()
+            records = []
+            say(w, "bad", "c2")
+            records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
+            w.captured = []
+            (bad,) = w.stages.read(records, {})
+            object.__setattr__(bad, "conversation_id", Odd("c2"))
+            assert w.stages.conversations.take([bad], w.loop.time()) == []
+            await w.until(lambda: w.scored.runs)
+            assert judged(w) == [("c1", 1, "good")]
+            assert w.ledger.stats().rules["turns@conversation"].not_sampled == {"unreadable": 1}
+
+    run(body)
+    assert "a conversation could not be judged" in caplog.text

@@ -1,0 +1,414 @@
+"""Conversations as runs, how they are gathered and bounded, and how their rules are configured."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from math import inf
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from otel_evals import Config, Rule, Run, load_config, sampling
+from otel_evals._internal.evaluate.conversations import Conversation, Conversations
+from otel_evals._internal.offline.batch import BatchScorer
+from otel_evals._internal.offline.tally import tally
+from otel_evals._internal.read.conversation import as_conversation
+from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.sampling.randomness import (
+    conversation_number,
+    inclusion_probability,
+    randomness_source,
+)
+from otel_evals.errors import ConfigError
+from otel_evals.model import Availability, Document, Operation, OperationKind, SpanEvent, SpanRecord, Usage
+from otel_evals.sampling import Chance
+from otel_evals.scorers import scorer
+from otel_evals.testing import run_evals
+from tests.support.replacing import replace
+from tests.support.runs import a_run, message, tool
+
+
+@scorer(inline=True, version="1")
+def polite(run: Run) -> bool:
+    return True
+
+
+@scorer(inline=True, version="1")
+def brief(run: Run) -> bool:
+    return True
+
+
+def turn(number: int, conversation: str = "c", service: str = "shop", **fields: object) -> Run:
+    """The run of one turn, a second long, ten seconds after the one before."""
+    trace_id, root = f"{number + 1:032x}", f"{number + 1:016x}"
+    span = SpanRecord(
+        trace_id=trace_id, span_id=root, start_time=number * 10**10, attributes={"k": "v" * 100}
+    )
+    values = {
+        "trace_id": trace_id,
+        "trace_ids": (trace_id,),
+        "root_span_id": root,
+        "operations": (Operation(span=span, kind=OperationKind.AGENT, dialect="d"),),
+        "conversation_id": conversation,
+        "resource": {"service.name": service},
+        "start_time": number * 10**10,
+        "end_time": number * 10**10 + 10**9,
+    }
+    return replace(a_run(f"answer {number}", f"question {number}"), **{**values, **fields})
+
+
+def said(run: Run) -> list[str]:
+    return [f"{m.role}: {m.text}" for m in run.history]
+
+
+# --- a conversation as a run ---
+
+
+def test_a_conversation_ends_with_its_last_run_and_holds_all_of_them() -> None:
+    turns = [
+        turn(0, tool_calls=(tool("a", 1),), usage=Usage(input_tokens=1), models=("m",), user_id="u"),
+        turn(1, tool_calls=(tool("b", 2),), usage=Usage(input_tokens=2), documents=(Document(content="d"),)),
+        turn(
+            2,
+            error="boom",
+            usage=Usage(input_tokens=4),
+            models=("n", "m"),
+            documents=(Document(content="d"),),
+        ),
+    ]
+    whole = as_conversation(reversed(turns))
+    assert whole.turns == tuple(turns)
+    assert (whole.input, whole.output, whole.error) == ("question 2", "answer 2", "boom")
+    assert said(whole) == [
+        "user: question 0",
+        "assistant: answer 0",
+        "user: question 1",
+        "assistant: answer 1",
+    ]
+    assert (whole.trace_id, whole.root_span_id) == (turns[2].trace_id, turns[2].root_span_id)
+    assert whole.trace_ids == tuple(t.trace_id for t in turns)
+    assert [call.name for call in whole.tool_calls] == ["a", "b"]
+    assert [operation.span_id for operation in whole.operations] == [t.root_span_id for t in turns]
+    assert (whole.usage.input_tokens, whole.models, whole.user_id) == (7, ("m", "n"), "u")
+    assert whole.documents == (Document(content="d"),)
+    assert whole.duration == pytest.approx(21.0)
+    assert whole.root is turns[2].operations[0]
+
+
+def test_history_that_only_the_spans_tell_is_kept() -> None:
+    """What was said before the first run, and turns that this process never saw."""
+    before = (message("user", "hello"), message("assistant", "hi"))
+    assert said(as_conversation([turn(0, history=before), turn(1)]))[:2] == ["user: hello", "assistant: hi"]
+    assert said(as_conversation([turn(0, history=before)])) == ["user: hello", "assistant: hi"]
+    unseen = tuple(message("user", f"unseen {n}") for n in range(3))
+    assert said(as_conversation([turn(0), turn(1, history=unseen)])) == [
+        f"user: unseen {n}" for n in range(3)
+    ]
+    window = (message("user", "question 0"),)
+    assert len(said(as_conversation([turn(0), turn(1, history=window)]))) == 2
+
+
+def test_tool_results_are_as_whole_as_in_the_worst_turn_that_has_any() -> None:
+    def of(*states: Availability | None) -> Availability | None:
+        turns = [
+            turn(n, tool_calls=(tool("a", 1),) if state else (), availability={"tool_results": state or none})
+            for n, state in enumerate(states)
+        ]
+        return as_conversation(turns).availability.get("tool_results")
+
+    none = Availability.NOT_RECORDED
+    assert of(Availability.PRESENT, None) is Availability.PRESENT
+    assert of(Availability.TRUNCATED, Availability.PRESENT) is Availability.TRUNCATED
+    assert of(Availability.PRESENT, Availability.CAPTURED_OFF, none) is Availability.CAPTURED_OFF
+    assert of(None) is none
+
+
+@given(st.permutations(range(6)))
+def test_the_order_in_which_runs_come_changes_nothing(order: list[int]) -> None:
+    turns = [turn(n) for n in range(6)]
+    assert as_conversation(turns[n] for n in order) == as_conversation(turns)
+
+
+# --- whether it is picked, and what its evaluations are called ---
+
+
+def test_a_conversation_is_picked_by_its_id_alone() -> None:
+    """The same for any of its traces; lower rates within higher ones; the share is the rate."""
+    one, two = as_conversation([turn(0)]), as_conversation([turn(5), turn(6)])
+    assert randomness_source(one) == randomness_source(two) == (conversation_number("c"), "")
+    assert randomness_source(turn(0)) == (1, "")
+    numbers = [conversation_number(f"conversation-{n}") for n in range(20_000)]
+    low, high = ({n for n in numbers if sampling.is_sampled(p, n)} for p in (0.1, 0.3))
+    assert low < high
+    assert len(low) / len(numbers) == pytest.approx(0.1, abs=0.01)
+    assert len(high) / len(numbers) == pytest.approx(0.3, abs=0.015)
+    assert conversation_number("lone \ud800 surrogate") != conversation_number("lone  surrogate")
+
+
+def test_a_head_samplers_share_in_a_conversation_is_unknown() -> None:
+    half = turn(1, trace_state="ot=th:8")
+    assert inclusion_probability(Chance(0.5), half) == pytest.approx(0.25)
+    assert inclusion_probability(Chance(0.5), as_conversation([turn(0), turn(1)])) == pytest.approx(0.5)
+    assert inclusion_probability(Chance(0.5), as_conversation([turn(0), half])) is None
+
+
+def test_an_evaluation_keeps_its_id_while_the_conversation_goes_on() -> None:
+    first, more = as_conversation([turn(0)]), as_conversation([turn(0), turn(1)])
+    assert evaluation_id(first, polite.id, polite.version) == evaluation_id(more, polite.id, polite.version)
+    others = [turn(0), as_conversation([turn(0, "d")]), as_conversation([turn(0, service="x")])]
+    assert len({evaluation_id(run, polite.id, polite.version) for run in (first, *others)}) == 4
+    assert evaluation_id(first, brief.id, brief.version) != evaluation_id(first, polite.id, polite.version)
+
+
+def test_errors_of_any_turn_count_for_sampling() -> None:
+    recovered = as_conversation([turn(0, error="boom"), turn(1)])
+    assert recovered.error is None
+    assert sampling.errors().chance(recovered).probability == 1.0
+    assert sampling.errors().chance(as_conversation([turn(0), turn(1)])).probability == 0.0
+
+
+# --- gathering ---
+
+
+class Gathered:
+    """Conversations, and what they gave up."""
+
+    def __init__(self, most: int = 100, most_bytes: int = 10**9, keep: float = 100.0, **idle: float) -> None:
+        self.lost: list[tuple[str, str, str]] = []
+        self.all = Conversations(idle or {"a": 10.0}, keep=keep, most=most, most_bytes=most_bytes)
+
+    def add(self, run: Run, now: float, *, ruled_out: bool = False) -> Conversation:
+        conversation = self.all.add(run, now, ruled_out=ruled_out)
+        for each in self.all.make_room():
+            lost = next(iter(each.conversation.runs.values()))
+            self.lost.append((lost.conversation_id or "", each.asked_with, each.lost or ""))
+        return conversation
+
+    def due(self, now: float, limit: int = 100) -> list[tuple[str, int, str, int]]:
+        """Conversation, number of runs, which rules, revision."""
+        found = [(each.conversation, each.asked_with) for each in self.all.due(now, limit)]
+        return [
+            (as_conversation(c.runs.values()).conversation_id or "", len(c.runs), each, c.revisions[each])
+            for c, each in found
+        ]
+
+
+def test_a_conversation_is_due_when_idle_and_again_when_it_went_on() -> None:
+    gathered = Gathered()
+    assert gathered.all.next_due == inf
+    gathered.add(turn(0), 0.0)
+    gathered.add(turn(1), 8.0)
+    assert (gathered.all.next_due, gathered.all.waiting) == (18.0, 1)
+    assert gathered.due(17.9) == []
+    assert gathered.due(18.0) == [("c", 2, "a", 1)]
+    assert gathered.due(99.0) == []
+    assert (gathered.all.next_due, gathered.all.waiting) == (inf, 0)
+    gathered.add(turn(2), 99.0)
+    gathered.add(turn(2), 99.5)  # the same run, told once more
+    assert gathered.due(200.0) == [("c", 3, "a", 2)]
+
+
+def test_each_unit_of_rules_has_its_own_patience() -> None:
+    gathered = Gathered(short=1.0, long=5.0)
+    gathered.add(turn(0), 0.0)
+    assert gathered.due(1.0) == [("c", 1, "short", 1)]
+    gathered.add(turn(1), 2.0)
+    assert gathered.due(6.0) == [("c", 2, "short", 2)]
+    assert gathered.due(7.0) == [("c", 2, "long", 1)]
+
+
+def test_no_more_are_due_than_can_be_taken() -> None:
+    gathered = Gathered()
+    for number in range(5):
+        gathered.add(turn(number, f"c{number}"), float(number))
+    assert [each[0] for each in gathered.due(50.0, limit=2)] == ["c0", "c1"]
+    assert gathered.due(50.0, limit=0) == []
+    assert [each[0] for each in gathered.due(50.0)] == ["c2", "c3", "c4"]
+
+
+def test_services_do_not_share_a_conversation() -> None:
+    gathered = Gathered()
+    gathered.add(turn(0, service="shop"), 0.0)
+    gathered.add(turn(1, service="bank"), 0.0)
+    assert gathered.due(10.0) == [("c", 1, "a", 1), ("c", 1, "a", 1)]
+
+
+@pytest.mark.parametrize("name", ["1", "default", "", "thread-1"])
+def test_users_do_not_share_a_conversation(name: str) -> None:
+    """Ids that are unique for each user only; runs that tell no user are no other user's either."""
+    gathered = Gathered()
+    for number, user in enumerate(["ann", "bob", None, "ann"]):
+        gathered.add(turn(number, name, user_id=user), 0.0)
+    assert sorted(gathered.due(10.0)) == [(name, 1, "a", 1), (name, 1, "a", 1), (name, 2, "a", 1)]
+
+
+def test_a_forgotten_conversation_goes_on_with_the_next_revision() -> None:
+    gathered = Gathered(keep=20.0)
+    gathered.add(turn(0), 0.0)
+    assert gathered.due(10.0) == [("c", 1, "a", 1)]
+    assert gathered.due(20.0) == []
+    assert len(gathered.all) == 0
+    gathered.add(turn(1), 30.0)
+    assert gathered.due(40.0) == [("c", 1, "a", 2)]
+
+
+def test_what_another_process_left_goes_on_whichever_of_its_runs_comes_first() -> None:
+    """Two turns judged once, the second written after that, and a third that waits for the next time."""
+    left = [(turn(0), {"a": 0}, {"a"}), (turn(1), {"a": 1}, set[str]()), (turn(2), {"a": 1}, {"a"})]
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        gathered = Gathered()
+        for index in order:
+            run, asked, waits = left[index]
+            gathered.all.restore(run, 0.0, asked, waits)
+        assert gathered.due(10.0) == [("c", 3, "a", 2)], order
+    for order in ((0, 1), (1, 0)):
+        gathered = Gathered()
+        for index in order:
+            run, asked, waits = left[index]
+            gathered.all.restore(run, 0.0, asked, waits)
+        assert gathered.due(10.0) == [], order
+        gathered.add(turn(5), 20.0)
+        assert gathered.due(30.0) == [("c", 3, "a", 2)]
+
+
+def test_beyond_the_bounds_judged_ones_go_silently_and_waiting_ones_with_a_reason() -> None:
+    gathered = Gathered(most=2)
+    gathered.add(turn(0, "old"), 0.0)
+    gathered.due(10.0)
+    for number in range(1, 4):
+        gathered.add(turn(number, f"c{number}"), 10.0 + number)
+    assert gathered.lost == [("c1", "a", "too_many_conversations")]
+    assert gathered.due(99.0) == [("c2", 1, "a", 1), ("c3", 1, "a", 1)]
+
+
+def test_bytes_are_bounded_and_come_back() -> None:
+    gathered = Gathered(most_bytes=8_000)
+    for number in range(4):
+        gathered.add(turn(number, f"c{number}"), float(number))
+    assert gathered.lost == [
+        ("c0", "a", "too_many_conversation_bytes"),
+        ("c1", "a", "too_many_conversation_bytes"),
+    ]
+    gathered.add(turn(9, "huge", input_messages=(), operations=turn(9).operations * 9), 9.0)
+    assert [lost[0] for lost in gathered.lost[2:]] == ["c2", "c3", "huge"]
+    assert (len(gathered.all), gathered.all._bytes) == (0, 0)
+
+
+def test_of_a_conversation_that_is_ruled_out_next_to_nothing_is_kept() -> None:
+    gathered = Gathered(most_bytes=2_000)
+    for number in range(50):
+        conversation = gathered.add(turn(number), float(number), ruled_out=True)
+    assert gathered.lost == []
+    assert [run.operations for run in conversation.runs.values()] == [()]
+    assert conversation.size == gathered.all._bytes == 501
+    assert gathered.due(99.0) == [("c", 1, "a", 1)]
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(3_000, 60_000))
+def test_every_conversation_is_due_or_lost_each_time_it_goes_on(
+    seed: int, most: int, most_bytes: int
+) -> None:
+    """Random runs, gaps and bounds: whoever went on is handed over or lost exactly once, and bounds hold."""
+    draw = random.Random(seed)
+    gathered = Gathered(most, most_bytes, keep=30.0, x=5.0, y=12.0)
+    open_for: dict[str, set[str]] = {}
+    ends: Counter[str] = Counter()
+    now = 0.0
+    for number in range(60):
+        now += draw.choice((0.0, 1.0, 6.0, 40.0))
+        name = f"c{draw.randrange(8)}"
+        gathered.add(turn(number, name), now)
+        open_for[name] = {"x", "y"}
+        handed = [(who, unit) for who, _, unit, _ in gathered.due(now, draw.choice((1, 100)))]
+        for who, unit in [*handed, *((who, unit) for who, unit, _ in gathered.lost)]:
+            assert unit in open_for[who]
+            open_for[who].remove(unit)
+            ends[unit] += 1
+        gathered.lost.clear()
+        assert len(gathered.all) <= most
+        assert gathered.all._bytes <= most_bytes
+    for who, _, unit, _ in gathered.due(float("inf")):
+        open_for[who].remove(unit)
+    assert not any(open_for.values())
+    assert gathered.all.waiting == 0
+
+
+# --- configuration ---
+
+
+def test_rules_of_a_conversation_are_configured_in_code_and_in_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "evals.yaml"
+    path.write_text("rules:\n  - {scorer: answered, scope: conversation, idle: 60}\nmax_conversations: 7\n")
+    config = load_config(path)
+    assert (config.rules[0].scope, config.rules[0].idle, config.max_conversations) == (
+        "conversation",
+        60.0,
+        7,
+    )
+    assert Rule(polite, scope="conversation").idle == 300.0
+    assert [rule.name for rule in config.rules] == ["answered@conversation"]
+
+
+def test_idle_goes_with_conversations_only() -> None:
+    with pytest.raises(ConfigError, match=r"idle: goes with scope='conversation', not with 'run'"):
+        Rule(polite, idle=60)
+    with pytest.raises(ConfigError, match="idle"):
+        Rule(polite, scope="conversation", idle=0)
+
+
+def test_cascades_need_the_same_idle() -> None:
+    after = Rule(brief, scope="conversation", sample=sampling.below("polite", 0.5), idle=60)
+    Config(rules=(after, Rule(polite, scope="conversation", idle=60)))
+    with pytest.raises(ConfigError, match="no rule of scope 'conversation, idle 60 s' scores"):
+        Config(rules=(after, Rule(polite, scope="conversation")))
+
+
+def test_a_data_set_has_no_conversations() -> None:
+    with pytest.raises(ConfigError, match=r"scorers\[0\].scope: items are single runs"):
+        run_evals([{"input": "x"}], lambda _: "y", [Rule(polite, scope="conversation")])
+
+
+def test_a_bench_tells_the_newest_of_each_conversation() -> None:
+    """As `otel-evals score` and the pytest fixture use it."""
+    with BatchScorer(Config(rules=(Rule(polite, scope="conversation", idle=15), Rule(brief)))) as bench:
+        runs = [turn(0), turn(1), turn(2, "d"), turn(5), turn(6, "")]
+        found = [bench.score(run).result() for run in runs]
+        ended = bench.end_conversations()
+        assert bench.stats().check() == []
+    assert [[e.scorer_id for e in each] for each in found] == [["brief"]] * 5
+    assert [(e.conversation_id, e.revision) for e in ended] == [("c", 2), ("d", 1)]
+    assert [(t.scorer_id, t.scored) for t in tally(bench.config.rules, ended)] == [
+        ("polite@conversation", 2),
+        ("brief", 0),
+    ]
+
+
+def test_what_cannot_be_taken_in_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """Log bodies of somebody's own making, and a state that nobody knows: counted, and logged."""
+
+    class Hostile:
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    span = replace(turn(0).operations[0].span, logs=(SpanEvent(name="x", body=Hostile()),))
+    hostile = turn(0, operations=(Operation(span=span, kind=OperationKind.AGENT, dialect="d"),))
+    unknown = turn(1, "d", tool_calls=(tool("a", 1),), availability={"tool_results": "perhaps"})
+    with BatchScorer(Config(rules=(Rule(polite, scope="conversation"), Rule(brief)))) as bench:
+        for run in (hostile, unknown, turn(2, "e")):
+            assert [e.status for e in bench.score(run).result()] == ["scored"]
+        assert [e.conversation_id for e in bench.end_conversations()] == ["c", "e"]
+        stats = bench.stats()
+    assert stats.check() == []
+    assert stats.rules["polite@conversation"].not_sampled == {"unreadable": 1}
+    assert caplog.text.count("a conversation could not be judged") == 1
+
+
+def test_any_trace_may_belong_to_a_conversation_that_is_picked() -> None:
+    ratio = sampling.ratio(0.1)
+    assert Config(rules=(Rule(polite, sample=ratio),)).ceiling == pytest.approx(0.1)
+    assert Config(rules=(Rule(polite, sample=ratio, scope="conversation"),)).ceiling == 1.0
+    assert Config(rules=(Rule(polite, sample=sampling.never(), scope="conversation"),)).ceiling == 0.0
+    assert not Config(rules=(Rule(polite, scope="conversation"),)).holds
