@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from otel_evals._internal.context import Resolver
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.scorers import common
+from otel_evals._internal.scorers.common import Claims, ClaimVerdicts
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
 
@@ -59,7 +60,7 @@ def context_recall(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "context_recall",
-) -> StepScorer[common.Claims, common.ClaimVerdicts]:
+) -> StepScorer[Claims, ClaimVerdicts]:
     """The share of the expected answer's claims that the retrieved context supports.
 
     Range: 0..scale, higher is better.
@@ -77,9 +78,9 @@ def context_recall(
     )
     return common.score_items(
         scorer,
-        PromptStep(prompt=CLAIMS, schema=common.Claims),
+        PromptStep(prompt=CLAIMS, schema=Claims),
         VERDICTS,
-        common.ClaimVerdicts,
+        ClaimVerdicts,
         REASON if explain else None,
         nothing="the expected answer claims nothing",
     )

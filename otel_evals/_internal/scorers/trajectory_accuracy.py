@@ -8,6 +8,7 @@ from typing import Any
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers import trajectory
 from otel_evals._internal.scorers.common import round_half_up
+from otel_evals._internal.scorers.trajectory import Ordering
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
 Steps = Sequence[Any] | Callable[[Run], Sequence[Any] | None]
@@ -15,7 +16,7 @@ Steps = Sequence[Any] | Callable[[Run], Sequence[Any] | None]
 
 
 def trajectory_accuracy(
-    *, expected: Steps, ordering: trajectory.Ordering = "relaxed", allow_repeats: bool = True
+    *, expected: Steps, ordering: Ordering = "relaxed", allow_repeats: bool = True
 ) -> FunctionScorer:
     """The share of an expected trajectory that an agent followed: tool calls, retrievals, other agents' runs.
 

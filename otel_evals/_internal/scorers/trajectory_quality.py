@@ -12,6 +12,7 @@ from typing import Any
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
 from otel_evals._internal.scorers import trajectory
 from otel_evals._internal.scorers.common import round_half_up
+from otel_evals._internal.scorers.trajectory import ExpectedStep, Ordering, Step
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
@@ -28,7 +29,7 @@ class Plan:
 
     steps: Sequence[Any] | None = None
     """Expected steps: names, mappings or ExpectedSteps; a step's own `plan` is for an agent's own run."""
-    ordering: trajectory.Ordering = "relaxed"
+    ordering: Ordering = "relaxed"
     allow_repeats: bool = True
     max_steps: int | None = None
     max_tokens: int | None = None
@@ -92,7 +93,7 @@ def trajectory_quality(
     @scorer(id="trajectory_quality", inline=True)
     def trajectory_quality(run: Run) -> Score | NotScored:
         tokens = run.usage.total_tokens or None
-        taken = trajectory.Step(name="", steps=trajectory.steps_of(run), tokens=tokens, seconds=run.duration)
+        taken = Step(name="", steps=trajectory.steps_of(run), tokens=tokens, seconds=run.duration)
         try:
             score, respects = _judge(checked, taken, worth)
         except _ForbiddenError as error:
@@ -115,9 +116,7 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
         raise ConfigError("trajectory_quality.plan", f"is no plan: {error}") from error
 
 
-def _judge(
-    plan: Plan, taken: trajectory.Step, weights: Mapping[str, float]
-) -> tuple[float, dict[str, float]]:
+def _judge(plan: Plan, taken: Step, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     _check_forbidden(plan, [step.name for step in taken.steps])
     respects = dict(_respects(plan, taken))
     total = sum(weights[name] for name in respects)
@@ -126,7 +125,7 @@ def _judge(
     return (_OWN * own + (1 - _OWN) * sum(nested) / len(nested) if nested else own), respects
 
 
-def _nested(expected: trajectory.ExpectedStep, taken: trajectory.Step, weights: Mapping[str, float]) -> float:
+def _nested(expected: ExpectedStep, taken: Step, weights: Mapping[str, float]) -> float:
     step = next((step for step in taken.steps if replace(expected, plan=None).matches(step)), None)
     if step is None:
         return 0.0
@@ -134,7 +133,7 @@ def _nested(expected: trajectory.ExpectedStep, taken: trajectory.Step, weights: 
     return _judge(plan, step, weights)[0]
 
 
-def _respects(plan: Plan, taken: trajectory.Step) -> Iterator[tuple[str, float]]:
+def _respects(plan: Plan, taken: Step) -> Iterator[tuple[str, float]]:
     if plan.steps is not None:
         yield "accuracy", trajectory.compare(plan.steps, taken.steps, plan.ordering, plan.allow_repeats).score
     if terms := list(_efficiency(plan, taken)):
@@ -146,7 +145,7 @@ def _respects(plan: Plan, taken: trajectory.Step) -> Iterator[tuple[str, float]]
         yield "forbidden", 1.0
 
 
-def _efficiency(plan: Plan, taken: trajectory.Step) -> Iterator[float]:
+def _efficiency(plan: Plan, taken: Step) -> Iterator[float]:
     limits = {
         "steps": (plan.max_steps, len(taken.steps)),
         "tokens": (plan.max_tokens, taken.tokens),
@@ -165,7 +164,7 @@ def _efficiency(plan: Plan, taken: trajectory.Step) -> Iterator[float]:
         yield max(0.0, 1 - _PENALTY * same)
 
 
-def _retries(steps: Sequence[trajectory.Step]) -> dict[str, int]:
+def _retries(steps: Sequence[Step]) -> dict[str, int]:
     """Count how often each tool was called again after a failure."""
     calls: defaultdict[str, list[bool]] = defaultdict(list)
     for step in steps:
