@@ -77,7 +77,7 @@ _told: set[str] = set()
 
 
 def private_context(redaction: Redaction, *, content: bool) -> Context:
-    """A context, otherwise empty, for what one pipeline does; its copies are bound to the pipeline too.
+    """Return an empty context, bound to one pipeline as are its copies.
 
     Args:
         redaction: applied to all texts that leave.

@@ -151,7 +151,7 @@ def search(
     span: Callable[[re.Match[str], int], tuple[int, int] | None] = lambda match, limit: match.span(),
     hints: tuple[str, ...] = (),
 ) -> Iterator[tuple[re.Match[str], int, int]]:
-    """Yield matches with the spans that `span` returns for a match and the end of its window, in windows."""
+    """Yield matches with their spans, which `span` computes from a match and the end of its window."""
     done = 0
     for start in range(0, len(text), _WINDOW):
         end, limit = start + _WINDOW, min(start + _WINDOW + _OVERLAP, len(text))

@@ -90,7 +90,7 @@ class StepRecordBuilder:
         if issubclass(type(error), JudgeError):  # whatever its `__class__` says
             judge: Any = error
             self._spent(judge.usage or Usage(), judge.cost, judge.attempts)
-        return self._record(error=told(error))
+        return self._record(error=describe_error(error))
 
     def _spent(self, usage: Usage, cost: float | None, attempts: int) -> None:
         self._usage += usage
@@ -114,7 +114,7 @@ class StepRecordBuilder:
         )
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Format an exception in one line: its type and its text."""
     return f"{type_name(error)}: {plain_text(error, 2_000)}".removesuffix(": ")
 
