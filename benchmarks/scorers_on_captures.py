@@ -19,11 +19,11 @@ from otel_evals import scorers
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.offline import tally
+from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.model import Run
 from otel_evals.scorers import Scorer, checks
-from otel_evals.testing import BatchScorer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 EXPECTED = "It is sunny in Paris."

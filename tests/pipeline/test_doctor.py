@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_evals
 from otel_evals.scorers import answered
+from tests.support import PYTHONPATH
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.stub_openai import StubOpenAI
 from tests.support.traffic import agent_run
 
-SUPPORT = Path(__file__).parents[1] / "support"
 COMMAND = (
     "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"
 )
@@ -37,7 +37,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from otel_evals import Rule, sampling, scorer
 from otel_evals.scorers import answered
 from otel_evals._internal.scoring.steps import PromptStep, ScoreReply, step_scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 def provider(**options):
     made = TracerProvider(**options)
@@ -185,7 +185,7 @@ def examined(program: str, environment: dict[str, str], addresses: dict[str, str
     clean = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY") and not k.startswith("OTEL_")}
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "doctor", "--", "python", "-c", PROGRAM % program],
-        env={**clean, "PYTHONPATH": str(SUPPORT), **environment},
+        env={**clean, "PYTHONPATH": PYTHONPATH, **environment},
         capture_output=True,
         text=True,
         timeout=120,
