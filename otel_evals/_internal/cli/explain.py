@@ -42,12 +42,8 @@ from otel_evals.errors import ConfigError
 
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],
-    scores: Annotated[
-        list[Path] | None, typer.Option(help="Output of the jsonl destination; repeatable.", exists=True)
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The configuration in YAML, to recompute sampling decisions.")
-    ] = None,
+    scores: Annotated[list[Path] | None, typer.Option(help="Output of jsonl.", exists=True)] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file, to recompute sampling.")] = None,
     trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -129,21 +125,17 @@ def _recompute(
     """Recompute the decisions of rules without a recorded evaluation of this run."""
     run = replace(_run(record), trace_state=trace_state)
     own = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
-    earlier = {
-        e["scorer"]: Earlier(
-            chance_of(Sampled(e["sampling"]["probability"], e["sampling"]["rule"]), run), _outcome(e)
-        )
-        for e in own
-    }
+    earlier = {}
+    for e in own:
+        sampled = Sampled(e["sampling"]["probability"], e["sampling"]["rule"])
+        earlier[e["scorer"]] = Earlier(chance_of(sampled, run), _outcome(e))
     for rule in config.rules:
         if rule.scope != "run" or rule.scorer.id in earlier:
             continue
         if not rule.sample.repeatable:
-            notes.append(
-                f"{rule.name}: no evaluation on record; {rule.sample} cannot be recomputed from the record."
-            )
-            continue
-        yield _decide(rule, run, earlier)
+            notes.append(f"{rule.name}: no evaluation on record; {rule.sample} cannot be recomputed.")
+        else:
+            yield _decide(rule, run, earlier)
 
 
 def _decide(rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> ExplainedDecision:
@@ -164,7 +156,6 @@ def _decide(rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> ExplainedDe
 
 def _run(record: Mapping[str, Any]) -> Run:
     """Rebuild a run from its record, which has a part of its fields."""
-    calls = [ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())]
     same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
     return Run(
         root_span_id=record["span_id"],
@@ -173,7 +164,7 @@ def _run(record: Mapping[str, Any]) -> Run:
         models=tuple(record.get("models", ())),
         start_time=record.get("start_time") or 0,
         end_time=record.get("end_time"),
-        tool_calls=tuple(calls),
+        tool_calls=tuple(ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())),
         output=record.get("output"),
         **{name: record.get(name) for name in same},  # type: ignore[arg-type]  # as the record was written
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo, exit_on, json_text
+from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_text
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run
@@ -19,9 +19,7 @@ from otel_evals._internal.read.reader import read_runs
 
 
 def runs(
-    files: Annotated[
-        list[str], typer.Argument(help="OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin.")
-    ],
+    files: Annotated[list[str], typer.Argument(help=FILES_HELP)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print the runs in OTLP files: as trees on a terminal, as JSON lines otherwise."""

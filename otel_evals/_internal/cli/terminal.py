@@ -15,6 +15,8 @@ from otel_evals._internal.judges.fence import visible
 from otel_evals.errors import OtelEvalsError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+FILES_HELP = "OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin."
+Options = Annotated[list[str] | None, typer.Option("--option", help="Scorer option: name=value, in YAML.")]
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n]")
 
 

@@ -24,11 +24,15 @@ from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals._internal.live.doctor.examine import REPORTS, examine, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
-from otel_evals._internal.live.exits import register_exit_hook
-from otel_evals._internal.live.late_providers import notice_tracer_providers, stay_replaceable
 from otel_evals._internal.live.no_traffic_warning import start_timer
-from otel_evals._internal.live.providers import Providers, flush, make_missing
-from otel_evals._internal.live.signals import OneAtATime, chain_sigterm
+from otel_evals._internal.live.providers import (
+    Providers,
+    flush,
+    make_missing,
+    notice_tracer_providers,
+    stay_replaceable,
+)
+from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.pipeline.inspection import trace_id_of
 from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.processes.child import is_child

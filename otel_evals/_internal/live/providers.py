@@ -1,16 +1,23 @@
-"""Creates OpenTelemetry providers for processes that have none, with OTLP export if an endpoint is set."""
+"""Creates OpenTelemetry providers for processes that have none, with OTLP export if an endpoint is set.
+
+OpenTelemetry allows global providers to be set once. If `configure` created some, a library that is set up
+later could not set its own, and the application's spans would never reach that library's exporters. The API
+has no public way to replace them; this is the only module that uses its private fields, each access guarded.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
 from typing import Any, TypeVar
 
+import opentelemetry._logs._internal as logs_api
+import opentelemetry.metrics._internal as metrics_api
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
@@ -23,6 +30,12 @@ from otel_evals._internal.live.adoption import MADE
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
+_GLOBALS = (
+    (trace, "_TRACER_PROVIDER"),
+    (logs_api, "_LOGGER_PROVIDER"),
+    (metrics_api, "_METER_PROVIDER"),
+)
+_SET = "_set_tracer_provider"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _OVER = "_otel_evals_over"
 _P = TypeVar("_P", TracerProvider, LoggerProvider, MeterProvider)
@@ -163,3 +176,29 @@ def _exporter(signal: str, module: str, name: str) -> Any:
     except ImportError as error:
         problem = f"is set, but the exporter is missing: pip install 'otel-evals[otlp]' ({error})"
         raise ConfigError(_ENDPOINT, problem) from error
+
+
+def stay_replaceable(made: tuple[Any, Any, Any]) -> None:
+    """Allow these tracer, logger and meter providers to be replaced as the global ones."""
+    for provider, (module, name) in zip(made, _GLOBALS, strict=True):
+        once: Any = getattr(module, f"{name}_SET_ONCE", None)
+        if provider is not None and getattr(module, name, None) is provider and hasattr(once, "_done"):
+            once._done = False
+
+
+def notice_tracer_providers(notify: Callable[[Any], object]) -> None:
+    """Call a function with each global tracer provider that is set later."""
+    set_provider: Any = getattr(trace, _SET, None)
+    if set_provider is None or getattr(set_provider, "_otel_evals", False):
+        return
+
+    def set_and_notify(tracer_provider: Any, log: bool = True) -> None:
+        set_provider(tracer_provider, log)
+        if getattr(trace, "_TRACER_PROVIDER", None) is tracer_provider:
+            try:
+                notify(tracer_provider)
+            except Exception:
+                _logger.warning("a tracer provider that was set later is not scored", exc_info=True)
+
+    set_and_notify._otel_evals = True  # type: ignore[attr-defined]  # marks the replaced function
+    setattr(trace, _SET, set_and_notify)

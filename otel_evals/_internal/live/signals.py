@@ -1,4 +1,7 @@
-"""Opt-in: shut down gracefully on SIGTERM, and let the process end as it would have otherwise."""
+"""Graceful ends of processes: SIGTERM (opt-in), and processes that skip `atexit`.
+
+Forked children of multiprocessing and Celery's workers skip `atexit`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ import atexit
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 _logger = logging.getLogger(__name__)
+_PRIORITY = -100  # negative: multiprocessing has joined the process's own children by then
+_hooked: list[Callable[[], object]] = []
 
 
 class OneAtATime:
@@ -118,3 +124,30 @@ def _shutdown_last(shutdown: Callable[[], object]) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     atexit.register(shutdown_then_unblock)
+
+
+def register_exit_hook(shutdown: Callable[[], object]) -> None:
+    """Call a module-level function when this process or a forked child exits in one of these ways.
+
+    Imports nothing: a process that can exit in one of these ways has loaded the module.
+    """
+    _hook(shutdown)
+    if hasattr(os, "register_at_fork") and shutdown not in _hooked:
+        _hooked.append(shutdown)
+        os.register_at_fork(after_in_child=lambda: _hook(shutdown))
+
+
+def _hook(shutdown: Callable[[], object]) -> None:
+    util = sys.modules.get("multiprocessing.util")
+    process = sys.modules.get("multiprocessing.process")
+    if util is not None:
+        util.register_after_fork(shutdown, _finalize)  # children drop inherited finalizers
+        if process is not None and process.parent_process() is not None:
+            _finalize(shutdown)
+    celery = sys.modules.get("celery.signals")
+    if celery is not None:
+        celery.worker_process_shutdown.connect(lambda **_: shutdown(), weak=False, dispatch_uid=__name__)
+
+
+def _finalize(shutdown: Callable[[], object]) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, shutdown, exitpriority=_PRIORITY)
