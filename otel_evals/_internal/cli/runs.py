@@ -136,7 +136,6 @@ def _shown(run: Run, name: str) -> str:
 
 
 def _short(value: Any, width: int = 100) -> str:
-    """Shorten a value to one line."""
     from rich.markup import escape
 
     text = value if isinstance(value, str) else json_text(value, default=str)

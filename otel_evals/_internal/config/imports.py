@@ -16,12 +16,7 @@ PREFIX = "python:"
 
 
 def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:
-    """Import an object.
-
-    Args:
-        path: `python:package.module:name`.
-        field: path of the option, for messages.
-        kind: required interface of the object, or of its annotated return value; None for any.
+    """Import `python:package.module:name`, and check that it is of a kind, or annotated to return it.
 
     Raises:
         ConfigError: the import fails, the object is of another kind, or the path is malformed.

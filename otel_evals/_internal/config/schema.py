@@ -74,7 +74,6 @@ def _properties(model: type, hints: Mapping[str, Any], known: Mapping[str, Any] 
 
 
 def _section(model: type) -> dict[str, Any]:
-    """Return the schema of a section that another package defines."""
     return {
         "type": ["object", "null"],
         "description": (inspect.getdoc(model) or "").partition("\n")[0],
@@ -100,7 +99,6 @@ def _type(hint: Any) -> dict[str, Any]:
 
 
 def _options_of(name: str) -> dict[str, Any]:
-    """Return the schema of the options of a scorer."""
     try:
         found = find_scorer(name, "scorer")
         parameters = inspect.signature(found).parameters if callable(found) else {}

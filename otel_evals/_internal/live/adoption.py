@@ -99,22 +99,19 @@ class _Spans(SpanProcessor):
     """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
     def __init__(self) -> None:
-        self.target: SpanProcessor | None = None
+        self.target = SpanProcessor()  # does nothing
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        if self.target is not None:
-            self.target.on_start(span, parent_context)
+        self.target.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
-        if self.target is not None:
-            self.target.on_end(span)
+        self.target.on_end(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self.target is None or self.target.force_flush(timeout_millis)
+        return self.target.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        if self.target is not None:
-            self.target.shutdown()
+        self.target.shutdown()
 
 
 class _Retired(SpanProcessor):
@@ -167,7 +164,7 @@ class _Adopted:
         before, self.front, self.holds = self.front, front, holds
         spans = None if front is None else front.spans
         if self._indirect is not None:
-            self._indirect.target = spans
+            self._indirect.target = spans or SpanProcessor()
         else:
             self._place(spans, None if before is None else before.spans)
         for exporter in self.exporters:
@@ -202,10 +199,8 @@ class _Adopted:
         composite: Any = self._composite
         for made in [p for p in composite._span_processors if getattr(p, MADE, False)]:
             if _servers(added) & _servers(made):
-                retired = _Retired(made)
-                composite._span_processors = tuple(
-                    retired if p is made else p for p in composite._span_processors
-                )
+                retired, processors = _Retired(made), composite._span_processors
+                composite._span_processors = tuple(retired if p is made else p for p in processors)
                 _logger.info("%s exports to the same server: our exporter is retired", type(added).__name__)
 
     def wrap(self, processor: SpanProcessor) -> bool:
@@ -231,15 +226,9 @@ _MARK = "_otel_evals_adopted"
 
 
 def adopt(provider: Any, front: Front | None, *, wrap: bool) -> list[str]:
-    """Capture a provider's spans and wrap its exporters.
+    """Capture a provider's spans and wrap its exporters, also those that are added later; None stops.
 
-    Args:
-        provider: a tracer provider of the SDK, or its wrapper.
-        front: the pipeline; None to stop.
-        wrap: wrap exporters, also of processors that are added later.
-
-    Returns:
-        The names of processors in which no exporter was found: their spans are exported without scores.
+    Returns the names of processors in which no exporter was found: their spans are exported without scores.
     """
     provider = unwrapped(provider)
     adopted = getattr(provider, _MARK, None)
@@ -270,8 +259,7 @@ def describe(provider: Any) -> list[Described]:
         return []
     found = []
     for processor in adopted.others():
-        inside = [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
-        for exporter in inside or [None]:
+        for exporter in _exporters_in(processor) or [None]:
             own = exporter._own if isinstance(exporter, AdoptedExporter) else exporter
             held = isinstance(exporter, ScoringSpanExporter) or getattr(exporter, "holds", False) is True
             name = "" if own is None else type(own).__name__
@@ -298,9 +286,12 @@ def adopt_logs(provider: Any, front: Front | None) -> None:
 
 def _servers(processor: SpanProcessor) -> set[str]:
     """Return host and port of the OTLP servers of a processor's exporters."""
-    found = [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
-    places = [_endpoint(exporter, _MAX_DEPTH) for exporter in found]
+    places = [_endpoint(exporter, _MAX_DEPTH) for exporter in _exporters_in(processor)]
     return {urlsplit(p if "//" in p else f"//{p}").netloc for p in places} - {""}
+
+
+def _exporters_in(processor: SpanProcessor) -> list[Any]:
+    return [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
 
 
 def _endpoint(exporter: Any, depth: int) -> str:

@@ -69,9 +69,7 @@ def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
     Each has its own thread, because the SDK's processors may exceed their timeout. A processor whose exporter
     logs errors by the same processor never returns.
 
-    Args:
-        providers: any; those without `force_flush`, such as the API's own, are skipped.
-        timeout_millis: milliseconds for all providers together.
+    Providers without `force_flush`, such as the API's own, are skipped.
     """
     deadline = time.monotonic() + timeout_millis / 1000
     flushable = [each for each in providers if hasattr(each, "force_flush")]
@@ -97,10 +95,6 @@ def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
 
 def make_missing(given: Providers, made: Providers) -> None:
     """Create and set a tracer provider, and OTLP providers of logs and metrics, if none are given or set.
-
-    Args:
-        given: the application's providers.
-        made: receives the created providers.
 
     Raises:
         ConfigError: an OTLP endpoint is set and the exporter is not installed.

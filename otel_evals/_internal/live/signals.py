@@ -127,9 +127,9 @@ def _shutdown_last(shutdown: Callable[[], object]) -> None:
 
 
 def register_exit_hook(shutdown: Callable[[], object]) -> None:
-    """Call a module-level function when this process or a forked child exits in one of these ways.
+    """Call a module-level function when this process or a forked child ends without `atexit`.
 
-    Imports nothing: a process that can exit in one of these ways has loaded the module.
+    Imports nothing: a process that can end so has loaded the module in question.
     """
     _hook(shutdown)
     if hasattr(os, "register_at_fork") and shutdown not in _hooked:

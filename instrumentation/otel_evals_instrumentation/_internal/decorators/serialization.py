@@ -123,8 +123,7 @@ def messages(value: Any, role: str) -> list[Any]:
         if _are_messages(value):
             if all("parts" in item for item in value):
                 return list(value)
-            read = read_messages(value, role)
-            if read:
+            if read := read_messages(value, role):
                 return [_message(message) for message in read]
     return [{"role": role, "parts": [{"type": "text", "content": plain_text(value)}]}]
 
@@ -194,11 +193,8 @@ def _open(item: Any) -> Any:
 
 
 def _are_messages(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, Mapping) and ("role" in item or is_reply(item)) for item in value)
-    )
+    messages = isinstance(value, list) and bool(value)
+    return messages and all(isinstance(v, Mapping) and ("role" in v or is_reply(v)) for v in value)
 
 
 def _message(message: Message) -> dict[str, Any]:

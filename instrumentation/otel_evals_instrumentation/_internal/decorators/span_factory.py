@@ -112,7 +112,6 @@ class SpanFactory(Generic[_S]):
         return span
 
     def __enter__(self) -> _S:
-        """Start a span that is current in the block."""
         span = self.open()
         span.opener = self
         self._blocks.append(span)
@@ -121,7 +120,6 @@ class SpanFactory(Generic[_S]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the block's span; an exception is recorded as the SDK does."""
         # Several tasks may have blocks of this factory open: the context identifies the current one.
         here = open_in(context_api.get_current())
         mine = (span for span in here.outward() if span.opener is self) if here else iter(())

@@ -31,12 +31,7 @@ _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG a
 
 
 def check_process(pipeline: Pipeline | None, used: Providers) -> Iterator[Finding]:
-    """Check everything in this process.
-
-    Args:
-        pipeline: the configured pipeline.
-        used: the providers that it is connected to.
-    """
+    """Check the configured pipeline, and the providers that it is connected to."""
     yield from _check_environment()
     if pipeline is None:
         yield problem("configure", "nothing is configured in this process", _CONFIGURE)
@@ -95,7 +90,6 @@ def _check_provider(tracers: Any) -> Iterator[Finding]:
 
 
 def _mlflow_has_another(tracers: Any) -> bool:
-    """Return True if MLflow traces with another provider."""
     tracing = getattr(sys.modules.get("mlflow.tracing.provider"), "provider", None)
     own = getattr(tracing, "get", lambda: None)()
     return hasattr(own, "add_span_processor") and not same_provider(own, tracers)
@@ -127,7 +121,6 @@ def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
 
 
 def _check_spans(pipeline: Pipeline) -> Iterator[Finding]:
-    """Check which instrumentations sent spans."""
     seen, unclaimed = pipeline.stats().seen, pipeline.dialects.unclaimed()
     claimed = pipeline.dialects.claimed()
     if seen:
