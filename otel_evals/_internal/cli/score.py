@@ -13,7 +13,15 @@ from msgspec import structs
 
 from otel_evals._internal.cli.judge import options_of
 from otel_evals._internal.cli.summary import Report, plain_summary, problems, show, unfinished, worst_runs
-from otel_evals._internal.cli.terminal import FILES_HELP, AsJson, Options, echo, exit_on, json_text
+from otel_evals._internal.cli.terminal import (
+    FILES_HELP,
+    AsJson,
+    Options,
+    echo,
+    exit_on,
+    json_text,
+    report_skipped,
+)
 from otel_evals._internal.cli.trace_files import query_of, stored_traces
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config
@@ -119,7 +127,7 @@ def _without_prompts(evaluation: Evaluation) -> Evaluation:
 
 
 def _read(files: list[str]) -> Iterator[Sequence[SpanRecord]]:
-    return read_traces(files, skipped=_report_skipped)
+    return read_traces(files, skipped=report_skipped)
 
 
 def _traces(
@@ -161,7 +169,3 @@ def _config(
     if jsonl is not None:
         config = replace(config, destinations=(*config.destinations, JsonlDestination(jsonl)))
     return config
-
-
-def _report_skipped(path: str, line: int) -> None:
-    echo(f"otel-evals score: {path}:{line}: not OTLP, skipped", err=True)

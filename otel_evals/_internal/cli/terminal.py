@@ -25,6 +25,11 @@ def echo(text: object = "", *, err: bool = False) -> None:
     typer.echo(visible(str(text)), err=err)
 
 
+def report_skipped(path: str, line: int) -> None:
+    """Report a line of a file that is not OTLP."""
+    echo(f"otel-evals: {path}:{line}: not OTLP, skipped", err=True)
+
+
 @contextmanager
 def exit_on(*errors: type[Exception], command: str) -> Iterator[None]:
     """Print an error of these types, or of ours, on standard error and exit with 2."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
+from otel_evals._internal.pipeline.pipeline import Pipeline
 
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
@@ -35,21 +36,6 @@ _STOP_SECONDS = 0.5
 """Time for held spans to leave when scoring ends; a slow exporter continues afterwards."""
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
-
-
-class Front(Protocol):
-    """Part of a pipeline that is connected to providers."""
-
-    @property
-    def spans(self) -> SpanProcessor:
-        """Capture of spans."""
-
-    @property
-    def log_records(self) -> LogRecordProcessor:
-        """Capture of log records."""
-
-    def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
-        """Wrap an exporter to add scores to judged spans as attributes."""
 
 
 class AdoptedExporter(SpanExporter):
@@ -69,7 +55,7 @@ class AdoptedExporter(SpanExporter):
         """Return True while judged spans are held."""
         return self._held is not None
 
-    def hold_for(self, front: Front | None) -> None:
+    def hold_for(self, front: Pipeline | None) -> None:
         """Hold spans for the scores of this pipeline; None stops holding."""
         last = self._held or self._leaving
         self._leaving = None if last is None or last.stop(_STOP_SECONDS) else last
@@ -149,7 +135,7 @@ class _Adopted:
 
     def __init__(self, provider: Any) -> None:
         self.exporters: list[AdoptedExporter] = []
-        self.front: Front | None = None
+        self.front: Pipeline | None = None
         self.holds = False
         self._composite = getattr(provider, "_active_span_processor", None)
         self._indirect: _Spans | None = None
@@ -159,7 +145,7 @@ class _Adopted:
             self._indirect = _Spans()
             provider.add_span_processor(self._indirect)
 
-    def use(self, front: Front | None, *, holds: bool) -> None:
+    def use(self, front: Pipeline | None, *, holds: bool) -> None:
         """Connect capture and exporters to this pipeline."""
         before, self.front, self.holds = self.front, front, holds
         spans = None if front is None else front.spans
@@ -225,7 +211,7 @@ _MARK = "_otel_evals_adopted"
 """Field of a provider with its adoption: providers need not be hashable."""
 
 
-def adopt(provider: Any, front: Front | None, *, wrap: bool) -> list[str]:
+def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
     """Capture a provider's spans and wrap its exporters, also those that are added later; None stops.
 
     Returns the names of processors in which no exporter was found: their spans are exported without scores.
@@ -272,7 +258,7 @@ def same_provider(one: Any, other: Any) -> bool:
     return unwrapped(one) is unwrapped(other)
 
 
-def adopt_logs(provider: Any, front: Front | None) -> None:
+def adopt_logs(provider: Any, front: Pipeline | None) -> None:
     """Capture a logger provider's records; None stops."""
     if not hasattr(provider, "add_log_record_processor"):
         return

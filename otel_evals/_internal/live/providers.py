@@ -108,12 +108,12 @@ def make_missing(given: Providers, made: Providers) -> None:
             setattr(processor, MADE, True)
             made.tracers.add_span_processor(processor)
         trace.set_tracer_provider(made.tracers)
-    if given.loggers is None and _is_unset(_logs.get_logger_provider()) and _exports("LOGS"):
+    if given.loggers is None and goes_nowhere(_logs.get_logger_provider()) and _exports("LOGS"):
         made.loggers = _ended_noted(LoggerProvider(shutdown_on_exit=False))
         exporter = _exporter("LOGS", "_log_exporter", "OTLPLogExporter")
         made.loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
         _logs.set_logger_provider(made.loggers)
-    if given.meters is None and _is_unset(metrics.get_meter_provider()) and _exports("METRICS"):
+    if given.meters is None and goes_nowhere(metrics.get_meter_provider()) and _exports("METRICS"):
         exporter = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter")
         readers = [PeriodicExportingMetricReader(exporter)]
         made.meters = _ended_noted(MeterProvider(readers, shutdown_on_exit=False))
@@ -122,12 +122,9 @@ def make_missing(given: Providers, made: Providers) -> None:
 
 def goes_nowhere(provider: object) -> bool:
     """Return True for a provider of logs or metrics that does nothing: the API's own, or one shut down."""
-    return provider is None or _is_unset(provider)
-
-
-def _is_unset(provider: object) -> bool:
     module = type(provider).__module__
-    return module.startswith(("opentelemetry._logs.", "opentelemetry.metrics.")) or _is_over(provider)
+    of_the_api = module.startswith(("opentelemetry._logs.", "opentelemetry.metrics."))
+    return provider is None or of_the_api or _is_over(provider)
 
 
 def _ended_noted(provider: _P) -> _P:

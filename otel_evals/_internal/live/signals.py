@@ -65,20 +65,13 @@ def chain_sigterm(
 ) -> bool:
     """Install a SIGTERM handler that scores everything before the signal takes effect.
 
-    Without a handler of the application, `shutdown` is called and the signal raised again: the process still
-    ends by SIGTERM. Otherwise `flush` is called, then the application's handler, and `shutdown` when the
-    process exits. Only the main thread can set handlers; other threads, and processes that ignore SIGTERM,
-    set none.
+    Without a handler of the application, `shutdown` is called and the signal raised again; the process ends
+    by SIGTERM. Otherwise `flush` is called, then the application's handler, and `shutdown` when the process
+    exits. Both run on a new thread, because the main thread may hold a lock that they need, and are waited
+    for up to `timeout` seconds; an event loop, which has requests to answer, does not wait for `flush`. A
+    signal while `stopping` is held takes effect afterwards.
 
-    Args:
-        shutdown: called on a new thread, because the main thread may hold a lock that it needs.
-        flush: called on a new thread too; not waited for while an event loop runs, which has requests to
-            answer.
-        timeout: seconds to wait for either.
-        stopping: held during shutdown; a signal in the meantime takes effect afterwards.
-
-    Returns:
-        True if the handler was set.
+    Returns False and sets no handler if SIGTERM is ignored, and on other threads than the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         _logger.warning("SIGTERM is not handled: only the main thread can set signal handlers")

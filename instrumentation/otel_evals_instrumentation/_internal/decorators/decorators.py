@@ -1,18 +1,5 @@
 """Spans of hand-written agents, in OpenTelemetry's current GenAI conventions.
 
-    from otel_evals_instrumentation import agent, inference, tool
-
-    @tool
-    def find_order(order_id: str) -> dict[str, str]: ...
-
-    @agent("support")
-    def answer(question: str) -> str:
-        with inference("gpt-5-mini", provider="openai") as call:
-            call.set_input(question)
-            reply = client.chat.completions.create(...)
-            call.set_reply(reply)
-        ...
-
 Each name is a context manager, and a decorator, with or without arguments, of functions, methods, coroutines
 and generators of both kinds. Content is recorded only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`
 or `capture_content` enables it.

@@ -59,20 +59,6 @@ class OpenSpan:
     _kind: ClassVar[SpanKind] = SpanKind.INTERNAL
     _named_by_function: ClassVar[bool] = True
     """Use the name of the decorated function by default."""
-    __slots__ = (
-        "_above",
-        "_chunks",
-        "_details",
-        "_kept",
-        "_log",
-        "_said",
-        "_started",
-        "_token",
-        "content",
-        "conversation_id",
-        "opener",
-        "span",
-    )
 
     def __init__(self, span: Span = INVALID_SPAN, content: Content | None = None) -> None:
         self.span = span

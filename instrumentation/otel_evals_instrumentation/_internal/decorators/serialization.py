@@ -120,7 +120,8 @@ def messages(value: Any, role: str) -> list[Any]:
     """
     if not isinstance(value, str):
         value = _items(value)
-        if _are_messages(value):
+        items = value if isinstance(value, list) else []
+        if items and all(isinstance(item, Mapping) and ("role" in item or is_reply(item)) for item in items):
             if all("parts" in item for item in value):
                 return list(value)
             if read := read_messages(value, role):
@@ -192,16 +193,9 @@ def _open(item: Any) -> Any:
     return item if isinstance(item, str | Mapping) or item is None else _plain_object(item)
 
 
-def _are_messages(value: Any) -> bool:
-    messages = isinstance(value, list) and bool(value)
-    return messages and all(isinstance(v, Mapping) and ("role" in v or is_reply(v)) for v in value)
-
-
 def _message(message: Message) -> dict[str, Any]:
-    written: dict[str, Any] = {"role": message.role, "parts": [_part(part) for part in message.parts]}
-    if message.name:
-        written["name"] = message.name
-    return written
+    name = {"name": message.name} if message.name else {}
+    return {"role": message.role, "parts": [_part(part) for part in message.parts], **name}
 
 
 def _part(part: Part) -> dict[str, Any]:

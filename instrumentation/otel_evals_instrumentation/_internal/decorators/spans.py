@@ -23,7 +23,6 @@ _logger = logging.getLogger(__name__)
 class ToolSpan(OpenSpan):
     """An open span of a tool call."""
 
-    __slots__ = ()
     _name_key = semconv.GEN_AI_TOOL_NAME
 
     def set_arguments(self, arguments: Any) -> None:
@@ -48,7 +47,6 @@ class ToolSpan(OpenSpan):
 class RetrievalSpan(OpenSpan):
     """An open span of a search for documents."""
 
-    __slots__ = ()
     _name_key = semconv.GEN_AI_DATA_SOURCE_ID
     _kind = SpanKind.CLIENT
     _named_by_function = False
@@ -74,8 +72,6 @@ class RetrievalSpan(OpenSpan):
 
 class MessagesSpan(OpenSpan):
     """An open span with input and output messages."""
-
-    __slots__ = ()
 
     def set_input(self, messages: Any) -> None:
         """Record the input: the user's words, or messages in OpenTelemetry's or a provider's form."""
@@ -112,14 +108,11 @@ class MessagesSpan(OpenSpan):
 class WorkflowSpan(MessagesSpan):
     """An open span of a group of steps or agents."""
 
-    __slots__ = ()
     _name_key = semconv.GEN_AI_WORKFLOW_NAME
 
 
 class ModelSpan(MessagesSpan):
     """An open span with instructions and tools of a model."""
-
-    __slots__ = ()
 
     def set_system(self, instructions: Any) -> None:
         """Record the system instructions: a text, or a list of parts."""
@@ -133,14 +126,12 @@ class ModelSpan(MessagesSpan):
 class AgentSpan(ModelSpan):
     """An open span of an invocation of an agent."""
 
-    __slots__ = ()
     _name_key = semconv.GEN_AI_AGENT_NAME
 
 
 class InferenceSpan(ModelSpan):
     """An open span of a call of a model."""
 
-    __slots__ = ()
     _name_key = semconv.GEN_AI_REQUEST_MODEL
     _kind = SpanKind.CLIENT
     _named_by_function = False
