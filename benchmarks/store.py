@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals import Pipeline, Rule, Run
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.durable_queue.database import open_database, transaction
+from otel_evals._internal.durable_queue.database import open_database
+from otel_evals._internal.util.sqlite_file import transaction
 from otel_evals.scorers import scorer
 from otel_evals.testing import InMemoryDestination
 from tests.support.kills import kill_often

@@ -14,10 +14,10 @@ from otel_evals._internal.statistics.detectors import (
     ReferenceDetector,
     expected_delay,
     missing_indicator,
+    shared_threshold,
 )
 from otel_evals._internal.statistics.eprocess import band
 from otel_evals._internal.statistics.estimate import Estimate, Interval, design_effect, estimate
-from otel_evals._internal.statistics.multiple import shared_threshold
 from otel_evals._internal.statistics.sampler_check import PickDetector, Picks
 from otel_evals._internal.statistics.sums import Sums, Tally, total
 

@@ -26,7 +26,6 @@ from simulations.traffic import (
 from simulations.windows import hajek_plus_4
 
 from otel_evals._internal.statistics.eprocess import log_e_value
-from otel_evals._internal.statistics.multiple import e_bh
 from otel_evals.statistics import (
     CLUSTER_GROUPS,
     Clusters,
@@ -203,6 +202,17 @@ def references(scale: float) -> None:
         false, _ = reference_delay(size, 0.0, int(60 * scale) + 2)
         shown = [reference_delay(size, fall, int(60 * scale) + 2) for fall in (0.05, 0.1)]
         row(size, f"{false:.0f}%", *(f"{found:.0f}%, {delay:,.0f}" for found, delay in shown), expected)
+
+
+def e_bh(e_values: list[float], level: float) -> list[int]:
+    """The monitors to list so that at most this share of them is false on average (e-BH: Wang, Ramdas 2022).
+
+    The k largest e-values, for the largest k at which the k-th is at least K / (k a).
+    """
+    threshold = shared_threshold(level, len(e_values))
+    order = sorted(range(len(e_values)), key=lambda index: -e_values[index])
+    listed = max((k for k, i in enumerate(order, start=1) if e_values[i] * k >= threshold), default=0)
+    return order[:listed]
 
 
 def first_alarms(rng: np.random.Generator, slices: int, falling: int) -> dict[str, dict[int, int]]:

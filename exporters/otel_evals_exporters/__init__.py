@@ -1,1 +1,1 @@
-"""The way out: one module per destination that needs more than the core, found through entry points."""
+"""Destinations for backends, one module each, found through entry points."""

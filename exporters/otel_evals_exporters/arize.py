@@ -6,16 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from otel_evals.destinations import (
-    ApiDestination,
-    Errors,
-    HttpOptions,
-    ScoreItem,
-    base_url,
-    client,
-    cut,
-    needed,
-)
+from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
+from otel_evals_exporters._internal.options import present, server_url
 
 __all__ = ["ArizeDestination"]
 
@@ -25,9 +17,9 @@ _TEXT = 10_000
 class ArizeDestination(ApiDestination):
     """Annotates spans in Arize AX, and sessions with the scores of conversations.
 
-    The space needs an annotation configuration with each scorer's name. An annotation overwrites the one of
-    the same name on the same span. One span that is not there yet has Arize refuse a whole request; it is
-    then halved until that span is alone, and tried again later.
+    The space needs an annotation configuration with each scorer's name. An annotation overwrites an older one
+    of the same name on the same span. Arize refuses a whole request that contains an unknown span; the
+    request is halved until that span is alone, and its score is retried later.
     """
 
     name = "arize"
@@ -45,54 +37,42 @@ class ArizeDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the account; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            url: base URL; https://api.arize.com unless given. Regions have their own: api.<region>.arize.com.
-            api_key: ARIZE_API_KEY unless given.
-            project_id: id of the project that the spans are in; ARIZE_PROJECT_ID unless given.
+            url: base URL; by default https://api.arize.com; a region has api.<region>.arize.com.
+            api_key: by default ARIZE_API_KEY.
+            project_id: id of the spans' project; by default ARIZE_PROJECT_ID.
             content: whether to send explanations, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: key or project is missing, or an option is wrong.
         """
         key = needed(api_key, "api_key", "ARIZE_API_KEY")
-        where = base_url(url or "https://api.arize.com", "url")
+        where = server_url(url, default="https://api.arize.com")
         super().__init__(client(where, {"authorization": f"Bearer {key}"}, key, http=http), content)
         self._key = key
         self._project = needed(project_id, "project_id", "ARIZE_PROJECT_ID")
 
     def together(self, item: ScoreItem) -> str:
-        """A request is about spans or about sessions."""
+        """Return the kind of record: a request annotates spans or sessions."""
         return "SESSION" if item.session else "SPAN"
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send annotations: each record once, with each name once, of which the last counts."""
+        """Send annotations: each record once, with the last value of each name."""
         records: dict[str, dict[str, Any]] = {}
         for item in items:
             values = records.setdefault(item.session or item.evaluation.span_id, {})
-            values[item.name] = _value(item)
+            text = cut(item.explanation, _TEXT)
+            value = {"name": item.name, "score": item.value, "label": item.label, "text": text}
+            values[item.name] = present(value)
         annotations = [{"record_id": id, "values": list(named.values())} for id, named in records.items()]
-        body = {
-            "project_id": self._project,
-            "granularity": self.together(items[0]),
-            "annotations": annotations,
-        }
-        await self._http.send("POST", "/v2/spans/annotate", body)
+        body = {"project_id": self._project, "granularity": self.together(items[0])}
+        await self._http.send("POST", "/v2/spans/annotate", {**body, "annotations": annotations})
         return ()
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Arize's OTLP address; it asks for the space too."""
+        """Return Arize's OTLP address, which also needs ARIZE_SPACE_ID."""
         headers = {"api_key": self._key, "space_id": os.environ.get("ARIZE_SPACE_ID", "")}
         return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers
-
-
-def _value(item: ScoreItem) -> dict[str, Any]:
-    value = {
-        "name": item.name,
-        "score": item.value,
-        "label": item.label,
-        "text": cut(item.explanation, _TEXT),
-    }
-    return {key: given for key, given in value.items() if given is not None}

@@ -9,43 +9,45 @@ from typing import Any
 from otel_evals import semconv
 from otel_evals.destinations import EventPreset, base_url
 from otel_evals.model import Evaluation, Run
+from otel_evals_exporters._internal.options import present
 
 __all__ = ["AzurePreset"]
 
 
 class AzurePreset(EventPreset):
-    """Has Azure Monitor's exporter write evaluation events to `customEvents`, where Foundry looks for them.
+    """Makes Azure Monitor's exporter write evaluation events to `customEvents`, which Foundry reads.
 
-    Send logs with `azure-monitor-opentelemetry`; without this preset they end in `traces`.
+    Send logs with `azure-monitor-opentelemetry`; without this preset they go to `traces`.
     """
 
     name = "azure"
     needs = ("APPLICATIONINSIGHTS_CONNECTION_STRING",)
 
     def __init__(self, *, url: str | None = None) -> None:
-        """Take the attributes for Azure.
+        """Configure the preset; only the demo uses `url`.
 
         Args:
-            url: base URL of an OpenTelemetry Collector that sends on to Azure; matters to the demo only.
+            url: base URL of an OpenTelemetry Collector that forwards to Azure.
 
         Raises:
-            ConfigError: it is no URL.
+            ConfigError: `url` is not an http URL.
         """
         self._url = url and base_url(url, "url")
 
     def event_attributes(self, run: Run, evaluation: Evaluation) -> Mapping[str, Any]:
-        """The event's name as Azure reads it, and who was judged by what."""
+        """Return the event's name for Azure, the judged agent and the scorer."""
         judged_by = {
             "gen_ai.evaluator.name": evaluation.scorer_id,
             "gen_ai.evaluator.version": evaluation.scorer_version,
         }
-        attributes = {
-            "microsoft.custom_event.name": semconv.GEN_AI_EVALUATION_RESULT,
-            semconv.GEN_AI_AGENT_NAME: run.agent_name,
-            "internal_properties": json.dumps(judged_by),
-        }
-        return {key: value for key, value in attributes.items() if value is not None}
+        return present(
+            {
+                "microsoft.custom_event.name": semconv.GEN_AI_EVALUATION_RESULT,
+                semconv.GEN_AI_AGENT_NAME: run.agent_name,
+                "internal_properties": json.dumps(judged_by),
+            }
+        )
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """The Collector's address: Azure has none of its own for OTLP."""
+        """Return the Collector's address: Azure has no OTLP address."""
         return (self._url, {}) if self._url else None

@@ -15,13 +15,13 @@ from otel_evals.destinations import (
     HttpOptions,
     ScoreItem,
     attributes_of,
-    base_url,
     client,
     cut,
     needed,
     one_resource,
     service_of,
 )
+from otel_evals_exporters._internal.options import server_url
 
 __all__ = ["BraintrustDestination"]
 
@@ -29,10 +29,10 @@ _OUTPUT = 10_000
 
 
 class BraintrustDestination(ApiDestination):
-    """Sends score spans to Braintrust's OTLP address: children of the judged span, as its own SDK makes them.
+    """Sends score spans to Braintrust's OTLP address: children of the judged span, like those of its own SDK.
 
-    They take no time, begin where the run ended, and have ids made of the evaluations': sent again, the same
-    span comes again. They go to Braintrust alone. It takes scores from 0 to 1 only.
+    A score span starts and ends at the end of the run. Its id is derived from the evaluation's id, so a score
+    sent again is the same span. Only Braintrust receives it. Braintrust accepts scores from 0 to 1 only.
     """
 
     name = "braintrust"
@@ -51,21 +51,21 @@ class BraintrustDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the account; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            url: base URL; BRAINTRUST_API_URL, or https://api.braintrust.dev, unless given.
-            api_key: BRAINTRUST_API_KEY unless given.
-            parent: the project, as in `project_name:shop`; BRAINTRUST_PARENT unless given.
-            org: name of the organisation, for links to traces only; BRAINTRUST_ORG_NAME unless given.
+            url: base URL; by default BRAINTRUST_API_URL, or https://api.braintrust.dev.
+            api_key: by default BRAINTRUST_API_KEY.
+            parent: the project, such as `project_name:shop`; by default BRAINTRUST_PARENT.
+            org: name of the organisation, only for links to traces; by default BRAINTRUST_ORG_NAME.
             content: whether to send explanations, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: key or parent is missing, or an option is wrong.
         """
         default = "https://api.braintrust.dev"
-        where = base_url(needed(url, "url", "BRAINTRUST_API_URL", default=default), "url")
+        where = server_url(url, "BRAINTRUST_API_URL", default=default)
         key = needed(api_key, "api_key", "BRAINTRUST_API_KEY")
         self._parent = needed(parent, "parent", "BRAINTRUST_PARENT")
         headers = {"authorization": f"Bearer {key}", "x-bt-parent": self._parent}
@@ -73,11 +73,11 @@ class BraintrustDestination(ApiDestination):
         self._org = org or os.environ.get("BRAINTRUST_ORG_NAME")
 
     def together(self, item: ScoreItem) -> str:
-        """The spans of a request are of one service."""
+        """Return the service: a request contains spans of one service."""
         return service_of(item)
 
     def refuses(self, item: ScoreItem) -> str | None:
-        """Scores beyond 0 to 1 are refused."""
+        """Refuse scores outside 0 to 1."""
         reason = super().refuses(item)
         return reason or (None if item.value is None or 0.0 <= item.value <= 1.0 else "out_of_range")
 
@@ -88,7 +88,7 @@ class BraintrustDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The trace's page, where organisation and project are known by name."""
+        """Return the trace's page; None unless organisation and project are known by name."""
         kind, _, project = self._parent.partition(":")
         if self._org is None or kind != "project_name":
             return None
@@ -96,15 +96,14 @@ class BraintrustDestination(ApiDestination):
         return f"{page}/p/{quote(project)}/logs?r={trace_id}&s={span_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Braintrust's OTLP address."""
+        """Return Braintrust's OTLP address."""
         return f"{self._http.url}/otel/v1/traces", self._http.headers
 
 
 def _span(item: ScoreItem) -> dict[str, Any]:
-    shown = {"type": "score", "name": item.name}
     attributes = {
         "braintrust.scores": json.dumps({item.name: item.value}),
-        "braintrust.span_attributes": json.dumps(shown),
+        "braintrust.span_attributes": json.dumps({"type": "score", "name": item.name}),
         "braintrust.metadata": json.dumps({**item.metadata, "label": item.label}),
         "braintrust.output_json": json.dumps({"explanation": cut(item.explanation, _OUTPUT)}),
         "otel_evals.internal": True,

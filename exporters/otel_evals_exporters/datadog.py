@@ -6,17 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from otel_evals.destinations import (
-    ApiDestination,
-    Errors,
-    HttpOptions,
-    ScoreItem,
-    base_url,
-    client,
-    cut,
-    needed,
-)
+from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
 from otel_evals.errors import ConfigError
+from otel_evals_exporters._internal.options import server_url
 
 __all__ = ["DatadogDestination"]
 
@@ -26,10 +18,10 @@ _REASONING = 10_000
 
 
 class DatadogDestination(ApiDestination):
-    """Sends scores to Datadog: numbers as `score` metrics, their labels beside them as `<name>_label`.
+    """Sends scores to Datadog: numbers as `score` metrics, labels as separate metrics `<name>_label`.
 
-    Datadog appends: a score that is sent again, because an answer was lost, may stand there twice. It has no
-    place for the scores of whole conversations; they stand on the last run's span.
+    Datadog appends: a score sent again after a lost answer may appear twice. The score of a conversation is
+    on the span of its last run.
     """
 
     name = "datadog"
@@ -49,17 +41,17 @@ class DatadogDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the account; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            site: DD_SITE, or datadoghq.com, unless given.
-            api_key: DD_API_KEY unless given; not needed with `agent_url`.
-            agent_url: sends through a Datadog Agent, such as http://localhost:8126.
+            site: by default DD_SITE, or datadoghq.com.
+            api_key: by default DD_API_KEY; not needed with `agent_url`.
+            agent_url: URL of a Datadog Agent to send through, such as http://localhost:8126.
             url: base URL instead of the site's.
-            ml_app: name of the application; the run's service name, unless given.
-            trace_id: how trace ids are written.
+            ml_app: name of the application; by default the run's service name.
+            trace_id: format of trace ids.
             content: whether to send explanations, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: the key is missing, or an option is wrong.
@@ -71,7 +63,8 @@ class DatadogDestination(ApiDestination):
         self._ml_app = ml_app
         key = None if agent_url else needed(api_key, "api_key", "DD_API_KEY")
         headers = {"dd-api-key": key} if key else {"x-datadog-evp-subdomain": "api"}
-        where = base_url(url or agent_url or f"https://api.{self._site}", "agent_url" if agent_url else "url")
+        field = "agent_url" if agent_url else "url"
+        where = server_url(url or agent_url, default=f"https://api.{self._site}", field=field)
         super().__init__(client(where, headers, key, http=http), content)
         self._path = ("/evp_proxy/v2" if agent_url else "") + _PATH
 
@@ -83,12 +76,12 @@ class DatadogDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The trace, by a search for it."""
+        """Return a search for the trace."""
         host = "app." + self._site if self._site.count(".") == 1 else self._site
         return f"https://{host}/llm/traces?query=%40trace_id%3A{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Datadog's own OTLP address, for LLM Observability."""
+        """Return Datadog's OTLP address for LLM Observability."""
         headers = {**self._http.headers, "dd-otlp-source": "llmobs"}
         return f"{self._http.url.replace('//api.', '//otlp.')}/v1/traces", headers
 
@@ -103,7 +96,7 @@ class DatadogDestination(ApiDestination):
             "join_on": {"span": joined},
             "ml_app": str(app),
             "timestamp_ms": item.time // 1_000_000,
-            "tags": ["source:otel"],  # without it, Datadog does not wait for spans that came by OpenTelemetry
+            "tags": ["source:otel"],  # makes Datadog wait for spans from OpenTelemetry
             "metadata": item.metadata,
         }
         if item.explanation:
@@ -112,11 +105,11 @@ class DatadogDestination(ApiDestination):
         number = {**common, "label": label, "metric_type": "score", "score_value": item.value}
         if not item.label:
             return [number]
-        beside = {"label": f"{label[: _LABEL - 6]}_label", "metric_type": "categorical"}
-        return [number, {**common, **beside, "categorical_value": item.label}]
+        category = {"label": f"{label[: _LABEL - 6]}_label", "metric_type": "categorical"}
+        return [number, {**common, **category, "categorical_value": item.label}]
 
 
 def _label(name: str) -> str:
-    """ASCII letters, digits and underscores, a letter first."""
+    """Return the name in ASCII letters, digits and underscores, starting with a letter."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return (plain if plain[:1].isalpha() else f"s_{plain}")[:_LABEL]

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from otel_evals.destinations import (
-    ApiDestination,
-    Errors,
-    HttpOptions,
-    ScoreItem,
-    base_url,
-    client,
-    cut,
-    needed,
-)
+from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback, SpanRecord
 from otel_evals.sources import FeedbackQuery, TraceQuery
-from otel_evals_exporters._internal.feedback.langfuse import langfuse_feedback
-from otel_evals_exporters._internal.traces.langfuse import langfuse_traces
+from otel_evals_exporters._internal.langfuse import langfuse_feedback, langfuse_traces
+from otel_evals_exporters._internal.options import basic, server_url
 
 __all__ = ["LangfuseDestination"]
 
@@ -31,15 +21,15 @@ _COMMENT = 20_000
 
 
 class LangfuseDestination(ApiDestination):
-    """Sends scores to Langfuse: numbers as NUMERIC, their labels beside them as CATEGORICAL `<name>.label`.
+    """Sends scores to Langfuse: numbers as NUMERIC, labels as separate CATEGORICAL scores `<name>.label`.
 
-    Langfuse keeps one score per id, name and day of its timestamp; the timestamp is the run's end, so that
-    a score sent again overwrites itself. Scores may arrive before their trace.
+    Langfuse stores one score per id, name and day of its timestamp. The timestamp is the run's end, so a
+    score sent again overwrites itself. Scores may arrive before their trace.
     """
 
     name = "langfuse"
     needs = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
-    most = 7  # a request takes 15 scores, and labels stand beside
+    most = 7  # a request takes 15 scores, and a label is another score
     at_once = 4
 
     def __init__(
@@ -52,33 +42,32 @@ class LangfuseDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the server; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            url: base URL; LANGFUSE_BASE_URL, LANGFUSE_HOST, or https://cloud.langfuse.com, unless given.
-            public_key: LANGFUSE_PUBLIC_KEY unless given.
-            secret_key: LANGFUSE_SECRET_KEY unless given.
+            url: base URL; by default LANGFUSE_BASE_URL, LANGFUSE_HOST, or https://cloud.langfuse.com.
+            public_key: by default LANGFUSE_PUBLIC_KEY.
+            secret_key: by default LANGFUSE_SECRET_KEY.
             project_id: for links to traces only.
             content: whether to send explanations, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: a key is missing, or an option is wrong.
         """
         default = "https://cloud.langfuse.com"
-        where = base_url(needed(url, "url", "LANGFUSE_BASE_URL", "LANGFUSE_HOST", default=default), "url")
+        where = server_url(url, "LANGFUSE_BASE_URL", "LANGFUSE_HOST", default=default)
         public = needed(public_key, "public_key", "LANGFUSE_PUBLIC_KEY")
         secret = needed(secret_key, "secret_key", "LANGFUSE_SECRET_KEY")
-        token = base64.b64encode(f"{public}:{secret}".encode()).decode()
-        super().__init__(
-            client(where, {"authorization": f"Basic {token}"}, secret, token, http=http), content
-        )
+        token = basic(public, secret)
+        headers = {"authorization": f"Basic {token}"}
+        super().__init__(client(where, headers, secret, token, http=http), content)
         self._url = where
         self._project_id = project_id
         self._takes_lists: bool | None = None
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send scores in one list; servers before 4.59 take them one by one."""
+        """Send scores in one list; servers before 4.59 accept single scores only."""
         scores = [score for item in items for score in _scores(item)]
         if self._takes_lists is False:
             await self._one_by_one(scores)
@@ -88,36 +77,36 @@ class LangfuseDestination(ApiDestination):
         except DestinationError as error:
             if error.status != 400 or self._takes_lists:
                 raise
-            await self._http.send("POST", _PATH, scores[0])  # refused too where the score is what is wrong
+            await self._http.send("POST", _PATH, scores[0])  # fails too if the score itself is wrong
             self._takes_lists = False
             await self._one_by_one(scores[1:])
             return ()
         self._takes_lists = True
-        if answer.status == 207 and (told := answer.json()).get("rejected"):
-            # It does not say which; those that were accepted overwrite themselves when they are sent alone.
-            why = "; ".join(str(error.get("message")) for error in told.get("errors", ()))
+        if answer.status == 207 and (result := answer.json()).get("rejected"):
+            # The answer does not say which scores; accepted ones overwrite themselves when sent again.
+            why = "; ".join(str(error.get("message")) for error in result.get("errors", ()))
             raise DestinationError(self._http.scrub(why), retryable=False, reason="refused", status=422)
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The trace's page; without the project's id, the address that leads there."""
+        """Return the trace's page; without the project's id, an address that redirects to it."""
         project = f"/project/{self._project_id}/traces" if self._project_id else "/trace"
         return f"{self._url}{project}/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Langfuse's OTLP address."""
+        """Return Langfuse's OTLP address."""
         return f"{self._url}/api/public/otel/v1/traces", self._http.headers
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """The score as Langfuse has it, some seconds after it was sent."""
+        """Return the score stored by Langfuse, available some seconds after it was sent."""
         return dict((await self._http.send("GET", f"/api/public/v2/scores/{item.id}")).json())
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """Scores that were not sent from here."""
+        """Return the scores of the project."""
         return langfuse_feedback(self._http, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """The traces of the project."""
+        """Return the traces of the project."""
         return langfuse_traces(self._http, query)
 
     async def _one_by_one(self, scores: Sequence[Mapping[str, Any]]) -> None:

@@ -6,21 +6,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from otel_evals.destinations import (
-    ApiDestination,
-    Errors,
-    HttpOptions,
-    ScoreItem,
-    base_url,
-    client,
-    cut,
-    iso,
-    needed,
-)
+from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, iso, needed
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback
 from otel_evals.sources import FeedbackQuery
-from otel_evals_exporters._internal.feedback.langsmith import langsmith_feedback
+from otel_evals_exporters._internal.langsmith import langsmith_feedback
+from otel_evals_exporters._internal.options import present, server_url
 
 __all__ = ["LangsmithDestination"]
 
@@ -29,10 +20,10 @@ _COMMENT = 10_000
 
 
 class LangsmithDestination(ApiDestination):
-    """Sends scores to LangSmith as feedback on the run that it makes of the judged span.
+    """Sends scores to LangSmith as feedback on the run that LangSmith creates for the judged span.
 
-    A run's id is the span's, padded with zeros. Feedback has an id of its own, made of the evaluation's: sent
-    again, it overwrites itself. Conversations have no feedback; their score stands on the last run.
+    A run's id is the span's id, padded with zeros. The id of feedback is derived from the evaluation's id, so
+    feedback sent again overwrites itself. The score of a conversation is feedback on its last run.
     """
 
     name = "langsmith"
@@ -50,24 +41,22 @@ class LangsmithDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the account; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            url: base URL; LANGSMITH_ENDPOINT, or https://api.smith.langchain.com, unless given.
-            api_key: LANGSMITH_API_KEY unless given.
-            project: name of the project that the spans are in; LANGSMITH_PROJECT, or `default`, unless given.
-            workspace_id: for keys of several workspaces.
+            url: base URL; by default LANGSMITH_ENDPOINT, or https://api.smith.langchain.com.
+            api_key: by default LANGSMITH_API_KEY or LANGCHAIN_API_KEY.
+            project: name of the spans' project; by default LANGSMITH_PROJECT, or `default`.
+            workspace_id: needed for a key of several workspaces.
             content: whether to send explanations and error messages, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: the key is missing, or an option is wrong.
         """
         default = "https://api.smith.langchain.com"
         key = needed(api_key, "api_key", "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY")
-        where = base_url(
-            needed(url, "url", "LANGSMITH_ENDPOINT", default=default), "url", without="/otel|/api/v1"
-        )
+        where = server_url(url, "LANGSMITH_ENDPOINT", default=default, without="/otel|/api/v1")
         headers = {"x-api-key": key, **({"x-tenant-id": workspace_id} if workspace_id else {})}
         super().__init__(client(where, headers, key, http=http), content)
         self._project = needed(project, "project", "LANGSMITH_PROJECT", default="default")
@@ -82,27 +71,27 @@ class LangsmithDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The run's page, once the project's id is known: after the first score."""
+        """Return the run's page; None before the first score, which looks up the project's id."""
         if self._session is None or self._workspace is None:
             return None
         page = self._http.url.replace("api.smith.", "smith.")
         return f"{page}/o/{self._workspace}/projects/p/{self._session}/r/{_run_id(span_id)}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """LangSmith's OTLP address."""
+        """Return LangSmith's OTLP address."""
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "langsmith-project": self._project}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """The feedback as LangSmith has it."""
+        """Return the feedback stored by LangSmith."""
         return dict((await self._http.send("GET", f"/api/v1/feedback/{item.uuid}")).json())
 
     async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """The feedback on the project's runs."""
+        """Yield the feedback on the project's runs."""
         async for each in langsmith_feedback(self._http, await self._session_id(), query):
             yield each
 
     async def _session_id(self) -> str:
-        """The project's id, looked up once."""
+        """Return the project's id, looked up once."""
         if self._session is None:
             answer = await self._http.send("GET", "/api/v1/sessions", params={"name": self._project})
             found = answer.json()
@@ -121,22 +110,23 @@ def _run_id(span_id: str) -> str:
 
 def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
     comment = item.error[1] if item.error else item.explanation
-    feedback = {
-        "id": item.uuid,
-        "run_id": _run_id(item.evaluation.span_id),
-        "session_id": session,
-        "start_time": iso(item.run.start_time) if item.run.start_time else None,
-        "key": item.name,
-        "score": None if item.value is None else round(item.value, _DECIMALS),
-        "value": item.error[0] if item.error else item.label,
-        "comment": cut(comment, _COMMENT),
-        "error": True if item.error else None,
-        "feedback_source": {
-            "type": "model" if item.source == "LLM" else "api",
-            "metadata": item.metadata,
-        },
-        "created_at": item.timestamp,
-        "modified_at": item.timestamp,
-        "extend_trace_retention": False,  # it would be charged for
-    }
-    return {key: value for key, value in feedback.items() if value is not None}
+    return present(
+        {
+            "id": item.uuid,
+            "run_id": _run_id(item.evaluation.span_id),
+            "session_id": session,
+            "start_time": iso(item.run.start_time) if item.run.start_time else None,
+            "key": item.name,
+            "score": None if item.value is None else round(item.value, _DECIMALS),
+            "value": item.error[0] if item.error else item.label,
+            "comment": cut(comment, _COMMENT),
+            "error": True if item.error else None,
+            "feedback_source": {
+                "type": "model" if item.source == "LLM" else "api",
+                "metadata": item.metadata,
+            },
+            "created_at": item.timestamp,
+            "modified_at": item.timestamp,
+            "extend_trace_retention": False,  # LangSmith charges for it
+        }
+    )

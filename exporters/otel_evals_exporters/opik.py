@@ -13,7 +13,6 @@ from otel_evals.destinations import (
     Errors,
     HttpOptions,
     ScoreItem,
-    base_url,
     client,
     cut,
     needed,
@@ -21,7 +20,8 @@ from otel_evals.destinations import (
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback, Run
 from otel_evals.sources import FeedbackQuery
-from otel_evals_exporters._internal.feedback.opik import opik_address, opik_feedback, opik_id
+from otel_evals_exporters._internal.opik import opik_address, opik_feedback, opik_id
+from otel_evals_exporters._internal.options import present, server_url
 
 __all__ = ["OpikDestination", "opik_id"]
 
@@ -33,8 +33,8 @@ _REMEMBERED = _REASON = 10_000
 class OpikDestination(ApiDestination):
     """Sends scores to Opik: of whole runs to their trace, of agents to spans, of conversations to threads.
 
-    Opik makes a trace's id of the OpenTelemetry one and the start of the first span that it saw: the ids that
-    the run's spans would have led to are asked for. A score overwrites the one of the same name.
+    Opik computes a trace's id from the OpenTelemetry id and the start of the first span it received, so the
+    destination tries the ids for each span of the run. A score overwrites an older one of the same name.
     """
 
     name = "opik"
@@ -52,21 +52,21 @@ class OpikDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the server; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            url: base URL; OPIK_URL_OVERRIDE, or https://www.comet.com/opik/api, unless given.
-            api_key: OPIK_API_KEY unless given; a server of your own needs none.
-            workspace: OPIK_WORKSPACE, or `default`, unless given.
-            project: OPIK_PROJECT_NAME, or `Default Project`, unless given.
+            url: base URL; by default OPIK_URL_OVERRIDE, or https://www.comet.com/opik/api.
+            api_key: by default OPIK_API_KEY; not needed for a server of your own.
+            workspace: by default OPIK_WORKSPACE, or `default`.
+            project: by default OPIK_PROJECT_NAME, or `Default Project`.
             content: whether to send explanations, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
-            ConfigError: the key of Comet's own server is missing, or an option is wrong.
+            ConfigError: the key for Comet's own server is missing, or an option is wrong.
         """
         cloud = "https://www.comet.com/opik/api"
-        where = base_url(needed(url, "url", "OPIK_URL_OVERRIDE", default=cloud), "url")
+        where = server_url(url, "OPIK_URL_OVERRIDE", default=cloud)
         key = needed(api_key, "api_key", "OPIK_API_KEY", default=None if "comet.com" in where else "none")
         headers = {} if key == "none" else {"authorization": key}
         headers["comet-workspace"] = needed(workspace, "workspace", "OPIK_WORKSPACE", default="default")
@@ -75,11 +75,11 @@ class OpikDestination(ApiDestination):
         self._times: dict[str, int] = {}
 
     def together(self, item: ScoreItem) -> str:
-        """Traces, spans and threads have an address each."""
+        """Return the kind of the judged item: traces, spans and threads have different addresses."""
         return _THREADS if item.session else "traces" if item.whole_run else "spans"
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send the scores whose traces are there."""
+        """Send the scores of known traces."""
         kind = self.together(items[0])
         times, missing = await self._look_up([] if kind == _THREADS else items)
         errors = [(i, missing[i.evaluation.trace_id]) for i in items if i.evaluation.trace_id in missing]
@@ -89,16 +89,18 @@ class OpikDestination(ApiDestination):
         return errors
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The address that leads to the trace, once its id in Opik is known: after its first score."""
+        """Return an address that redirects to the trace; None before its first score, which looks up its
+        id.
+        """
         return opik_address(self._http.url, trace_id, self._times.get(trace_id))
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Opik's OTLP address."""
+        """Return Opik's OTLP address."""
         headers = {**self._http.headers, "projectname": self._project}
         return f"{self._http.url}/v1/private/otel/v1/traces", headers
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """The score among those that Opik has of the trace."""
+        """Return the trace's score stored by Opik."""
         times, _ = await self._look_up([item])
         if not (times and item.whole_run):
             return None
@@ -107,7 +109,7 @@ class OpikDestination(ApiDestination):
         return next((dict(score) for score in scores if score.get("name") == item.name), None)
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """The feedback scores of the project's traces and spans."""
+        """Return the feedback scores of the project's traces and spans."""
         return opik_feedback(self._http, self._project, query)
 
     def _score(self, item: ScoreItem, times: Mapping[str, int]) -> dict[str, Any]:
@@ -118,12 +120,12 @@ class OpikDestination(ApiDestination):
         else:
             judged = item.evaluation.trace_id if item.whole_run else item.evaluation.span_id
             score["id"] = str(opik_id(judged, times[item.evaluation.trace_id]))
-        return {key: value for key, value in score.items() if value is not None}
+        return present(score)
 
     async def _look_up(
         self, items: Sequence[ScoreItem]
     ) -> tuple[dict[str, int], dict[str, DestinationError]]:
-        """The times in the ids of the items' traces, and those traces that are not there yet."""
+        """Return the times in the ids of the items' traces, and errors for the traces not found yet."""
         runs = {item.evaluation.trace_id: item.run for item in items}
         times = {trace: self._times[trace] for trace in runs.keys() & self._times.keys()}
         errors: dict[str, DestinationError] = {}
@@ -145,7 +147,7 @@ class OpikDestination(ApiDestination):
         return times, errors
 
     async def _started(self, trace: str, run: Run) -> int:
-        """The time in a trace's id: the root's start, or another span's, in milliseconds."""
+        """Return the time in a trace's id: the start of the root or another span, in milliseconds."""
         starts = [run.start_time, *(operation.span.start_time for operation in run.operations)]
         for started in list(dict.fromkeys(start // 1_000_000 for start in starts if start))[:_CANDIDATES]:
             try:

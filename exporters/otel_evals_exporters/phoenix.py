@@ -6,32 +6,32 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, base_url, client, needed
+from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client
 from otel_evals.errors import ConfigError
 from otel_evals.model import Feedback, SpanRecord
 from otel_evals.sources import FeedbackQuery, TraceQuery
-from otel_evals_exporters._internal.feedback.phoenix import phoenix_feedback
-from otel_evals_exporters._internal.traces.phoenix import phoenix_traces
+from otel_evals_exporters._internal.options import present, server_url
+from otel_evals_exporters._internal.phoenix import phoenix_feedback, phoenix_traces
 
 __all__ = ["PhoenixDestination"]
 
-_RESERVED = "note"  # Phoenix keeps this name for notes and refuses the whole batch for it
+_RESERVED = "note"  # Phoenix reserves this name and refuses a whole batch that contains it
 
 
 class PhoenixDestination(ApiDestination):
-    """Annotates judged spans in Phoenix, one annotation per score, the traces they are in, and sessions.
+    """Annotates judged spans, their traces and sessions in Phoenix, one annotation per score.
 
-    The trace's own annotation is what Phoenix shows in its list of traces and at the top of a trace's page,
-    where a judged agent stands below, say, the span of an HTTP server.
-    Phoenix answers at once and attaches the annotation when the span has arrived, for about ten minutes.
-    A score sent twice overwrites itself; another version of the scorer makes an annotation of its own.
+    Phoenix shows a trace's own annotations in its list of traces and at the top of a trace's page, also if
+    the judged agent is below another span, such as that of an HTTP server.
+    Phoenix answers at once and attaches an annotation when its span arrives, for about ten minutes.
+    A score sent twice overwrites itself; another version of the scorer gets an annotation of its own.
     """
 
     name = "phoenix"
     needs = ("PHOENIX_COLLECTOR_ENDPOINT",)
     most = 256
     url_option = "endpoint"
-    at_once = 1  # what is sent later must overwrite
+    at_once = 1  # later annotations must overwrite earlier ones
 
     def __init__(
         self,
@@ -44,25 +44,26 @@ class PhoenixDestination(ApiDestination):
         timeout: float = 10.0,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the server; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            endpoint: base URL; PHOENIX_COLLECTOR_ENDPOINT, or http://localhost:6006, unless given.
-            api_key: sent as a bearer token; PHOENIX_API_KEY unless given.
+            endpoint: base URL; by default PHOENIX_COLLECTOR_ENDPOINT, or http://localhost:6006.
+            api_key: sent as a bearer token; by default PHOENIX_API_KEY.
             headers: sent with every request.
-            traces: whether to annotate the trace as well, with the scores of whole runs.
+            traces: whether to annotate traces too, with the scores of whole runs.
             content: whether to send explanations, which may quote the conversation.
-            timeout: seconds a request may take.
-            http: further options of requests, the fields of `HttpOptions`; then without `timeout`.
+            timeout: seconds of a request; ignored if `http` is given.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
-            ConfigError: `endpoint` is no http URL, an option is wrong, or httpx is not installed.
+            ConfigError: `endpoint` is not an http URL, an option is wrong, or httpx is not installed.
         """
         if not timeout > 0:
             raise ConfigError("timeout", "must be greater than zero")
         default = "http://localhost:6006"
-        given = needed(endpoint, "endpoint", "PHOENIX_COLLECTOR_ENDPOINT", default=default)
-        self._url = base_url(given, "endpoint", without="/v1/traces")
+        self._url = server_url(
+            endpoint, "PHOENIX_COLLECTOR_ENDPOINT", default=default, field="endpoint", without="/v1/traces"
+        )
         key = api_key or os.environ.get("PHOENIX_API_KEY")
         sent = {**(headers or {}), **({"authorization": f"Bearer {key}"} if key else {})}
         options = HttpOptions(timeout=timeout) if http is None else http
@@ -70,35 +71,30 @@ class PhoenixDestination(ApiDestination):
         self._traces = traces
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send annotations of spans, and those of traces and sessions after them."""
+        """Send annotations of spans, then of traces, then of sessions."""
         await self._http.send("POST", "/v1/span_annotations", {"data": [_of_span(item) for item in items]})
-        if self._traces and (runs := [item for item in items if _on_root(item)]):
-            await self._http.send("POST", "/v1/trace_annotations", {"data": [_of_trace(r) for r in runs]})
-        if whole := [item for item in items if item.session is not None]:
-            await self._http.send(
-                "POST", "/v1/session_annotations", {"data": [_of_session(w) for w in whole]}
-            )
+        whole = [item for item in items if item.evaluation.span_id == item.run.root_span_id]
+        if self._traces and (data := [_of_trace(item) for item in whole]):
+            await self._http.send("POST", "/v1/trace_annotations", {"data": data})
+        if data := [_of_session(item) for item in items if item.session is not None]:
+            await self._http.send("POST", "/v1/session_annotations", {"data": data})
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The trace's page."""
+        """Return the trace's page."""
         return f"{self._url}/redirects/traces/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Phoenix takes spans beside its API."""
+        """Return Phoenix's OTLP address."""
         return f"{self._url}/v1/traces", self._http.headers
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
-        """The annotations of runs on record."""
+        """Return the annotations of recorded runs."""
         return phoenix_feedback(self._http, query)
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
-        """The traces of a project, or of all."""
+        """Return the traces of a project, or of all."""
         return phoenix_traces(self._http, query)
-
-
-def _on_root(item: ScoreItem) -> bool:
-    return item.evaluation.span_id == item.run.root_span_id
 
 
 def _of_span(item: ScoreItem) -> dict[str, Any]:
@@ -106,7 +102,7 @@ def _of_span(item: ScoreItem) -> dict[str, Any]:
 
 
 def _of_trace(item: ScoreItem) -> dict[str, Any]:
-    # A trace may hold several runs: each keeps its own annotation, and Phoenix shows their mean.
+    # Each run of a trace has its own annotation; Phoenix shows their mean.
     identifier = f"{_identifier(item)}/{item.evaluation.span_id}"
     return {"trace_id": item.evaluation.trace_id, "identifier": identifier, **_annotation(item)}
 
@@ -120,12 +116,12 @@ def _annotation(item: ScoreItem) -> dict[str, Any]:
     return {
         "name": f"otel_evals.{item.name}" if item.name == _RESERVED else item.name,
         "annotator_kind": item.source,
-        "result": {key: value for key, value in result.items() if value is not None},
+        "result": present(result),
         "metadata": item.metadata,
     }
 
 
 def _identifier(item: ScoreItem) -> str:
-    """A run's score and that of the conversation it ends stand on the same span."""
+    """Return an id that differs between the score of a run and of the conversation on the same span."""
     whole = "/conversation" if item.session is not None else ""
     return f"{item.name}@{item.evaluation.scorer_version}{whole}"

@@ -1,4 +1,4 @@
-"""Scores in PostHog, which takes evaluation events by OTLP."""
+"""Scores in PostHog, as evaluation events over OTLP."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from otel_evals.destinations import (
     HttpOptions,
     ScoreItem,
     attributes_of,
-    base_url,
     client,
     cut,
     needed,
     one_resource,
     service_of,
 )
+from otel_evals_exporters._internal.options import server_url
 
 __all__ = ["PosthogDestination"]
 
@@ -27,10 +27,10 @@ _EXPLANATION = 10_000
 
 
 class PosthogDestination(ApiDestination):
-    """Sends evaluation events to PostHog's OTLP address, which makes evaluations of them.
+    """Sends evaluation events to PostHog's OTLP address, which turns them into evaluations.
 
-    PostHog drops the number of an event that has a label, so the label is sent under a name of our own. It
-    makes an id of the whole record: an unchanged score sent again stands once.
+    PostHog drops the number of an event with a label, so the label is sent in an attribute of our own. An
+    unchanged score sent again appears once, since PostHog computes its id from the whole record.
     """
 
     name = "posthog"
@@ -48,23 +48,23 @@ class PosthogDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the project; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            url: base URL; POSTHOG_HOST, or https://us.i.posthog.com, unless given.
-            api_key: the project's token; POSTHOG_API_KEY unless given.
+            url: base URL; by default POSTHOG_HOST, or https://us.i.posthog.com.
+            api_key: the project's token; by default POSTHOG_API_KEY.
             content: whether to send explanations and error messages, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: the token is missing, or an option is wrong.
         """
-        where = base_url(needed(url, "url", "POSTHOG_HOST", default="https://us.i.posthog.com"), "url")
+        where = server_url(url, "POSTHOG_HOST", default="https://us.i.posthog.com")
         key = needed(api_key, "api_key", "POSTHOG_API_KEY")
         super().__init__(client(where, {"authorization": f"Bearer {key}"}, key, http=http), content)
 
     def together(self, item: ScoreItem) -> str:
-        """The events of a request are of one service."""
+        """Return the service: a request contains events of one service."""
         return service_of(item)
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
@@ -74,11 +74,11 @@ class PosthogDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The trace's page, in the project that is chosen there."""
+        """Return the trace's page, in the project selected there."""
         return f"{self._http.url.replace('.i.posthog.com', '.posthog.com')}/llm-analytics/traces/{trace_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """PostHog's OTLP address for spans of AI."""
+        """Return PostHog's OTLP address for AI spans."""
         return f"{self._http.url}{_PATH}", self._http.headers
 
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from otel_evals.destinations import (
-    ApiDestination,
-    Errors,
-    HttpOptions,
-    ScoreItem,
-    base_url,
-    client,
-    cut,
-    needed,
-)
+from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, needed
 from otel_evals.errors import ConfigError
+from otel_evals_exporters._internal.options import basic, present, server_url
 
 __all__ = ["WeaveDestination"]
 
@@ -27,10 +17,10 @@ _TEXT = 10_000
 
 
 class WeaveDestination(ApiDestination):
-    """Sends scores to Weave as feedback on the call that it makes of the judged span.
+    """Sends scores to Weave as feedback on the call that Weave creates for the judged span.
 
-    A call's id is the span's. Feedback has an id of its own, made of the evaluation's: sent again with the
-    same key, it replaces itself. Conversations have no feedback; their score stands on the last run.
+    A call's id is the span's id. The id of feedback is derived from the evaluation's id, so feedback sent
+    again with the same key replaces itself. The score of a conversation is feedback on its last run.
     """
 
     name = "weave"
@@ -47,23 +37,23 @@ class WeaveDestination(ApiDestination):
         content: bool = True,
         http: HttpOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the account; nothing is sent yet.
+        """Configure the destination; no request is sent.
 
         Args:
-            url: base URL of the trace server; WF_TRACE_SERVER_URL, or that of WANDB_BASE_URL, or
-                https://trace.wandb.ai, unless given.
-            api_key: WANDB_API_KEY unless given.
-            entity: team or user whose project it is; WANDB_ENTITY unless given.
-            project: the project that the spans are in, or `entity/project`; WANDB_PROJECT unless given.
+            url: base URL of the trace server; by default WF_TRACE_SERVER_URL, the trace server of
+                WANDB_BASE_URL, or https://trace.wandb.ai.
+            api_key: by default WANDB_API_KEY.
+            entity: team or user that owns the project; by default WANDB_ENTITY.
+            project: the spans' project, or `entity/project`; by default WANDB_PROJECT.
             content: whether to send explanations and error messages, which may quote the conversation.
-            http: timeout, proxy, certificates and further headers: the fields of `HttpOptions`.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
 
         Raises:
             ConfigError: key, entity or project is missing, or an option is wrong.
         """
-        home = base_url(os.environ.get("WANDB_BASE_URL") or _API, "WANDB_BASE_URL")
+        home = server_url(None, "WANDB_BASE_URL", default=_API, field="WANDB_BASE_URL")
         usual = _TRACES if home == _API else f"{home}/traces"
-        where = base_url(needed(url, "url", "WF_TRACE_SERVER_URL", default=usual), "url", without="/otel")
+        where = server_url(url, "WF_TRACE_SERVER_URL", default=usual, without="/otel")
         key = needed(api_key, "api_key", "WANDB_API_KEY")
         named = needed(project, "project", "WANDB_PROJECT")
         owner, _, short = named.rpartition("/")
@@ -72,7 +62,7 @@ class WeaveDestination(ApiDestination):
             raise ConfigError("project", f"must be a name, or entity/project, not {named!r}")
         self._project = f"{owner}/{short}"
         self._page = home.replace("://api.wandb.", "://wandb.") if where == usual else None
-        token = base64.b64encode(f"api:{key}".encode()).decode()
+        token = basic("api", key)
         super().__init__(client(where, {"authorization": f"Basic {token}"}, key, token, http=http), content)
 
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
@@ -82,17 +72,17 @@ class WeaveDestination(ApiDestination):
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """The call's page; None for a server of which only the API's address is known."""
+        """Return the call's page; None for a server with only the API's address configured."""
         return self._page and f"{self._page}/{quote(self._project)}/r/call/{span_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Weave's OTLP address, for spans that become calls."""
+        """Return Weave's OTLP address, which turns spans into calls."""
         return f"{self._http.url}/otel/v1/traces", {**self._http.headers, "project_id": self._project}
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """The feedback as Weave has it."""
+        """Return the feedback stored by Weave."""
         same = {"$eq": [{"$getField": "id"}, {"$literal": item.uuid}]}
-        # Until the server has dropped an older one of the same id, both are found.
+        # Weave finds an older item of the same id until it deletes it.
         newest = [{"field": "created_at", "direction": "desc"}]
         body = {"project_id": self._project, "query": {"$expr": same}, "sort_by": newest, "limit": 1}
         answer = (await self._http.send("POST", "/feedback/query", body)).json()
@@ -119,5 +109,5 @@ def _feedback(item: ScoreItem, project: str) -> dict[str, Any]:
         "weave_ref": f"weave:///{project}/call/{item.evaluation.span_id}",
         "creator": "otel-evals",
         "feedback_type": f"otel_evals.{item.name}",
-        "payload": {key: value for key, value in payload.items() if value is not None},
+        "payload": present(payload),
     }

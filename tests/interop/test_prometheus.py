@@ -80,7 +80,7 @@ def scraped() -> Iterator[tuple[Prometheus, Sums, float]]:
         for process in processes:
             process.go()
         told = [process.said() for process in processes]
-        sums = total(Sums.from_plain(each["sums"]) for each in told)
+        sums = total(Sums(**each["sums"]) for each in told)
         seen = 'sum(otel_evals_estimate_runs_total{otel_evals_outcome="scored"})'
         until(lambda: math.isclose(prometheus.value(seen) or 0.0, sums.w))
         yield prometheus, sums, sum(each["mean"] for each in told) / 2

@@ -115,7 +115,7 @@ def test_what_jaeger_has(jaeger: tuple[str, str], rules: Path, tmp_path: Path) -
 def test_what_jaeger_has_by_its_older_api(
     jaeger: tuple[str, str], rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from otel_evals_exporters._internal.traces.jaeger import JaegerTraces
+    from otel_evals_exporters._internal.jaeger import JaegerTraces
 
     newest = JaegerTraces._services
 

@@ -36,7 +36,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from otel_evals import Rule, sampling, scorer
 from otel_evals.scorers import answered
-from otel_evals._internal.scoring.steps import PromptStep, ScoreReply, step_scorer
+from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
+from otel_evals._internal.scoring.steps import step_scorer
 from tests.support.traffic import agent_run
 
 def provider(**options):

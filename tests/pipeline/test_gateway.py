@@ -228,7 +228,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         scoring = gateway.service.scoring
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         gateway.evaluations(1)
-        scoring.on_engine(block)
+        scoring.engine.thread.call(block)
         assert blocked.wait(20)
         scoring.engine.thread.backlog.capacity = 2
         try:

@@ -13,6 +13,7 @@ import json
 import random
 import sys
 import threading
+from dataclasses import asdict
 from typing import Any
 
 from opentelemetry import trace
@@ -82,7 +83,7 @@ def main(seed: int, runs: int) -> None:
     mean = send(live, random.Random(seed), runs)
     live.flush(300_000)
     evaluations = [e for scored in live.scored.runs for e in scored.evaluations]
-    _say(sums=scored_sums(evaluations).to_plain(), mean=mean)
+    _say(sums=asdict(scored_sums(evaluations)), mean=mean)
     sys.stdin.read()
     live.pipeline.shutdown()
 

@@ -1,1 +1,1 @@
-"""Sources of traces and feedback, one module per backend."""
+"""Code that reads stored traces and feedback back, one module per backend."""

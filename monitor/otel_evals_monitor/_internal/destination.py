@@ -21,8 +21,6 @@ from otel_evals.sdk.util import redact
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.writer import ResultsStore
 
-__all__ = ["ResultsDestination"]
-
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 1_000
 

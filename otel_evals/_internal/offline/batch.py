@@ -19,13 +19,14 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
-from otel_evals._internal.evaluate.evaluator import Evaluations
+from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.progress import Progress
-from otel_evals._internal.evaluate.run_store import RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread
+from otel_evals._internal.redaction.redactor import private_context
 
 _Item = TypeVar("_Item")
 _NO_SPANS = SpanGroup((), {})
@@ -66,9 +67,10 @@ class BatchScorer:
         )
         self._waiting: dict[str, _Waiting] = {}
         """By trace id and judged span."""
-        self._thread: EngineThread[object] = EngineThread(self)
+        private = private_context(config.redact, content=config.capture_content)
+        self._thread: EngineThread[object] = EngineThread(self, context=private)
         attacher, store = Attacher(None, None, None, None), _Later(self)
-        self._evaluations = Evaluations(
+        self._evaluator = Evaluator(
             self.config, self._ledger, attacher, self._deliver, store, progress=self.progress
         )
         self._conversations = ConversationStage(self.config, self._ledger, store)
@@ -143,7 +145,7 @@ class BatchScorer:
         """Deliver scored runs within `timeout` seconds, and end the thread."""
         self._thread.run(self._finish(timeout), timeout + 1)
         self._thread.stop(1.0)
-        self._evaluations.scheduler.close()
+        self._evaluator.scheduler.close()
         self.progress.close()
 
     def __enter__(self) -> BatchScorer:
@@ -167,7 +169,7 @@ class BatchScorer:
         """Prepare the scorers and deliver to destinations."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        await asyncio.gather(self._evaluations.scheduler.prepare(), self._fan_out.run())
+        await asyncio.gather(self._evaluator.prepare(), self._fan_out.run())
 
     def end(self, items: Sequence[object]) -> None:
         """Do nothing: runs arrive by calls only."""
@@ -185,13 +187,13 @@ class BatchScorer:
             self.progress.delivered(name, [(e.evaluation_id, e.revision) for e in evaluations])
 
     async def _finish(self, seconds: float) -> None:
-        self._evaluations.scheduler.abort("shutdown")
+        self._evaluator.abort("shutdown")
         await self._fan_out.shutdown(seconds)
 
     def _take(self, run: Run, future: Future[tuple[Evaluation, ...]]) -> None:
         waiting = _Waiting(future)
         try:
-            targets = self._evaluations.score([run], _NO_SPANS)
+            targets = self._evaluator.score([run], _NO_SPANS)
         except Exception as error:
             future.set_exception(error)
             return
@@ -203,16 +205,16 @@ class BatchScorer:
                 waiting.evaluations += target.evaluations
         self._answer(waiting)
         self._clock = max(self._clock, (run.end_time or run.start_time) / 1e9)
-        self._score_conversations(self._conversations.due(self._clock, self._evaluations.scheduler.room))
+        self._score_conversations(self._conversations.due(self._clock, self._evaluator.scheduler.room))
         self._score_conversations(self._conversations.take([run], self._clock))
 
     async def _end_conversations(self) -> None:
         self._score_conversations(self._conversations.due(inf, _FLUSH_EVERY))
-        await self._evaluations.settled(inf)
+        await self._evaluator.settled(inf)
 
     def _score_conversations(self, due: Iterable[JoinedConversation]) -> None:
         for joined in due:
-            self._evaluations.score_conversation(joined)
+            self._evaluator.score_conversation(joined)
 
     def _deliver(self, scored: ScoredRun) -> None:
         if scored.evaluations:
@@ -242,8 +244,8 @@ class BatchScorer:
             waiting.future.set_result(tuple(found))
 
 
-class _Later(RunStore):
-    """Stores nothing: unscored runs are read again the next time."""
+class _Later(DurableQueue):
+    """Keeps nothing: unscored runs are read again the next time."""
 
     def __init__(self, batch: BatchScorer) -> None:
         self._batch = batch
@@ -251,7 +253,7 @@ class _Later(RunStore):
     def defer(self, job: Job, outcome: Outcome) -> bool:
         reason = self._batch.progress.leaves(outcome)
         if reason is not None:
-            self._batch._evaluations.withdraw(job, reason)
+            self._batch._evaluator.withdraw(job, reason)
         return reason is not None
 
     def deliver(self, target: Target) -> bool:

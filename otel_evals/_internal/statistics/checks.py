@@ -1,32 +1,27 @@
-"""Checks of numbers that come from outside; their messages name the field."""
+"""Checks of numbers from outside; the messages name the field."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
-
-__all__ = ["check_names", "check_number", "check_numbers", "check_weight"]
 
 # Beyond it, the square of a weight would leave the range of a double.
 _LARGEST_WEIGHT = 1e100
 
 
 def check_weight(w: float) -> float:
-    """The weight, which must be 0 or one over a probability."""
+    """Return the weight, which must be 0 or one over a probability."""
     if w != 0.0 and not 1.0 <= w <= _LARGEST_WEIGHT:
         raise ValueError(f"w: must be 0, or one over a probability, so at least 1, not {w!r}")
     return w
 
 
 def check_numbers(record: Any, *, signed: Collection[str] = ()) -> None:
-    """Raise ValueError unless all fields of a record are finite numbers.
+    """Raise ValueError unless all fields of a dataclass are finite numbers; only `signed` may be below zero.
 
-    Args:
-        record: a dataclass; None is allowed where it is the default, whole numbers alone in `n` and
-            `unknown`.
-        signed: the fields that may be below zero.
+    None is allowed where it is the default; `n` and `unknown` must be whole numbers.
     """
     for each in fields(record):
         value = getattr(record, each.name)
@@ -42,10 +37,3 @@ def check_number(name: str, value: Any, *, signed: bool, whole: bool = False) ->
         raise ValueError(f"{name}: must be {kind}, not {value!r}")
     if value < 0 and not signed:
         raise ValueError(f"{name}: must not be below zero, not {value!r}")
-
-
-def check_names(cls: Any, values: Mapping[str, Any]) -> None:
-    """Raise ValueError if a value has no field in this dataclass."""
-    unknown = sorted(set(values) - {each.name for each in fields(cls)})
-    if unknown:
-        raise ValueError(f"{unknown[0]}: no field of {cls.__name__}")

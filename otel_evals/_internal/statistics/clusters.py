@@ -1,8 +1,7 @@
-"""Sums by groups of conversations or users, whose runs resemble each other.
+"""Sums by groups of conversations or users, whose runs are correlated.
 
-Runs of one conversation or user are correlated, and an interval that takes them for independent holds in 60
-to 90 of 100 cases. Clusters are put into groups by a hash of their id, so a cluster stays in its group in
-every process, and the sums of a group add up like all others.
+An interval that assumes independent runs holds in 60 to 90 of 100 cases. A hash of its id puts a cluster into
+the same group in every process, and the sums of a group add up like all others.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ from hashlib import blake2b
 
 from otel_evals._internal.statistics.checks import check_number, check_weight
 
-__all__ = ["CLUSTER_GROUPS", "Clusters"]
-
 CLUSTER_GROUPS = 32
-"""Into how many groups conversations or users are put."""
+"""Number of groups that conversations or users are divided into."""
 
 
 def _zeros() -> tuple[float, ...]:
@@ -26,10 +23,10 @@ def _zeros() -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Sums by group of clusters: a conversation's or a user's runs resemble each other and stay together.
+    """Sums by group of clusters; all runs of a conversation or user are in one group.
 
     Raises:
-        ValueError: there are not 32 finite numbers in a field, or a weight is below zero.
+        ValueError: there are not exactly 32 finite numbers in a field, or a weight is below zero.
     """
 
     wx: tuple[float, ...] = field(default_factory=_zeros)
@@ -46,21 +43,15 @@ class Clusters:
 
     @classmethod
     def of(cls, key: str, x: float, w: float) -> Clusters:
-        """The groups of one scored run.
-
-        Args:
-            key: what the runs of its cluster share: a conversation's, a user's or a trace's id.
-            x: its value, as for `Sums.of`.
-            w: its weight, as for `Sums.of`.
-        """
+        """Return the groups of one scored run; see `of_runs`."""
         return cls.of_runs([(key, x, w)])
 
     @classmethod
     def of_runs(cls, runs: Iterable[tuple[str, float, float]]) -> Clusters:
-        """The groups of many scored runs.
+        """Return the groups of many scored runs.
 
         Args:
-            runs: key, value and weight of each, as for `of`.
+            runs: the id of the cluster (a conversation, user or trace), value and weight, as for `Sums.of`.
         """
         wx, ws = [0.0] * CLUSTER_GROUPS, [0.0] * CLUSTER_GROUPS
         for key, x, w in runs:
@@ -78,11 +69,11 @@ class Clusters:
 
     @property
     def groups(self) -> int:
-        """How many groups have weight."""
+        """Number of groups with weight."""
         return sum(w > 0.0 for w in self.w)
 
     def spread(self, centre: float) -> float:
-        """The cluster-robust counterpart of `Sums.spread`: G / (G - 1) * sum of (A_g - centre * B_g)^2.
+        """Return the cluster-robust counterpart of `Sums.spread`: G / (G - 1) * sum (A_g - centre * B_g)^2.
 
         A_g and B_g are a group's sums of wx and of w, G counts the groups with weight. Infinite if there are
         fewer than two.

@@ -1,4 +1,4 @@
-"""Two versions of an agent, side by side: their difference, and evidence that one is worse."""
+"""Comparison of two versions of an agent: their difference, and evidence that the second is worse."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from otel_evals._internal.statistics.eprocess import FINE_BETS, log_e_value
 from otel_evals._internal.statistics.estimate import Estimate, Interval
 from otel_evals._internal.statistics.sums import Sums
 
-__all__ = ["Difference", "difference", "log_e_value_worse"]
-
-# Even steps in log(f / (1 - f)): towards the ends of the scale, each bet has its say at another f.
+# Even steps in log(f / (1 - f)): towards the ends of the scale, each bet matters at another f.
 _GRID = (0.0, *(1.0 / (1.0 + math.exp(-i / 10.0)) for i in range(-60, 61)), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """By how much one mean differs from another."""
+    """Difference between two means."""
 
     mean: float
-    """Second less first; below 0 the second is lower."""
+    """Second minus first; below 0 if the second is lower."""
     interval: Interval
 
 
 def difference(first: Estimate, second: Estimate) -> Difference | None:
-    """The second mean less the first, for closed windows of different runs.
+    """Return the second mean minus the first, for closed windows of different runs.
 
-    From the two intervals (MOVER: Zou, Donner 2008): the ends lie sqrt((m1 - l1)^2 + (u2 - m2)^2) above and
-    sqrt((u1 - m1)^2 + (m2 - l2)^2) below the difference. It is an effect of the version only where traffic
-    was split between both at the same time; before and after, anything else may have changed too.
+    Combines the two intervals (MOVER: Zou, Donner 2008): the ends lie sqrt((m1 - l1)^2 + (u2 - m2)^2) above
+    and sqrt((u1 - m1)^2 + (m2 - l2)^2) below the difference. The difference is an effect of the version only
+    if both versions received traffic at the same time; otherwise anything else may have changed too.
 
     Returns:
-        None where either has no interval.
+        None if either estimate has no interval.
 
     Raises:
         ValueError: the confidences differ.
@@ -55,21 +53,21 @@ def log_e_value_worse(
     largest: tuple[float, float],
     inflation: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """The logarithm of the evidence that the second mean is below the first, which may be watched.
+    """Return the logarithm of the evidence that the second mean is below the first; it may be watched.
 
-    Were it not, some mean f would have the first at or below it and the second at or above it; so the least,
-    over all f, of the product of the evidence that the first is above f and that the second is below f is an
-    e-process.
+    If it is not, some mean f has the first mean at or below it and the second at or above it. The minimum,
+    over all f, of the evidence that the first is above f times the evidence that the second is below f is
+    therefore an e-process.
 
     Args:
-        first: sums of the first version's runs since a start that was chosen without looking, values in 0..1.
-        second: the same of the second version.
-        largest: what no weight exceeds, of each.
-        inflation: design effect of a reference period, for each.
+        first: sums of the first version's runs, values in 0..1, since a start chosen without looking at them.
+        second: the same for the second version.
+        largest: upper limit of the weights, of each version.
+        inflation: design effect of a reference period, of each version.
 
     Returns:
-        Within 1% of the least, or 0.01 where it is small. At most 0 where the second mean is not below the
-        first. An alarm at level a is due from log(1/a) on.
+        The minimum to within 1%, or 0.01 if it is small. At most 0 if the second mean is not below the first.
+        Raise an alarm at level a from log(1/a) on.
 
     Raises:
         ValueError: as for `eprocess.log_e_value`.
@@ -84,7 +82,7 @@ def log_e_value_worse(
 
 
 def _least(function: Callable[[float], float]) -> float:
-    """The least value over all means: on a grid, then by ever smaller thirds around its least."""
+    """Return the minimum over all means: on a grid, then by a ternary search around its minimum."""
     values = [function(mean) for mean in _GRID]
     best = min(range(len(_GRID)), key=values.__getitem__)
     low, high = _GRID[max(0, best - 1)], _GRID[min(len(_GRID) - 1, best + 1)]

@@ -1,13 +1,13 @@
-"""The mean that people's labels would have, from a judge's scores of many runs and labels of a few.
+"""The mean label of all runs, estimated from a judge's scores of many runs and people's labels of a few.
 
 Prediction-powered inference with a tuned weight (PPI++: Angelopoulos, Duchi, Zrnic 2023, arXiv 2311.01453),
 for weighted samples: theta = b F + mean of (y - b f) over the labelled runs, where F is the judge's mean over
-all judged runs, y the label, f the judge's score of the same run, and b the weight that gives the least
-variance. All means are Hájek means; a labelled run weighs w / q, q being the probability with which it was
-chosen for labelling.
+all judged runs, y the label, f the judge's score of the same run, and b the weight of least variance. All
+means are Hájek means; a labelled run has the weight w / q, with q the probability of choosing it for
+labelling.
 
-As in `estimate`, four pseudo labels of the typical weight keep the interval honest where labels are few or
-all agree: one for each combination of a label and a judge's score of 0 and 1.
+As in `estimate`, four pseudo labels of the typical weight keep the interval honest if labels are few or all
+agree: one for each combination of a label and a judge's score of 0 and 1.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from otel_evals._internal.statistics.estimate import Interval, check_confidence,
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
 
-__all__ = ["Corrected", "Labelled", "corrected"]
-
 _PSEUDO = ((1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A judged run that a person has labelled.
+    """A judged run with a person's label.
 
     Raises:
         ValueError: a field is out of range; the message names it.
@@ -38,9 +36,9 @@ class Labelled:
     judged: float
     """f, the judge's score divided by its scale, in 0..1."""
     w: float = 1.0
-    """One over the probability with which it was judged; at least 1."""
+    """One over the probability that the run was judged; at least 1."""
     probability: float = 1.0
-    """q, with which it was chosen for labelling among the judged runs; above 0."""
+    """q: that it was chosen for labelling among the judged runs; above 0."""
 
     def __post_init__(self) -> None:
         for name, value in (("label", self.label), ("judged", self.judged)):
@@ -60,19 +58,19 @@ class Corrected:
     interval: Interval
     confidence: float
     judge_weight: float
-    """b, in 0..1: how much the judge's scores of unlabelled runs are relied on; 0 uses the labels alone."""
+    """b, in 0..1: weight of the judge's scores of unlabelled runs; 0 uses the labels alone."""
     labels: int
     n_effective: float
-    """How many labels of equal weight say as much."""
+    """Number of labels of equal weight with the same precision."""
 
 
 def corrected(judged: Sums, labelled: Sequence[Labelled], *, confidence: float = 0.95) -> Corrected | None:
-    """The mean label of all runs and its confidence interval.
+    """Return the mean label of all runs and its confidence interval.
 
     Args:
-        judged: sums of all judged runs, the labelled ones included; values in 0..1.
-        labelled: the labelled ones.
-        confidence: how often the interval should hold, between 0 and 1.
+        judged: sums of all judged runs, including the labelled runs; values in 0..1.
+        labelled: the labelled runs.
+        confidence: share of cases in which the interval holds, between 0 and 1.
 
     Returns:
         None without a judged or a labelled run.
@@ -126,14 +124,14 @@ class _Sample:
         return _Sample((*self.rows, *((typical, 0.0, y, f) for y, f in _PSEUDO)))
 
     def rest(self, b: float) -> float:
-        """The weighted mean of y - b f."""
+        """Return the weighted mean of y - b f."""
         return math.fsum(v * (y - b * f) for v, _, y, f in self.rows) / self.weight
 
     def tuned(self, judged: Sums) -> tuple[float, float]:
-        """The b in 0..1 of least variance, and that variance.
+        """Return the b in 0..1 of least variance, and that variance.
 
-        The variance is the sum of the squared influence of each judged run, which has a part as a judged run
-        and, where it is labelled, one as a labelled run: alpha + b beta.
+        The variance is the sum of the squared influences alpha + b beta of the judged runs; a labelled run
+        has influence as a judged run and as a labelled run.
         """
         total, labels = self.weight, self.rest(0.0)
         f_judged = judged.wx / judged.w

@@ -1,9 +1,9 @@
-"""The mean of a closed time window, with a confidence interval that holds for few, rare and unequal runs.
+"""Mean of a closed time window, with a confidence interval that holds for few, rare and unequal runs.
 
 For values in 0..1 the interval is that of Agresti and Coull (1998), with weights: four pseudo observations
-(0, 0, 1, 1) of the typical weight k = sum w^2 / sum w are added, so that fifty perfect scores still leave an
-interval about 0.1 wide. The weighted form is this project's own; `benchmarks/monitoring.py` simulates how
-often it holds.
+(0, 0, 1, 1) of the typical weight k = sum w^2 / sum w are added. Fifty perfect scores still leave an interval
+about 0.1 wide. The weighted form is this project's own; `benchmarks/monitoring.py` simulates how often it
+holds.
 """
 
 from __future__ import annotations
@@ -15,29 +15,17 @@ from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
 
-__all__ = [
-    "DOMINANT_SHARE",
-    "ENOUGH",
-    "ENOUGH_UNSCALED",
-    "Estimate",
-    "Interval",
-    "check_confidence",
-    "check_values",
-    "design_effect",
-    "estimate",
-]
-
 ENOUGH = 10.0
-"""Below this effective sample size there are too few runs to draw a conclusion from."""
+"""Minimum effective sample size for a conclusion."""
 ENOUGH_UNSCALED = 200.0
-"""Below this effective sample size, values without a scale get no interval."""
+"""Minimum effective sample size for an interval of values without a scale."""
 DOMINANT_SHARE = 0.05
-"""A run with more than this share of all weight is worth a warning."""
+"""Share of all weight above which a single run causes a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From `low` to `high`, both included."""
+    """Interval from `low` to `high`, both included."""
 
     low: float
     high: float
@@ -47,37 +35,37 @@ class Interval:
 
     @property
     def width(self) -> float:
-        """How long it is."""
+        """Length of the interval."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A weighted mean and what is known of its accuracy."""
+    """A weighted mean and its accuracy."""
 
     mean: float | None
-    """None where no run has weight."""
+    """None if no run has weight."""
     interval: Interval | None
-    """Of the mean, at `confidence`; None without a mean, and without a scale below `ENOUGH_UNSCALED`."""
+    """Of the mean, at `confidence`; None without a mean, or below `ENOUGH_UNSCALED` without a scale."""
     confidence: float
     n: int
     """Scored runs of known probability."""
     n_effective: float
-    """How many runs of equal weight say as much."""
+    """Number of runs of equal weight with the same precision."""
     unknown: int
-    """Scored runs of unknown probability: the mean leaves them out, and is biased where they differ."""
+    """Scored runs of unknown probability; the mean leaves them out, and is biased if they differ."""
     too_few: bool
-    """Whether `n_effective` is below `ENOUGH`."""
+    """True if `n_effective` is below `ENOUGH`."""
     dominated: bool
-    """Whether one run may hold more than `DOMINANT_SHARE` of all weight."""
+    """True if one run may have more than `DOMINANT_SHARE` of all weight."""
     few_clusters: bool
-    """Whether a group of clusters is empty, as it is with fewer than about a hundred: the interval holds in
-    90 to 93 of 100 cases rather than 95."""
+    """True if a group of clusters is empty, usual below about a hundred clusters: the interval then holds in
+    90 to 93 of 100 cases instead of 95."""
     approximate: bool
-    """Whether the values have no scale: the interval then trusts that no rare, huge value was missed."""
+    """True if the values have no scale: the interval then assumes that no rare, huge value was missed."""
 
     def in_units(self, scale: float = 1.0, offset: float = 0.0) -> Estimate:
-        """The estimate of `offset + scale * x`: of the scores, where x is what the sums were made of."""
+        """Return the estimate of the scores `offset + scale * x`, where the sums are sums of x."""
         if self.mean is None:
             return self
         interval = self.interval and Interval(
@@ -94,24 +82,23 @@ def estimate(
     scaled: bool = True,
     inflation: float = 1.0,
 ) -> Estimate:
-    """The Hájek mean of the values and its confidence interval.
+    """Return the Hájek mean of the values and its confidence interval.
 
-    The interval holds for a window chosen beforehand. Looked at again and again until it says something, it
-    fails in nearly half of all cases: `eprocess.band` is for that.
+    The interval holds for a window chosen beforehand. Checked repeatedly until it shows something, it fails
+    in nearly half of all cases; use `band` for that.
 
     Args:
-        sums: of the scored runs.
-        confidence: how often the interval should hold, between 0 and 1.
-        clusters: the same runs by groups of conversations or users, whose runs resemble each other. The
-            larger of the two variances is used, with the degrees of freedom of the groups.
-        scaled: whether the values lie in 0..1. If not, a plain t interval is given, and none below an
+        sums: sums of the scored runs.
+        confidence: share of cases in which the interval holds, between 0 and 1.
+        clusters: the same runs by groups of conversations or users, whose runs are correlated. The larger of
+            the two variances is used, with the degrees of freedom of the groups.
+        scaled: whether the values lie in 0..1. If not, the interval is a plain t interval, and None below an
             effective sample size of `ENOUGH_UNSCALED`.
-        inflation: multiplies the variance, for clusters whose effect is known from elsewhere
-            (`design_effect`).
+        inflation: factor of the variance, for clusters with a known effect (`design_effect`).
 
     Raises:
         ValueError: `confidence` or `inflation` is out of range, values are not within 0..1 though `scaled`,
-            or `clusters` is not of the same runs.
+            or `clusters` is about other runs.
     """
     check_confidence(confidence)
     if not 1.0 <= inflation < math.inf:
@@ -139,10 +126,10 @@ def estimate(
 
 
 def design_effect(sums: Sums, clusters: Clusters) -> float:
-    """By how much resemblance within clusters inflates the variance of the mean; at least 1.
+    """Return the factor by which correlation within clusters inflates the variance of the mean; at least 1.
 
-    The ratio of the two linearised variances at the mean. 1 where there is no variance or no mean, infinite
-    where all runs are in one group.
+    The ratio of the two linearised variances at the mean. 1 without a variance or a mean, infinite if all
+    runs are in one group.
     """
     mean = sums.mean
     spread = sums.spread(mean) if mean is not None else 0.0
@@ -164,12 +151,12 @@ def check_values(sums: Sums) -> None:
 
 def _mean(sums: Sums, scaled: bool) -> float | None:
     mean = sums.mean
-    # The last digit of a sum may leave the range that every value lies in.
+    # Rounding of a sum may leave the range of its values.
     return min(1.0, max(0.0, mean)) if scaled and mean is not None else mean
 
 
 def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation: float) -> Interval:
-    """Agresti and Coull's interval, with weights; k, c and h as in its weighted formula.
+    """Return Agresti and Coull's interval, with weights.
 
     c = (X + 2k) / (W + 4k);  V = sum w^2 (x - c)^2 + 2 k^2 (c^2 + (1 - c)^2)
     h = sqrt(t^2 V / (W + 4k)^2 + (m - c)^2);  from min(m, c - h) to max(m, c + h), cut to 0..1
@@ -178,7 +165,7 @@ def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation
     k = sums.ww / sums.w
     weight = sums.w + 4.0 * k
     centre = (sums.wx + 2.0 * k) / weight
-    # (W + 4k)^2 / (Q + 4k^2) - 1, the effective number of runs and pseudo observations less one.
+    # (W + 4k)^2 / (Q + 4k^2) - 1: the effective number of runs and pseudo observations, minus one.
     spread, df = sums.spread(centre) * inflation, sums.n_effective + 3.0
     if clusters:
         if clusters.groups < 2:
@@ -190,7 +177,7 @@ def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation
 
 
 def _unbounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation: float) -> Interval | None:
-    """The t interval of the linearised variance."""
+    """Return the t interval of the linearised variance."""
     mean = sums.mean
     if mean is None or sums.n_effective < ENOUGH_UNSCALED:
         return None

@@ -1,4 +1,4 @@
-"""Moments and lengths of time as people write them in options."""
+"""Times and durations as written in options."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from datetime import UTC, datetime
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["moment_of", "seconds_of"]
-
 _MINUTE = 60
 _UNITS = {"m": _MINUTE, "h": 60 * _MINUTE, "d": 24 * 60 * _MINUTE, "w": 7 * 24 * 60 * _MINUTE}
 
 
 def seconds_of(text: str, field: str) -> int:
-    """A length such as 15m, 24h, 7d or 2w in seconds.
+    """Return a duration such as 15m, 24h, 7d or 2w in seconds.
 
     Raises:
-        ConfigError: it is none; names the field.
+        ConfigError: the text is no duration; names the field.
     """
     found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
     if found is None or not int(found[1]):
@@ -27,12 +25,12 @@ def seconds_of(text: str, field: str) -> int:
 
 
 def moment_of(text: str, field: str) -> int:
-    """A time in ISO 8601, or a length of time before now, in seconds since the epoch, at a full minute.
+    """Return a time in seconds since the Unix epoch, at a full minute.
 
-    Without a time zone it is UTC.
+    The text is ISO 8601, by default in UTC, or a duration before now.
 
     Raises:
-        ConfigError: it is neither; names the field.
+        ConfigError: the text is neither; names the field.
     """
     if re.fullmatch(r"\d{1,6}[mhdw]", text.strip()):
         return (int(time.time()) - seconds_of(text, field)) // _MINUTE * _MINUTE

@@ -1,12 +1,12 @@
-"""The sampler check: whether samplers pick the share of runs that their probabilities say.
+"""The sampler check: do samplers pick the share of runs that their probabilities state?
 
-Every mean rests on it: each score counts for one over its probability. Trace ids that are not random, or a
-head sampler that looks at what it should not, break it without any other sign. Each run that a rule was asked
-about is picked or not, with a probability p known before: the sum of (picked - p) then stays near 0, with a
-variance of at most the sum of p (1 - p).
+Every mean depends on it, since each score counts for one over its probability. Trace ids that are not random,
+or a head sampler that depends on the run, break it without any other sign. A rule picks each run with a
+probability p known beforehand; the sum of (picked - p) then stays near 0, with a variance of at most the sum
+of p (1 - p).
 
 The evidence is exp(l S - (e^l - 1 - l) V) for S = sum (picked - p), V = sum p (1 - p), and the same for -S: a
-supermartingale by Bennett's inequality, since no term exceeds 1; it may be looked at at any time.
+supermartingale by Bennett's inequality, since no term exceeds 1. It may be looked at at any time.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["PickDetector", "Picks"]
-
 _BETS = tuple(0.002 * 2.0**i for i in range(11))
 _HIGHEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
 class Picks:
-    """How many runs a rule was asked about, and how many it picked; sums that add up."""
+    """Number of runs that a rule decided about, and number of runs that it picked; sums that add up."""
 
     runs: int = 0
     picked: int = 0
@@ -41,24 +39,24 @@ class Picks:
 
     @property
     def z(self) -> float | None:
-        """By how many standard deviations too many were picked; None where nothing was left to chance.
+        """Standard deviations by which too many runs were picked; None if no decision was random.
 
-        For a look at one time; beyond 4 on either side it is hardly chance.
+        It is for a single look; beyond 4 on either side, chance is unlikely.
         """
         return (self.picked - self.expected) / math.sqrt(self.variance) if self.variance > 0.0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class PickDetector:
-    """Finds that too many or too few runs are picked, since some time; see `detectors`."""
+    """Detects that a rule has begun to pick too many or too few runs; see `detectors`."""
 
     period: int
-    """In how many buckets any false alarm may occur with the probability of the level."""
+    """Number of buckets within which a false alarm may occur with the probability of the level."""
     state: tuple[float, ...] = (0.0,) * (2 * len(_BETS))
     """One number for each bet, on too many and on too few."""
 
     def updated(self, bucket: Picks) -> PickDetector:
-        """The detector after one more bucket."""
+        """Return the detector after one more bucket."""
         excess = bucket.picked - bucket.expected
         logs = [
             bet * side - (math.expm1(bet) - bet) * bucket.variance
@@ -72,5 +70,5 @@ class PickDetector:
 
     @property
     def e_value(self) -> float:
-        """Evidence so far: an alarm at level a is due from 1/a on."""
+        """Evidence so far. Raise an alarm at level a from 1/a on."""
         return math.fsum(self.state) / len(self.state)

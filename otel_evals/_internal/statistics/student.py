@@ -1,7 +1,7 @@
 """Quantiles of Student's t distribution, for any number of degrees of freedom.
 
-Own code, so that tables with intervals need no numerical library, whose import takes longer than all the rest
-of a command. The tests compare it with scipy's.
+Written here because importing a numerical library takes longer than the rest of a command. The tests compare
+it with scipy.
 """
 
 from __future__ import annotations
@@ -9,22 +9,20 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-__all__ = ["t_quantile"]
-
 _NORMAL = NormalDist()
 # From here on the expansion around the normal quantile is exact to 1e-11 at 95% and 99% confidence.
 _MANY = 1e3
 
 
 def t_quantile(probability: float, df: float) -> float:
-    """The value below which Student's t lies with this probability.
+    """Return the value below which Student's t lies with this probability.
 
     Args:
         probability: at least 0.5, less than 1.
         df: degrees of freedom, at least 1; infinity gives the normal distribution.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: an argument is out of range.
     """
     if not 0.5 <= probability < 1.0:
         raise ValueError(f"probability: must be at least 0.5 and less than 1, not {probability!r}")
@@ -62,7 +60,7 @@ def _density(t: float, df: float) -> float:
 
 
 def _two_sided_tail(t: float, df: float) -> float:
-    """P(|T| > t), the regularised incomplete beta function at df / (df + t^2) with df/2 and 1/2."""
+    """Return P(|T| > t), the regularised incomplete beta function at df / (df + t^2) with df/2 and 1/2."""
     a, x = df / 2.0, df / (df + t * t)
     if x < (a + 1.0) / (a + 2.5):
         return _incomplete_beta(x, t * t / (df + t * t), a, 0.5)
@@ -70,7 +68,7 @@ def _two_sided_tail(t: float, df: float) -> float:
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """I_x(a, b) by its continued fraction (DLMF 8.17.22), evaluated by Lentz's method; `rest` is 1 - x."""
+    """Return I_x(a, b) by its continued fraction (DLMF 8.17.22) and Lentz's method; `rest` is 1 - x."""
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     front = math.exp(a * math.log(x) + b * math.log(rest) - log_beta) / a
     value = ratio = 1.0
@@ -86,7 +84,7 @@ def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
 
 
 def _terms(m: int, x: float, a: float, b: float) -> tuple[float, float]:
-    """The fraction's coefficients d_2m+1 and d_2m+2."""
+    """Return the fraction's coefficients d_2m+1 and d_2m+2."""
     odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
     even = (m + 1.0) * (b - m - 1.0) * x / ((a + 2.0 * m + 1.0) * (a + 2.0 * m + 2.0))
     return odd, even

@@ -1,20 +1,17 @@
-"""Sums over sampled runs: all that the estimates need, merged by addition.
+"""Sums over sampled runs, the only input of the estimates.
 
-Each scored run has a value x (its score divided by the scorer's scale, so 0..1) and a weight w: one over the
-probability with which the run was sampled. Estimates read nothing but sums of products of the two, so rows of
-many processes and time buckets add up to the row of all their runs, in any order.
+Each scored run has a value x (its score divided by the scorer's scale, so 0..1) and a weight w: one over its
+sampling probability. Estimates use only sums of products of x and w, so rows of many processes and time
+buckets add up to the row of all their runs, in any order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from otel_evals._internal.statistics.checks import check_names, check_number, check_numbers, check_weight
-
-__all__ = ["Sums", "Tally", "total"]
+from otel_evals._internal.statistics.checks import check_number, check_numbers, check_weight
 
 # Beyond it, squares would leave the range of a double.
 _LARGEST_VALUE = 1e50
@@ -25,13 +22,13 @@ class Sums:
     """Sums over the scored runs of one slice. The names are the products: `wwx` is the sum of w * w * x.
 
     Raises:
-        ValueError: a field is no finite number, or below zero where that cannot be; the message names it.
+        ValueError: a field is not a finite number, or is below zero but must not be; the message names it.
     """
 
     n: int = 0
-    """Scored runs whose probability is known."""
+    """Scored runs of known probability."""
     w: float = 0.0
-    """Sum of w: an estimate of how many runs there were, sampled or not."""
+    """Sum of w: an estimate of the number of runs, sampled or not."""
     wx: float = 0.0
     wxx: float = 0.0
     ww: float = 0.0
@@ -43,10 +40,8 @@ class Sums:
     """Smallest value; None without runs."""
     x_max: float | None = None
     """Largest value; None without runs."""
-    capped: float = 0.0
-    """Weight that a cap cut off; the share of it is `capped / (w + capped)`."""
     unknown: int = 0
-    """Scored runs whose probability is unknown. They are in no other field."""
+    """Scored runs of unknown probability; they are in no other field."""
 
     def __post_init__(self) -> None:
         check_numbers(self, signed={"wx", "wwx", "x_min", "x_max"})
@@ -54,45 +49,28 @@ class Sums:
             raise ValueError(f"ww: must be above zero where w is, and only there, not {self.ww!r}")
 
     @classmethod
-    def of(cls, x: float, w: float | None, *, cap: float = math.inf) -> Sums:
-        """The sums of one scored run.
+    def of(cls, x: float, w: float | None) -> Sums:
+        """Return the sums of one scored run.
 
         Args:
-            x: its value: the score divided by the scale; for a scorer without a scale, the score minus a
-                fixed offset near the typical score, since squares of large values leave no digits for a
-                variance.
-            w: one over its probability; 0 where the sampler whose probability is known did not pick it; None
-                where the probability is unknown.
-            cap: weights above it count as this much.
+            x: the score divided by the scale; without a scale, the score minus a fixed offset near the
+                typical score, since squares of large values leave no digits for a variance.
+            w: one over the sampling probability; 0 if a sampler of known probability did not pick the run;
+                None if the probability is unknown.
 
         Raises:
-            ValueError: x is not finite or too large, or w is neither 0 nor at least 1; it says which.
+            ValueError: x is not finite or too large, or w is neither 0 nor at least 1; the message says
+                which.
         """
         _check_value(x)
-        if w is None:
-            return cls(unknown=1)
-        used = min(check_weight(w), cap)
-        wx = used * x
-        return cls(
-            n=1,
-            w=used,
-            wx=wx,
-            wxx=wx * x,
-            ww=used * used,
-            wwx=used * wx,
-            wwxx=wx * wx,
-            w_max=used,
-            x_min=x,
-            x_max=x,
-            capped=w - used,
-        )
+        return Tally.of(w).valued(x)
 
     @classmethod
     def of_runs(cls, runs: Iterable[tuple[float, float | None]]) -> Sums:
-        """The sums of many scored runs, rounded once.
+        """Return the sums of many scored runs, rounded once.
 
         Args:
-            runs: value and weight of each, as for `of`.
+            runs: value and weight of each run, as for `of`.
 
         Raises:
             ValueError: as for `of`.
@@ -131,34 +109,7 @@ class Sums:
             w_max=max(self.w_max, other.w_max),
             x_min=min((x for x in (self.x_min, other.x_min) if x is not None), default=None),
             x_max=max((x for x in (self.x_max, other.x_max) if x is not None), default=None),
-            capped=self.capped + other.capped,
             unknown=self.unknown + other.unknown,
-        )
-
-    def __sub__(self, old: Sums) -> Sums:
-        """Takes back runs that were added, such as a score that a revision replaces.
-
-        Exact up to the rounding of the sums of weights. `w_max`, `x_min` and `x_max` stay, as bounds, since a
-        sum does not tell the second largest.
-        """
-        n, unknown, w = self.n - old.n, self.unknown - old.unknown, self.w - old.w
-        if n == 0:
-            return Sums(unknown=unknown)
-        if w <= 0.0:
-            return Sums(n=n, x_min=self.x_min, x_max=self.x_max, unknown=unknown)
-        return Sums(
-            n=n,
-            w=w,
-            wx=self.wx - old.wx,
-            wxx=max(0.0, self.wxx - old.wxx),
-            ww=max(self.ww - old.ww, w * w / n),  # no smaller, whatever rounding left
-            wwx=self.wwx - old.wwx,
-            wwxx=max(0.0, self.wwxx - old.wwxx),
-            w_max=self.w_max,
-            x_min=self.x_min,
-            x_max=self.x_max,
-            capped=max(0.0, self.capped - old.capped),
-            unknown=unknown,
         )
 
     @property
@@ -168,38 +119,24 @@ class Sums:
 
     @property
     def n_effective(self) -> float:
-        """Kish's effective sample size, (sum w)^2 / sum w^2: how many runs of equal weight say as much."""
+        """Kish's effective sample size, (sum w)^2 / sum w^2: runs of equal weight with the same precision."""
         return self.w / self.ww * self.w if self.w else 0.0
 
     def spread(self, centre: float) -> float:
-        """The sum of w^2 (x - centre)^2: the linearised variance of the mean, times (sum w)^2."""
+        """Return the sum of w^2 (x - centre)^2: the linearised variance of the mean, times (sum w)^2."""
         return max(0.0, self.wwxx - 2.0 * centre * self.wwx + centre * centre * self.ww)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Numbers by field name; `from_plain` gives exactly this object back."""
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> Sums:
-        """The opposite of `to_plain`.
-
-        Raises:
-            ValueError: a field is unknown or no number of its kind; the message names it.
-        """
-        check_names(cls, values)
-        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many sampled runs ended with one outcome.
+    """Number and weight of the sampled runs with one outcome.
 
     Raises:
-        ValueError: a field is no finite number of at least zero; the message names it.
+        ValueError: a field is not a finite number of at least zero; the message names it.
     """
 
     n: int = 0
-    """Runs whose probability is known."""
+    """Runs of known probability."""
     w: float = 0.0
     """Sum of w."""
     ww: float = 0.0
@@ -207,18 +144,18 @@ class Tally:
     w_max: float = 0.0
     """Largest weight."""
     unknown: int = 0
-    """Runs whose probability is unknown; they are in no other field."""
+    """Runs of unknown probability; they are in no other field."""
 
     def __post_init__(self) -> None:
         check_numbers(self)
 
     @classmethod
-    def of(cls, w: float | None, *, cap: float = math.inf) -> Tally:
-        """The tally of one run; its weight as for `Sums.of`."""
+    def of(cls, w: float | None) -> Tally:
+        """Return the tally of one run; the weight as for `Sums.of`."""
         if w is None:
             return cls(unknown=1)
-        used = min(check_weight(w), cap)
-        return cls(n=1, w=used, ww=used * used, w_max=used)
+        check_weight(w)
+        return cls(n=1, w=w, ww=w * w, w_max=w)
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -230,7 +167,7 @@ class Tally:
         )
 
     def valued(self, x: float) -> Sums:
-        """These runs as if each had been scored x, a number in 0..1."""
+        """Return the sums of these runs as if each had the value x."""
         return Sums(
             n=self.n,
             w=self.w,
@@ -253,5 +190,5 @@ def _check_value(x: float) -> None:
 
 
 def total(parts: Iterable[Sums]) -> Sums:
-    """All these sums added up."""
+    """Return the total of sums."""
     return sum(parts, Sums())

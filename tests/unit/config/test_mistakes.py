@@ -141,16 +141,16 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "or in code": (
         lambda: Rule(answered(), sample=sampling.ratio(0.1) or sampling.errors()),
         "sample",
-        "ratio(0.1) stands beside `or`",
+        "ratio(0.1) is used with `or`",
         "| (either)",
     ),
     "and in code": (
         lambda: Rule(answered(), sample=sampling.errors() and sampling.ratio(0.1)),
         "sample",
-        "errors() stands beside",
+        "errors() is used with",
         "& (both)",
     ),
-    "not in code": (lambda: not sampling.errors(), "sample", "errors() stands beside", "combine with |"),
+    "not in code": (lambda: not sampling.errors(), "sample", "errors() is used with", "combine with |"),
     "sampler": (rule(sample="often()"), "rules[0].sample", "'often()' is not a sampler", "known are above()"),
     "rate": (rule(sample=1.5), "rules[0].sample", "ratio(1.5)", "between 0 and 1"),
     "field of runs": (

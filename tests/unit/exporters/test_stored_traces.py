@@ -128,7 +128,7 @@ def tempo(request: RecordedRequest, *, limit: int = 3, newest: bool = True) -> R
 def test_tempo_gives_what_was_sent(
     newest: bool, server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_evals_exporters._internal.traces.tempo._PAGE", 3)
+    monkeypatch.setattr("otel_evals_exporters._internal.tempo._PAGE", 3)
     server.reply = lambda request: tempo(request, newest=newest)
     found = read(f"tempo={server.url}", wanted='{ resource.service.name = "shop" }')
     assert found == {trace_id(n): sent(n) for n in range(COUNT)}
@@ -141,7 +141,7 @@ def test_tempo_gives_what_was_sent(
 def test_tempo_says_when_there_is_more_than_it_gives(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_evals_exporters._internal.traces.tempo._PAGE", 1)
+    monkeypatch.setattr("otel_evals_exporters._internal.tempo._PAGE", 1)
     server.reply = lambda request: tempo(request, limit=1)
     with pytest.raises(ConfigError, match=r"--from tempo: there are more traces within 1 s .*--filter"):
         read(f"tempo={server.url}")
@@ -201,7 +201,7 @@ def jaeger(request: RecordedRequest) -> Reply:
 def test_jaegers_older_api_gives_all_but_the_types_of_lists(
     server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("otel_evals_exporters._internal.traces.jaeger._PAGE", 3)
+    monkeypatch.setattr("otel_evals_exporters._internal.jaeger._PAGE", 3)
     server.reply = jaeger
     found = read(f"jaeger={server.url}")
     assert set(found) == {trace_id(n) for n in range(COUNT)}

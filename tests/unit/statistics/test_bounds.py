@@ -1,15 +1,11 @@
-"""Missing scores bound the mean; the sampler check tells a wrong sampler from bad luck."""
+"""Missing scores bound the mean."""
 
 from __future__ import annotations
-
-import math
-import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_evals._internal.statistics.bounds import SAMPLER_LIMIT, sampler_z
 from otel_evals.statistics import Sums, Tally, estimate, missing, total
 
 RUNS = st.lists(st.tuples(st.floats(0, 1), st.floats(1, 1e4)), min_size=1, max_size=20)
@@ -27,37 +23,31 @@ def test_whatever_is_missing_the_mean_of_all_lies_within_the_bounds(
 ) -> None:
     """The mean of scored and missing together, for any scores the missing might have had."""
     scored = total(Sums.of(x, w) for x, w in runs)
-    result = missing(scored, tally(lost), floor=0.7)
+    result = missing(scored, tally(lost))
     everything = scored + total(Sums.of(data.draw(st.floats(0, 1)), w) for w in lost)
     mean = estimate(everything).mean
     assert mean is not None
     assert result.bounds
     assert result.bounds.low - 1e-9 <= mean <= result.bounds.high + 1e-9
     assert result.share == pytest.approx(sum(lost) / everything.w)
-    if result.break_even is None:
-        assert not lost
-    else:
-        at_break_even = result.break_even * sum(lost) + scored.wx
-        assert at_break_even / everything.w == pytest.approx(0.7, abs=1e-6)
 
 
 def test_nothing_missing_leaves_the_interval_alone() -> None:
     sums = total(Sums.of(float(i % 10 > 0), 4.0) for i in range(100))
-    result = missing(sums, Tally(), floor=0.8)
+    result = missing(sums, Tally())
     assert result.bounds == estimate(sums).interval
-    assert (result.share, result.break_even) == (0.0, None)
+    assert result.share == 0.0
 
 
 def test_nothing_at_all_has_no_bounds() -> None:
     result = missing(Sums(), Tally())
-    assert (result.share, result.bounds, result.break_even) == (None, None, None)
+    assert (result.share, result.bounds) == (None, None)
 
 
 def test_everything_missing_says_nothing() -> None:
-    result = missing(Sums(), tally([5.0] * 100), floor=0.9)
+    result = missing(Sums(), tally([5.0] * 100))
     assert result.bounds
     assert (result.share, result.bounds.low, result.bounds.high) == (1.0, 0.0, 1.0)
-    assert result.break_even is None
 
 
 def test_resemblance_widens_the_bounds() -> None:
@@ -66,19 +56,3 @@ def test_resemblance_widens_the_bounds() -> None:
     assert narrow.bounds
     assert wide.bounds
     assert wide.bounds.width > narrow.bounds.width
-
-
-def test_the_sampler_check_tells_a_wrong_probability() -> None:
-    """A sampler that does what it records stays near zero; one that samples half as often does not."""
-    rng = random.Random(3)
-    right = tally([20.0 for _ in range(20_000) if rng.random() < 0.05])
-    wrong = tally([20.0 for _ in range(20_000) if rng.random() < 0.025])
-    assert abs(sampler_z(right, 20_000)) < SAMPLER_LIMIT
-    assert sampler_z(wrong, 20_000) < -SAMPLER_LIMIT
-
-
-def test_a_sampler_that_picks_all_must_pick_all() -> None:
-    assert sampler_z(tally([1.0] * 50), 50) == 0.0
-    assert sampler_z(tally([1.0] * 49), 50) == -math.inf
-    assert sampler_z(Tally(), 0) == 0.0
-    assert sampler_z(Tally(), 50) == -math.inf

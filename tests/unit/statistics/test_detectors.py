@@ -18,6 +18,7 @@ from otel_evals.statistics import (
     Tally,
     expected_delay,
     missing_indicator,
+    shared_threshold,
     total,
 )
 
@@ -160,3 +161,12 @@ def test_a_weight_above_the_largest_is_refused() -> None:
     """It would break the guarantee silently."""
     with pytest.raises(ValueError, match=r"^w_max: "):
         FLOOR.updated(bucket(9, 1, 2.0))
+
+
+def test_the_threshold_grows_with_the_number_of_monitors() -> None:
+    assert shared_threshold(0.05, 1) == 20
+    assert shared_threshold(0.05, 400) == 8_000
+    with pytest.raises(ValueError, match=r"^monitors: "):
+        shared_threshold(0.05, 0)
+    with pytest.raises(ValueError, match=r"^level: "):
+        shared_threshold(1.5, 1)

@@ -13,8 +13,6 @@ from otel_evals_monitor._internal.alarms.monitors import Alarm
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["KeptAlarm", "alarms_of", "keep_alarms"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeptAlarm:

@@ -15,8 +15,6 @@ from otel_evals_monitor._internal.alarms.receivers import Receiver
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["AlarmCheck"]
-
 _STARTED, _ENDED = 1, 2
 _CLAIM = 120
 _OLD = 86_400

@@ -41,8 +41,6 @@ from otel_evals_monitor._internal.store.queries import (
 )
 from otel_evals_monitor._internal.store.schema import HOUR
 
-__all__ = ["Alarm", "AlarmSettings", "find_alarms"]
-
 _BY = ("scorer_id", "scorer_version", "agent_name")
 _DAY = 24 * HOUR
 _OF_SLICE = 5

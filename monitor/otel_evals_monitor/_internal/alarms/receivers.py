@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
 
-__all__ = ["Alertmanager", "Receiver", "Webhook"]
-
 _SECONDS = 10.0
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
     from otel_evals_monitor._internal.alarms.receivers import Receiver
 
-__all__ = ["AlarmEvents", "AlarmOptions", "AlarmWatch"]
-
 _logger = logging.getLogger(__name__)
 
 

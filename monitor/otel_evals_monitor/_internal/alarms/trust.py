@@ -11,8 +11,6 @@ from otel_evals_monitor._internal.alarms.watchers import Findings, LabelledScore
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.label_draws import chances_of
 
-__all__ = ["agreements", "disagreement", "wrong_sampler"]
-
 _NANO = 1_000_000_000
 
 

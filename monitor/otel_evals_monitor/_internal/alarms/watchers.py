@@ -19,19 +19,6 @@ from otel_evals.statistics import (
 )
 from otel_evals_monitor._internal.store.queries import Measured
 
-__all__ = [
-    "Findings",
-    "LabelledScore",
-    "Watched",
-    "clock",
-    "fall",
-    "floor",
-    "followed",
-    "missing_share",
-    "silence",
-    "worse_version",
-]
-
 _Bucket = TypeVar("_Bucket", contravariant=True)
 
 

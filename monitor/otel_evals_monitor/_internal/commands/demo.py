@@ -10,8 +10,6 @@ import typer
 
 from otel_evals.errors import OtelEvalsError
 
-__all__ = ["demo"]
-
 
 def demo(
     runs: Annotated[int, typer.Option(min=1, help="How many questions customers ask.")] = 400,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.database import Database
     from otel_evals_monitor._internal.store.feedback_import import PullRules
 
-__all__ = ["labels"]
-
 labels = typer.Typer(help="Bring back what people said in a backend.", no_args_is_help=True)
 
 _AT_ONCE = 500

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.receivers import Receiver
     from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["monitor"]
-
 
 def monitor(
     store: Annotated[str, typer.Argument(help="The results store: a SQLite file, or a postgresql:// URL.")],

@@ -10,8 +10,6 @@ import typer
 from otel_evals.errors import OtelEvalsError
 from otel_evals.sdk.commands import echo, json_text
 
-__all__ = ["report"]
-
 Link = Annotated[
     str | None,
     typer.Option(help="Where traces are shown: a destination, jaeger=http://host, or {trace_id} in one."),

@@ -17,8 +17,6 @@ from otel_evals.sdk.config import SCORERS
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["export", "results", "store_errors"]
-
 results = typer.Typer(help="Fill, trim and clear a results store.", no_args_is_help=True)
 _Store = Annotated[str, typer.Argument(help="The results store: a SQLite file, or a postgresql:// URL.")]
 

@@ -12,8 +12,6 @@ from pydantic_ai import Agent, ModelRetry, RunContext
 
 from otel_evals_monitor._internal.demo.shop import TODAY, Shop
 
-__all__ = ["support"]
-
 support = Agent(
     name="support",
     deps_type=Shop,

@@ -13,8 +13,6 @@ from typing import Any
 
 from otel_evals_monitor._internal.store.writer import ResultsStore
 
-__all__ = ["write_history"]
-
 _HOURS, _RUNS, _ROLLOUT = 48.0, 1_200, 34.0
 _FAULTY_BEFORE, _FAULTY_AFTER = 0.05, 0.45
 

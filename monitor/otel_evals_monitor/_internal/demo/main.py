@@ -20,8 +20,6 @@ from otel_evals.context import tool_results
 from otel_evals.destinations import InMemoryDestination
 from otel_evals.scorers import grounded_in_tools, keyword_coverage, tool_call_accuracy
 
-__all__ = ["DemoOptions", "demo"]
-
 
 @scorer
 def owns_up(run: Run) -> Score | NotScored:

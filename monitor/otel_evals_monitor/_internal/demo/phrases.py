@@ -7,8 +7,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["ANSWERS", "APOLOGIES", "CLOSINGS", "DODGES", "FOLLOW_UPS", "OFF_TOPIC", "OPENINGS", "QUESTIONS"]
-
 _PHRASES: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("phrases.yaml").read_text("utf-8"))
 
 OPENINGS: list[str] = _PHRASES["openings"]

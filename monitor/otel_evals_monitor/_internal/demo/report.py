@@ -28,8 +28,6 @@ from otel_evals.sdk.pipeline import RuleStats
 from otel_evals_monitor._internal.demo.script import Fault
 from otel_evals_monitor._internal.demo.traffic import Truth
 
-__all__ = ["Watch", "print_links", "print_report"]
-
 _FACTS = (
     Fault.WRONG_NUMBER,
     Fault.WRONG_DATE,

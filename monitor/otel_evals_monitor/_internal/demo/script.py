@@ -32,8 +32,6 @@ from otel_evals_monitor._internal.demo.phrases import ANSWERS, APOLOGIES, CLOSIN
 from otel_evals_monitor._internal.demo.shop import CARRIERS, METHODS, PRODUCTS, TODAY
 from otel_evals_monitor._internal.demo.words import Phrasing, kinds_in
 
-__all__ = ["BY_ORDER", "Fault", "ScriptedModel"]
-
 BY_ORDER = ("track_shipment", "get_order", "check_return", "refund_status")
 """Tools whose only argument is an order's id, so that one can be called instead of another."""
 

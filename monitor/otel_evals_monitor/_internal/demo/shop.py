@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
-__all__ = ["CARRIERS", "CUSTOMERS", "METHODS", "PRODUCTS", "STORES", "TODAY", "Shop"]
-
 TODAY = date(2026, 3, 20)
 CARRIERS = ("DHL", "UPS", "FedEx", "GLS", "Royal Mail", "DPD")
 TIERS = ("Bronze", "Silver", "Gold")

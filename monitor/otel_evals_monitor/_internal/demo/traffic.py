@@ -16,8 +16,6 @@ from otel_evals_monitor._internal.demo.script import BY_ORDER, Fault, ScriptedMo
 from otel_evals_monitor._internal.demo.shop import CUSTOMERS, PRODUCTS, STORES, Shop
 from otel_evals_monitor._internal.demo.words import kinds_in
 
-__all__ = ["PlannedConversation", "Truth", "Turn", "converse", "plan"]
-
 _FAULTY, _FAILING, _TWO_TURNS = 0.35, 0.1, 0.2
 _ELSEWHERE = ("Vienna", "Bergen", "Porto", "Krakow", "Austin")
 _FIT = {

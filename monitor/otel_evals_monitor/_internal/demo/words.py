@@ -10,8 +10,6 @@ from typing import Any
 
 from otel_evals_monitor._internal.demo.shop import CARRIERS, CUSTOMERS, PRODUCTS, STORES
 
-__all__ = ["KINDS", "Phrasing", "kinds_in"]
-
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 

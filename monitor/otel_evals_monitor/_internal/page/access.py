@@ -13,8 +13,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["Access", "is_loopback"]
-
 _COOKIE = "otel_evals_token"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; "

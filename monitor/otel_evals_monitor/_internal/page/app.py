@@ -35,8 +35,6 @@ from otel_evals_monitor._internal.store.label_draws import waiting_for_draw
 from otel_evals_monitor._internal.store.labels import feedback_on, labels_on, number_of_labels
 from otel_evals_monitor._internal.store.queries import Window, measure, series, stored_slices, time_range
 
-__all__ = ["Page"]
-
 WINDOWS = (
     ("", "all"),
     ("6h", "6 hours"),

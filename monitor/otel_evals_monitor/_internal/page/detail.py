@@ -16,8 +16,6 @@ from otel_evals_monitor._internal.report.report import SliceReport, of_measured
 from otel_evals_monitor._internal.report.terminal import number
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series
 
-__all__ = ["Detail", "detail_of", "sentence_of", "summary_of"]
-
 _PERIOD, _FALL = 1008, 0.05
 
 

@@ -16,8 +16,6 @@ from otel_evals_monitor._internal.report.terminal import columns_of
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import stored_slices
 
-__all__ = ["write_html"]
-
 _MOST = 60
 
 

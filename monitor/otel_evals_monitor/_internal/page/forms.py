@@ -16,8 +16,6 @@ from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.label_draws import draw
 from otel_evals_monitor._internal.store.labels import add_feedback, add_label
 
-__all__ = ["DRAWN", "Forms", "message", "number_of"]
-
 DRAWN = 8
 """How many runs a draw takes."""
 _LARGEST = 64 * 1024

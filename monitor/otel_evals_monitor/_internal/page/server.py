@@ -18,8 +18,6 @@ from otel_evals_monitor._internal.page.app import Page
 from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["serve"]
-
 
 def serve(
     database: Database,

@@ -12,8 +12,6 @@ from jinja2 import Environment, PackageLoader, Undefined, select_autoescape
 
 from otel_evals_monitor._internal.report.terminal import number
 
-__all__ = ["STYLE", "render"]
-
 STYLE = files(__package__).joinpath("style.css").read_text("utf-8")
 _LONGEST = 100_000
 _NAMES = {

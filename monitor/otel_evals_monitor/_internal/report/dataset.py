@@ -11,8 +11,6 @@ from sqlalchemy import Connection, select
 from otel_evals_monitor._internal.report.runs import RecordedRun, find_runs
 from otel_evals_monitor._internal.store import schema
 
-__all__ = ["item_of", "items_of", "labelled_examples", "test_file"]
-
 
 def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
     """An item for each run of these traces whose question is on record."""

@@ -11,8 +11,6 @@ from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 from otel_evals_monitor._internal.report.sampler_notes import SURPRISING
 
-__all__ = ["as_plain", "when"]
-
 
 def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
     """The report as JSON values: times in ISO 8601, scores in units of their scorer."""

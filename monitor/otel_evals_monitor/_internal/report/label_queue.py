@@ -15,8 +15,6 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.label_draws import chances_of, drawn_unlabelled
 from otel_evals_monitor._internal.store.queries import Measured, Window
 
-__all__ = ["agreement_of", "label_queue"]
-
 
 def label_queue(
     connection: Connection, slices: Mapping[int, Any], most: int = 8

@@ -9,8 +9,6 @@ from urllib.parse import quote, urlsplit
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["BACKENDS", "TraceLink"]
-
 BACKENDS = {
     "phoenix": "/redirects/traces/{trace_id}",
     "jaeger": "/trace/{trace_id}",

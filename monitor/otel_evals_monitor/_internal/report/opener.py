@@ -21,8 +21,6 @@ from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.store.database import Database, is_url
 from otel_evals_monitor._internal.store.writer import ResultsStore, Written
 
-__all__ = ["Loaded", "files_of", "load_files", "opened"]
-
 _SQLITE = b"SQLite format 3\x00"
 
 

@@ -11,8 +11,6 @@ from html import escape
 from otel_evals.statistics import Estimate
 from otel_evals_monitor._internal.store.queries import Measured
 
-__all__ = ["Mark", "Point", "step_for", "timeline"]
-
 _WIDTH, _LEFT, _RIGHT = 860, 46, 12
 _TOP, _MEANS, _GAP, _COUNTS = 20, 190, 26, 70
 _BOTTOM = _TOP + _MEANS + _GAP + _COUNTS

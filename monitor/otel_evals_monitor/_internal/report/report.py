@@ -23,8 +23,6 @@ from otel_evals_monitor._internal.store.queries import (
 )
 from otel_evals_monitor._internal.store.schema import HOUR
 
-__all__ = ["GROUPS", "Change", "ReportOptions", "ScoreReport", "SliceReport", "make_report", "of_measured"]
-
 _FEW = 20_000
 _ALWAYS = ("scorer_id", "scorer_version", "agent_name")
 GROUPS: Mapping[str, str] = {

@@ -12,16 +12,6 @@ from sqlalchemy import Connection, select
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.queries import Window
 
-__all__ = [
-    "RecordedEvaluation",
-    "RecordedRun",
-    "RunOfSlice",
-    "find_runs",
-    "run_rows",
-    "runs_of_slices",
-    "worst_runs",
-]
-
 _NANO = 1_000_000_000
 _SLICES = 200
 

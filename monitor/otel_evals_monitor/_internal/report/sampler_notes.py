@@ -11,8 +11,6 @@ from otel_evals.statistics import Picks
 from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import Window
 
-__all__ = ["SURPRISING", "picked_by_rules", "sampler_checks"]
-
 SURPRISING = 4.0
 """Standard deviations beyond which a sampler hardly picks by chance."""
 

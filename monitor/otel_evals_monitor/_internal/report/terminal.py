@@ -9,8 +9,6 @@ from otel_evals_monitor._internal.report.json_values import when
 from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 
-__all__ = ["columns_of", "number", "print_report"]
-
 
 def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = None) -> None:
     """Print a report: one line for each slice, what is missing, and the worst runs."""

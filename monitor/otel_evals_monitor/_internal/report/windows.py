@@ -10,8 +10,6 @@ from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import Window, time_range
 from otel_evals_monitor._internal.store.schema import HOUR
 
-__all__ = ["window_of"]
-
 
 def window_of(database: Database, since: str | None, until: str | None, window: str | None) -> Window:
     """A window from options.

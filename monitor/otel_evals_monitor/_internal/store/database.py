@@ -18,8 +18,6 @@ from otel_evals.errors import StoreError
 from otel_evals.sdk.util import make_private
 from otel_evals_monitor._internal.store import schema
 
-__all__ = ["Database", "is_url"]
-
 # Names the lock that PostgreSQL's writers take in turn; any number that no other program uses.
 _WRITE_LOCK = 0x6F74656C6576616C
 

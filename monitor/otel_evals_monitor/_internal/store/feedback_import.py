@@ -16,8 +16,6 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.rows import hash_of
 
-__all__ = ["PullRules", "judged_spans", "keep_feedback"]
-
 _LONGEST = 20_000
 _IDS = re.compile("[0-9a-f]{32}-[0-9a-f]{16}")
 

@@ -17,8 +17,6 @@ from sqlalchemy import Connection, func, select
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["chances_of", "draw", "drawn_unlabelled", "waiting_for_draw"]
-
 _AT_ONCE = 500
 _FEW = 5_000
 

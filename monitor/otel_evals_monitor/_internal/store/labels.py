@@ -13,8 +13,6 @@ from otel_evals.errors import ConfigError
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 
-__all__ = ["add_feedback", "add_label", "feedback_on", "labels_on", "number_of_labels"]
-
 _LONGEST = 20_000
 
 

@@ -13,8 +13,6 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.queries import Window
 
-__all__ = ["PicksOfMinute", "keep_picks", "picks_of"]
-
 _KEPT = 30 * 86_400
 
 

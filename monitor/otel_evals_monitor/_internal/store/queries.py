@@ -13,16 +13,6 @@ from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.schema import HOUR, MINUTE
 
-__all__ = [
-    "Measured",
-    "StoredSlice",
-    "Window",
-    "measure",
-    "series",
-    "stored_slices",
-    "time_range",
-]
-
 _NUMBERS = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
 _MANY = 500
 

@@ -12,8 +12,6 @@ from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.writer import change_rollups
 
-__all__ = ["forget", "holds", "keep_within"]
-
 _NANO = 1_000_000_000
 _AT_ONCE = 1_000
 _SELDOM = 60.0

@@ -1,6 +1,6 @@
 """Rows of the results store from the records that destinations write, whoever wrote them.
 
-A record is what `otel_evals._internal.deliver.record.run_record` makes of a scored run, and what a line of a JSONL file
+A record is what `otel_evals.destinations.run_record` makes of a scored run, and what a line of a JSONL file
 holds. Fields of others are left out; a record that cannot be used raises, naming the field.
 """
 
@@ -15,8 +15,6 @@ from hashlib import blake2b
 from typing import Any
 
 from otel_evals.statistics import CLUSTER_GROUPS
-
-__all__ = ["RecordRows", "hash_of", "rows_of"]
 
 STATUSES = ("scored", "not_scored", "failed", "dropped")
 _MISSING_SUFFIXES = ("_not_recorded", "_captured_off", "_truncated")

@@ -21,26 +21,6 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = [
-    "HOUR",
-    "MIGRATIONS",
-    "MINUTE",
-    "alarms",
-    "clusters",
-    "drawn",
-    "draws",
-    "evaluations",
-    "feedback",
-    "labels",
-    "metadata",
-    "notices",
-    "picks",
-    "rollups",
-    "runs",
-    "settings",
-    "slices",
-]
-
 MINUTE, HOUR = 60, 3600
 """Widths of the buckets that rollups are kept for, in seconds."""
 

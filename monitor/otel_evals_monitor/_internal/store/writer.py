@@ -19,8 +19,6 @@ from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.rows import RecordRows, rows_of
 from otel_evals_monitor._internal.store.schema import HOUR, MINUTE
 
-__all__ = ["ResultsStore", "Written"]
-
 _log = logging.getLogger(__name__)
 _NANO = 1_000_000_000
 _Rows = dict[tuple[Any, ...], dict[str, Any]]

@@ -1,0 +1,103 @@
+"""Reads traces from Grafana Tempo's HTTP API with TraceQL."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from otel_evals.destinations import HttpOptions, client
+from otel_evals.errors import DestinationError
+from otel_evals.model import SpanRecord
+from otel_evals.sources import LARGEST_ANSWER, TraceQuery, ask
+from otel_evals_exporters._internal.options import basic, optional, server_url
+from otel_evals_exporters._internal.span_records import by_trace, in_parts, spans_of
+
+_log = logging.getLogger(__name__)
+
+_PAGE = 200
+_SECOND = 1_000_000_000
+
+
+class TempoTraces:
+    """Reads the traces found by a TraceQL query, by default `{}`. Partial traces are skipped."""
+
+    name = "tempo"
+    needs = ("TEMPO_URL",)
+
+    def __init__(
+        self,
+        *,
+        url: str | None = None,
+        user: str | None = None,
+        token: str | None = None,
+        tenant: str | None = None,
+        http: HttpOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Configure the source; no request is sent.
+
+        Args:
+            url: base URL; by default TEMPO_URL, or http://localhost:3200.
+            user: user of Grafana Cloud, with the token as password; by default TEMPO_USER.
+            token: sent as a bearer token if there is no user; by default TEMPO_TOKEN.
+            tenant: sent as X-Scope-OrgID; by default TEMPO_TENANT.
+            http: timeout, proxy, certificates and extra headers: the fields of `HttpOptions`.
+
+        Raises:
+            ConfigError: an option is wrong.
+        """
+        where = server_url(url, "TEMPO_URL", default="http://localhost:3200")
+        user, token = optional(user, "user", "TEMPO_USER"), optional(token, "token", "TEMPO_TOKEN")
+        credentials = basic(user, token)
+        headers = {"authorization": f"Basic {credentials}" if user else f"Bearer {token}"} if token else {}
+        if tenant := optional(tenant, "tenant", "TEMPO_TENANT"):
+            headers["x-scope-orgid"] = tenant
+        self._http = client(where, headers, token, credentials, http=http)
+        self._newest = True
+
+    async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
+        """Yield the traces that match the filter in the query's time range."""
+        seen: set[str] = set()
+
+        async def find(start: int, end: int) -> Sequence[str] | None:
+            return await self._find(query.filter or "{}", start, end)
+
+        async for trace_id in in_parts(query.since, query.until, _SECOND, find):
+            if trace_id not in seen:
+                seen.add(trace_id)
+                for trace in by_trace(await self._spans(trace_id)).values():
+                    yield trace
+
+    async def shutdown(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def _find(self, query: str, start: int, end: int) -> Sequence[str] | None:
+        params = {"q": query, "start": start // _SECOND, "end": -(-end // _SECOND), "limit": _PAGE, "spss": 1}
+        found = (await ask(self._http, "GET", "/api/search", params=params)).get("traces") or ()
+        # Tempo omits leading zeros.
+        return None if len(found) >= _PAGE else [str(each["traceID"]).zfill(32) for each in found]
+
+    async def _spans(self, trace_id: str) -> list[SpanRecord]:
+        if self._newest:
+            try:
+                path = f"/api/v2/traces/{trace_id}"
+                found = await ask(self._http, "GET", path, most=LARGEST_ANSWER)
+            except DestinationError as error:
+                if error.status != 404:
+                    raise
+                self._newest = False
+            else:
+                if found.get("status") == "PARTIAL":
+                    _log.warning("skipping partial trace %s: %s", trace_id, found.get("message"))
+                    return []
+                return spans_of(found.get("trace") or found)
+        found = await ask(self._http, "GET", f"/api/traces/{trace_id}", most=LARGEST_ANSWER)
+        return spans_of({"resourceSpans": [_block(each) for each in found.get("batches") or ()]})
+
+
+def _block(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a batch, also from before OTLP had scopes."""
+    old = batch.get("instrumentationLibrarySpans") or ()
+    scoped = [{"scope": each.get("instrumentationLibrary"), "spans": each.get("spans")} for each in old]
+    return {"resource": batch.get("resource"), "scopeSpans": batch.get("scopeSpans") or scoped}
