@@ -58,13 +58,8 @@ class BatchScorer:
     """
 
     def __init__(self, config: Config, progress: Progress | None = None) -> None:
-        self.config = replace(
-            config,
-            queue_size=_UNBOUNDED,
-            max_conversations=_UNBOUNDED,
-            max_conversation_bytes=_UNBOUNDED,
-            store=None,
-        )
+        unbounded = dict.fromkeys(("queue_size", "max_conversations", "max_conversation_bytes"), _UNBOUNDED)
+        self.config = replace(config, store=None, **unbounded)  # type: ignore[arg-type]
         self._ledger = Ledger([rule.name for rule in config.rules], max_traces=1)
         self.progress = progress or Progress()
         self._fan_out = FanOut(
@@ -107,16 +102,22 @@ class BatchScorer:
         Stops reading when `progress` has stopped.
         """
         running: dict[Future[tuple[Evaluation, ...]], _Item] = {}
+
+        def ended() -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                done()
+                yield running.pop(future), future.result()
+
         for count, (item, run) in enumerate(items, 1):
             running[self.score(run)] = item
             if count % _FLUSH_EVERY == 0:
                 self.flush()
             if len(running) >= at_once:
-                yield from _ended(running, done)
+                yield from ended()
             if self.progress.stopped:
                 break
         while running:
-            yield from _ended(running, done)
+            yield from ended()
 
     def end_conversations(self) -> tuple[Evaluation, ...]:
         """Judge the conversations that are not idle yet; return the newest evaluations of all of them."""
@@ -229,17 +230,6 @@ class BatchScorer:
             waiting.evaluations += scored.evaluations
             self._answer(waiting)
 
-    def complete(self, target: Target) -> None:
-        """Deliver a finished target, with the evaluations that could be made."""
-        self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
-
-    def leave(self, job: Job, outcome: Outcome) -> bool:
-        """Leave an evaluation that failed temporarily for the next time; return True if it was left."""
-        reason = self.progress.leaves(outcome)
-        if reason is not None:
-            self._evaluator.withdraw(job, reason)
-        return reason is not None
-
     def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:
         for evaluation in evaluations:
             known = self._of_conversations.get(evaluation.evaluation_id)
@@ -261,17 +251,11 @@ class _Later(DurableQueue):
         self._batch = batch
 
     def defer(self, job: Job, outcome: Outcome) -> bool:
-        return self._batch.leave(job, outcome)
+        reason = self._batch.progress.leaves(outcome)
+        if reason is not None:
+            self._batch._evaluator.withdraw(job, reason)
+        return reason is not None
 
     def deliver(self, target: Target) -> bool:
-        self._batch.complete(target)
+        self._batch._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
         return True
-
-
-def _ended(
-    running: dict[Future[tuple[Evaluation, ...]], _Item], done: Callable[[], object]
-) -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
-    ended, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in ended:
-        done()
-        yield running.pop(future), future.result()
