@@ -20,7 +20,7 @@ from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.inline import Inline
 from otel_evals_gateway._internal.journal import open_journal
-from otel_evals_gateway._internal.kafka_feed import consume
+from otel_evals_gateway._internal.kafka import kafka_source
 from otel_evals_gateway._internal.options import GatewayOptions, host_and_port
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 from otel_evals_gateway._internal.receiver.decoder import Signal
@@ -79,7 +79,7 @@ class Gateway:
         pages = {"/healthz": self._healthz, "/readyz": self._readyz, "/stats": self._stats}
         self._http = HttpReceiver(take, signals, self._limits, tokens, pages=pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
-        self._kafka = consume(options.kafka, self._tap, self.scoring) if options.kafka else None
+        self._kafka = kafka_source(options.kafka, self._tap) if options.kafka else None
         meter = self.scoring.meter
         self._config_reload = None if path is None else ConfigReload(path, config, self._use_rules, meter)
 
@@ -202,7 +202,7 @@ class Gateway:
             return None
         forwarder = Forwarder(options.forward, options.forward_headers, options.forward_timeout)
         nested = _nested(self._config)
-        return Inline(self._tap, forwarder, self._held_spans, self.traffic, self._journal, nested=nested)
+        return Inline(self._tap, forwarder, self._held_spans, nested=nested)
 
     # --- pages ---
 
