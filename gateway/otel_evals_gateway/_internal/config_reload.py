@@ -25,14 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ConfigReload:
-    """The configuration file of a running gateway.
-
-    Args:
-        path: the file.
-        config: read from it at startup.
-        use: switches to the rules of a configuration, or raises ConfigError.
-        meter: counts reloads.
-    """
+    """The configuration file of a running gateway. `use` switches to the rules of a configuration."""
 
     def __init__(
         self, path: Path, config: Config, use: Callable[[Config], Awaitable[None]], meter: Meter

@@ -37,14 +37,7 @@ _FIRST, _LONGEST = 0.5, 10.0
 
 
 class Inline:
-    """Takes requests and forwards them.
-
-    Args:
-        tap: selects and judges.
-        forwarder: to the next endpoint.
-        held_spans: None if scores are not put on spans.
-        nested: judge spans below other claimed spans, too.
-    """
+    """Takes requests and forwards them; `nested` judges spans below other claimed spans, too."""
 
     def __init__(self, tap: Tap, forwarder: Forwarder, held_spans: HeldSpans | None, *, nested: bool) -> None:
         self._tap = tap

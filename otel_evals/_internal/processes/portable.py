@@ -21,11 +21,7 @@ class NotPortableError(Exception):
 
 
 def pack(thing: Any) -> bytes:
-    """Pickle an object for `pickle.loads` in any process with the same packages and `sys.path`.
-
-    Raises:
-        NotPortableError: a part of it can be pickled neither by name nor by value.
-    """
+    """Pickle an object for `pickle.loads` in a process with the same packages and `sys.path`, or raise."""
     buffer = io.BytesIO()
     try:
         from otel_evals._internal.processes.by_value import Pickler as ByValue

@@ -24,11 +24,7 @@ _METRICS = (
 
 
 def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
-    """Return a source for the tap; the caller starts it.
-
-    Raises:
-        ConfigError: no topic is named, or the extra is missing.
-    """
+    """Return a source, not started; ConfigError without a topic or the extra."""
     if not (options.topics.traces or options.topics.logs):
         raise ConfigError("gateway.kafka.topics", "must name a topic of traces or of logs")
     try:

@@ -170,11 +170,7 @@ class KafkaSource:
             self._bury(message, str(refused), self._offsets.take(place, message.offset(), (), pending=True))
 
     def _handle(self, signal: Signal, value: bytes) -> Collection[str]:
-        """Give the engine the items of a message; return the ids of its traces.
-
-        Raises:
-            RefusedError: the message is not OTLP.
-        """
+        """Give the engine the items of a message; return the ids of its traces. RefusedError if not OTLP."""
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         request = decode(ExportRequest(signal, value, content_type), self._scoring.options.max_decompressed)
         selection = self._tap.select(request)

@@ -31,11 +31,7 @@ class FileWatch:
 
 
 class BearerTokens:
-    """The tokens of a file, one per line; empty lines and comments (#) do not count.
-
-    Raises:
-        ConfigError: the file cannot be read, or contains no token.
-    """
+    """The tokens of a file, one per line, with # comments; ConfigError if it contains none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,11 +58,7 @@ class BearerTokens:
 
 
 def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
-    """Return a server's TLS, and a function that reads its certificate again if that changed.
-
-    Raises:
-        ConfigError: a file cannot be read or does not fit.
-    """
+    """Return a server's TLS, and a function that reads a changed certificate; ConfigError for bad files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     watch = FileWatch([tls.certificate, tls.key])

@@ -50,11 +50,7 @@ class ExportRequest:
 
 
 def decode(request: ExportRequest, most: int) -> ExportRequest:
-    """Fill in the message of a request, whose uncompressed body may have `most` bytes.
-
-    Raises:
-        RefusedError: the body is not OTLP, or too large.
-    """
+    """Fill in the message of a request, whose uncompressed body may have `most` bytes, or refuse it."""
     data = decompress(request.body, request.encoding, most)
     kind = MESSAGES[request.signal]
     if request.content_type == PROTOBUF:
@@ -70,11 +66,7 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
 
 
 def decompress(body: bytes, encoding: str, most: int) -> bytes:
-    """Decompress a body.
-
-    Raises:
-        RefusedError: the compression is unknown or broken, or the body is too large without it.
-    """
+    """Decompress a body; RefusedError if it is broken, of an unknown encoding, or too large."""
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):

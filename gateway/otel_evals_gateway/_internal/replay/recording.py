@@ -57,12 +57,7 @@ def read_recording(
 ) -> RecordedTraffic:
     """Read files: OTLP as JSON, JSON lines or protobuf, gzip or not; `-` is standard input.
 
-    Args:
-        paths: the files.
-        skipped: called with file and line number of each line that is not JSON.
-
-    Raises:
-        ConfigError: a file is missing or contains no OTLP at all.
+    `skipped` gets file and line number of each line that is not JSON.
     """
     recording = RecordedTraffic()
     shared: dict[bytes, bytes] = {}

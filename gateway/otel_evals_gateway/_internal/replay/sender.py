@@ -68,16 +68,7 @@ class Sent:
 
 
 class Replay:
-    """Sends a recording once.
-
-    Args:
-        items: in the order of `known`.
-        forwarder: to the endpoint.
-        speed: factor over the recorded speed; infinity for maximum speed.
-        max_gap: seconds to which longer pauses are cut.
-        patience: seconds that the endpoint may be unavailable before the replay stops.
-        waits: called with the first answer that asks to send again.
-    """
+    """Sends a recording once; `waits` gets the first answer that asks to send again."""
 
     def __init__(
         self,
@@ -174,13 +165,7 @@ class Replay:
 
 
 def sending_times(items: Sequence[Recorded], speed: float, max_gap: float) -> list[float]:
-    """Return the sending time of each item, in seconds after the first.
-
-    Args:
-        items: in the order of `known`.
-        speed: factor over the recorded speed; infinity for all at once.
-        max_gap: seconds to which longer pauses are cut.
-    """
+    """Return the sending time of each item in seconds after the first; pauses are cut to `max_gap`."""
     times: list[float] = []
     at, before = 0.0, None
     for item in items:
@@ -197,10 +182,6 @@ def shifts(items: Sequence[Recorded], times: Sequence[float]) -> list[int]:
     A whole trace moves by one shift, which keeps its durations and distances. It moves as close to the
     present as possible without an item later than its own sending. Traces keep the order of their starts, and
     thereby conversations the order of their turns.
-
-    Args:
-        items: in the order of `known`.
-        times: sending times, in seconds.
     """
     starts: dict[bytes | Recorded, int] = {}
     bounds: dict[bytes | Recorded, int] = {}
