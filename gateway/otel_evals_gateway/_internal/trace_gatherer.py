@@ -166,7 +166,7 @@ class TraceGatherer:
         full = len(trace.spans) >= self._limits.max_spans_per_trace
         if full and parent and record.span_id not in trace.spans:
             trace.left_out.append(record.span_id)
-            trace.last_seen = now  # it is active, although no more of it is kept
+            trace.last_seen = now  # it stays active, but no more of it is kept
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)

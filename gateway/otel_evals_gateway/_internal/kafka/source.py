@@ -61,7 +61,7 @@ _library.addFilter(_Rarely())
 
 
 class KafkaSource:
-    """A member of a consumer group, which gives the tap's engine what it reads."""
+    """A member of a consumer group, which feeds the tap's engine."""
 
     def __init__(self, options: KafkaOptions, tap: Tap) -> None:
         shared: dict[str, Any] = {
@@ -170,13 +170,13 @@ class KafkaSource:
             self._bury(message, str(refused), self._offsets.take(place, message.offset(), (), pending=True))
 
     def _handle(self, signal: Signal, value: bytes) -> Collection[str]:
-        """Give the engine the items of a message; return the ids of its traces. RefusedError if not OTLP."""
+        """Put the items of a message; return the ids of its traces. RefusedError if it is not OTLP."""
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         request = decode(ExportRequest(signal, value, content_type), self._scoring.options.max_decompressed)
         selection = self._tap.select(request)
         if value and selection.rejected.total() == selection.seen:
             reasons = rejection(selection).message or "it is empty"
-            raise RefusedError(ExportAnswer(400, f"no valid {signal} of OTLP: {reasons}"))
+            raise RefusedError(ExportAnswer(400, f"not valid OTLP {signal}: {reasons}"))
         self._tap.traffic.received(signal, selection)
         for item in selection.items:
             if self._offsets.known and tail(trace_of(item)) in self._offsets.known:
@@ -240,7 +240,7 @@ class KafkaSource:
                 commit = Commit.read(place.offset, place.metadata or "")
                 self._offsets.read_on((place.topic, place.partition), commit)
         except KafkaException as error:
-            _logger.warning("traces finished before are unknown, and may be judged in part: %s", error)
+            _logger.warning("finished traces are unknown and may be judged in part: %s", error)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
 
     def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:

@@ -57,7 +57,7 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
         try:
             request.message, request.plain = kind.FromString(data), data
         except DecodeError:
-            problem = f"the body is no OTLP protobuf request of {request.signal}"
+            problem = f"the body is not an OTLP protobuf request for {request.signal}"
             raise RefusedError(ExportAnswer(400, problem)) from None
     else:
         request.message = _from_json(data, kind(), request.signal)
@@ -74,7 +74,7 @@ def decompress(body: bytes, encoding: str, most: int) -> bytes:
     try:
         return _inflated(body, _GZIP if encoding == "gzip" else zlib.MAX_WBITS, most)
     except zlib.error:
-        raise RefusedError(ExportAnswer(400, f"the body is no valid {encoding}")) from None
+        raise RefusedError(ExportAnswer(400, f"the body is not valid {encoding}")) from None
 
 
 def _inflated(body: bytes, window: int, most: int) -> bytes:
@@ -98,14 +98,14 @@ def _from_json(data: bytes, message: Any, signal: str) -> Any:
     try:
         parsed = json.loads(data)
         if not isinstance(parsed, dict):
-            raise ValueError("no object")
+            raise ValueError("not an object")
         return json_message(parsed, message)
     except (ValueError, RecursionError, ParseError, TypeError, AttributeError):
-        raise RefusedError(ExportAnswer(400, f"the body is no OTLP/JSON request of {signal}")) from None
+        raise RefusedError(ExportAnswer(400, f"the body is not an OTLP/JSON request for {signal}")) from None
 
 
 def json_message(request: dict[str, Any], message: Any) -> Any:
-    """Fill a message from parsed OTLP/JSON, whose ids are changed in place.
+    """Fill a message from parsed OTLP/JSON, changing its ids in place.
 
     Raises:
         ValueError, TypeError, AttributeError, ParseError: it is not OTLP.

@@ -78,7 +78,7 @@ class HttpReceiver(Receiver):
             return web.json_response(page, status=status)
         signal = _PATHS.get(request.path)
         if signal not in self._signals or signal is None:
-            return _response(ExportAnswer(404, "there is nothing at this path"), "traces", JSON)
+            return _response(ExportAnswer(404, "unknown path"), "traces", JSON)
         if request.method != "POST":
             response = _response(ExportAnswer(405, "export requests are POST"), signal, JSON)
             response.headers["Allow"] = "POST"

@@ -37,7 +37,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class RecordedTraffic:
-    """The content of recordings."""
+    """All spans and log records of some recordings."""
 
     items: list[Recorded] = field(default_factory=list)
     """In the order of `known`."""

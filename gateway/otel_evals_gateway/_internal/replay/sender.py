@@ -20,7 +20,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 _REQUESTS = 4
 """Requests in progress at once."""
 _APART = 1_000
-"""Maximum distance in nanoseconds between traces of which one has to move back for the other."""
+"""Maximum distance in nanoseconds between two traces if one has to move back for the other."""
 
 
 @dataclass(slots=True)
