@@ -47,11 +47,7 @@ _DUE_PER_TRACE = 4  # entries above this belong to evicted traces
 class TraceGatherer:
     """Collects spans and log records by trace, and closes traces.
 
-    Args:
-        limits: the bounds; `grace` has no meaning here.
-        quiet: seconds without a span after which a trace with its root span is complete.
-        idle: seconds without a span after which any trace is complete.
-        opens_run: returns True for an agent or a workflow, which may be judged while its trace continues.
+    `opens_run` returns True for an agent or a workflow, which may be judged while its trace continues.
     """
 
     def __init__(

@@ -15,11 +15,7 @@ from collections.abc import Mapping
 from otel_evals._internal.processes.parent import read_frame, signals_blocked, write_frame
 
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
-_ENVIRONMENT: Mapping[str, str] = {
-    "OTEL_SDK_DISABLED": "true",
-    "OTEL_EVALS_CONFIG": "",
-    "OTEL_EVALS_CHILD": "1",
-}
+_ENV: Mapping[str, str] = {"OTEL_SDK_DISABLED": "true", "OTEL_EVALS_CONFIG": "", "OTEL_EVALS_CHILD": "1"}
 
 
 def is_child() -> bool:
@@ -43,7 +39,7 @@ class Child:
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **_ENVIRONMENT},
+                env={**os.environ, **_ENV},
                 process_group=0 if os.name == "posix" else None,
             )
         assert self._process.stdin is not None

@@ -13,8 +13,6 @@ from typing import Any
 
 from otel_evals._internal.processes.importable import by_name, importable
 
-_EXTRA = "move it to the top level of a module that can be imported, or pip install 'otel-evals[process]'"
-
 
 class NotPortableError(Exception):
     """An object cannot be sent to another process; the message has the reason and the fix."""
@@ -27,12 +25,10 @@ def pack(thing: Any) -> bytes:
         from otel_evals._internal.processes.by_value import Pickler as ByValue
     except ImportError:
         pickler: pickle.Pickler = _ByName(buffer, pickle.HIGHEST_PROTOCOL)
-        fix = _EXTRA
+        fix = "move it to the top level of an importable module, or pip install 'otel-evals[process]'"
     else:
         pickler = ByValue(buffer, pickle.HIGHEST_PROTOCOL)
-        fix = (
-            "have it built from plain values, and open files, locks and connections when they are first used"
-        )
+        fix = "build it from plain values, and open files, locks and connections on first use"
     try:
         pickler.dump(thing)
     except Exception as error:  # a __reduce__ may raise anything

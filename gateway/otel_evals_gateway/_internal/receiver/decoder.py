@@ -105,11 +105,7 @@ def _from_json(data: bytes, message: Any, signal: str) -> Any:
 
 
 def json_message(request: dict[str, Any], message: Any) -> Any:
-    """Fill a message from parsed OTLP/JSON, changing its ids in place.
-
-    Raises:
-        ValueError, TypeError, AttributeError, ParseError: it is not OTLP.
-    """
+    """Fill a message from parsed OTLP/JSON, changing its ids in place; raise any error if it is not OTLP."""
     _ids_to_base64(request)
     try:
         return ParseDict(request, message, ignore_unknown_fields=True)

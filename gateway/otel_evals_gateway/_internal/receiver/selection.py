@@ -12,9 +12,16 @@ from typing import Any
 
 from otel_evals import semconv
 from otel_evals.dialects import Dialects
-from otel_evals.sampling import credible_state, is_sampled
 from otel_evals.sdk.otlp import Place, attributes_of, log_event, span_record
-from otel_evals.sdk.pipeline import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan, state_marking
+from otel_evals.sdk.pipeline import (
+    CapturedLog,
+    IntakeItem,
+    RecordedSpan,
+    UnclaimedSpan,
+    credible_state,
+    is_sampled,
+    state_marking,
+)
 
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)

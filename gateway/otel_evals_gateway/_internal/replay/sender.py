@@ -33,9 +33,6 @@ class _Batch:
     size: int = 0
     items: list[tuple[Recorded, int]] = field(default_factory=list)
 
-    def takes(self, item: Recorded) -> bool:
-        return len(self.items) < _MOST_ITEMS and self.size + len(item.data) <= _MOST_BYTES
-
     def add(self, item: Recorded, at: float, shift: int) -> None:
         self.due = at
         self.size += len(item.data)
@@ -117,7 +114,8 @@ class Replay:
         gathered: dict[str, _Batch] = {}
         for item, at, shift in zip(self._items, self._times, self._shifts, strict=True):
             for signal, batch in list(gathered.items()):
-                if at > batch.first + _TOGETHER or (signal == item.signal and not batch.takes(item)):
+                full = len(batch.items) >= _MOST_ITEMS or batch.size + len(item.data) > _MOST_BYTES
+                if at > batch.first + _TOGETHER or (signal == item.signal and full):
                     yield gathered.pop(signal)
             gathered.setdefault(item.signal, _Batch(item.signal, at)).add(item, at, shift)
         yield from gathered.values()
