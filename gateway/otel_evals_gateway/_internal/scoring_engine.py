@@ -90,7 +90,7 @@ class Scoring:
             raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
         store = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
-        self.engine = Engine(config, dialects, attacher, gatherer=self._new_gatherer, store=store)
+        self.engine = Engine(config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=store)
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans

@@ -17,7 +17,7 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.evaluate.conversation_stage import JoinedConversation
+from otel_evals._internal.evaluate.conversation_gatherer import JoinedConversation
 from otel_evals._internal.evaluate.job import Job, Result, Target
 from otel_evals._internal.evaluate.lane import Lane
 from otel_evals._internal.evaluate.progress import Progress

@@ -94,9 +94,7 @@ class Pipeline:
             [each for each in config.destinations if isinstance(each, EventPreset)],
         )
         open_spans = OpenSpans()
-        self._engine = engine = Engine(
-            config, dialects, attacher, lambda: open_spans.now(lambda: engine.thread.waiting)
-        )
+        self._engine = Engine(config, dialects, attacher, open_spans)
         self.spans = CaptureSpans(
             self._engine.intake,
             dialects,

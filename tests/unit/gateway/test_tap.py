@@ -27,7 +27,7 @@ LIMITS = Limits(body=10**8, decompressed=10**8, seconds=10.0)
 
 
 class Taken:
-    """Takes the place of the stages' work, and waits while it is told to."""
+    """Takes the place of the steps' work, and waits while it is told to."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -49,7 +49,7 @@ class Taken:
 
 @pytest.fixture
 def busy() -> Iterator[tuple[Tap, Scoring, Traffic, Taken]]:
-    """A tap whose stages take nothing yet."""
+    """A tap whose steps take nothing yet."""
     scoring = Scoring(build_config(["answered"], []), load_dialects(), Providers())
     work = scoring.engine.thread.work = Taken()
     traffic = Traffic(Load(10, LIMITS))
@@ -78,7 +78,7 @@ def test_a_request_is_taken_as_a_whole_or_its_sender_is_asked_to_send_again(
 
     async def take() -> None:
         began = time.monotonic()
-        assert (await tap.take(large)).ok  # more than may wait, but the stages have nothing else
+        assert (await tap.take(large)).ok  # more than may wait, but the steps have nothing else
         assert time.monotonic() - began < 20.0
         assert await tap.take(small) is BUSY
         assert await tap.take(large) is BUSY
