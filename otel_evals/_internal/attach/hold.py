@@ -29,8 +29,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_evals._internal.capture.backlog import size_of_captured
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["PendingScores", "ScoringSpanExporter"]
-
 _logger = logging.getLogger(__name__)
 _MAX_BATCH = 512
 _GATHER_SECONDS = 0.01

@@ -61,7 +61,7 @@ def test_spans_become_a_run_with_a_score_of_each_rule() -> None:
             assert found == {"answered": "On its way.", "asked": "Where is it?"}
             stats = w.ledger.stats()
             assert (stats.seen, stats.eligible, stats.losses) == (1, 1, {})
-            assert w.steps.waiting == 0
+            assert w.steps.rule_sets.waiting == 0
 
     run(body)
 
