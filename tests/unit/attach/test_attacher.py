@@ -24,6 +24,7 @@ from otel_evals._internal.recursion import is_marked
 from otel_evals.model import SpanRecord
 from tests.support.replacing import replace
 from tests.support.scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
+from tests.support.wired import Woken
 
 RUN = scored_run().run
 SCORED = evaluation("hallucination", OUTCOMES["hallucination"])
@@ -65,7 +66,7 @@ class Outlets:
             PendingScores(),
         )
         self.finished: list[Any] = []
-        self.scores.listen(self.finished.append)
+        self.scores.add_exporter(Woken(self.finished))
         tracers, loggers = TracerProvider(shutdown_on_exit=False), LoggerProvider(shutdown_on_exit=False)
         tracers.add_span_processor(SimpleSpanProcessor(self.spans))
         tracers.add_span_processor(Failing(*failing))
