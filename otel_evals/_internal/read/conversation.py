@@ -1,4 +1,4 @@
-"""Represents a conversation as one run, so that any scorer can judge it."""
+"""Represents a conversation as one run, which any scorer can judge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from otel_evals._internal.model import Availability, Document, Message, Run, Usage
+from otel_evals._internal.model import Availability, Message, Run, Usage
+from otel_evals._internal.read.assemble import without_duplicates
 
 _WORST_FIRST = (
     Availability.CAPTURED_OFF,
@@ -18,10 +19,10 @@ _WORST_FIRST = (
 
 
 def as_conversation(runs: Iterable[Run]) -> Run:
-    """Make one run of the runs of a conversation, in any order.
+    """Combine the runs of a conversation, in any order, into one run.
 
-    Input, output, error, ids and resource are those of the last run; the history is everything before it;
-    operations, tool calls, documents, models and usage are those of all runs; it lasts from the first run's
+    Input, output, error, ids and resource come from the last run; the history is everything before it;
+    operations, tool calls, documents, models and usage come from all runs; it lasts from the first run's
     start to the last run's end. The runs themselves are its `turns`.
 
     Raises:
@@ -33,14 +34,14 @@ def as_conversation(runs: Iterable[Run]) -> Run:
     return replace(
         last,
         turns=turns,
-        trace_ids=tuple(dict.fromkeys(chain.from_iterable(run.trace_ids for run in turns))),
+        trace_ids=tuple(dict.fromkeys(_all(turns, "trace_ids"))),
         operations=tuple(sorted(_all(turns, "operations"), key=lambda o: o.span.start_time)),
         children={parent: below for run in turns for parent, below in run.children.items()},
         user_id=_latest(turns, "user_id"),
         system_instructions=_latest(turns, "system_instructions"),
         history=_history(turns),
         tool_calls=tuple(_all(turns, "tool_calls")),
-        documents=_documents(turns),
+        documents=without_duplicates(_all(turns, "documents")),
         models=tuple(dict.fromkeys(_all(turns, "models"))),
         usage=sum((run.usage for run in turns), Usage()),
         start_time=turns[0].start_time,
@@ -59,7 +60,7 @@ def _latest(turns: Sequence[Run], name: str) -> Any:
 
 
 def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
-    """The messages before the last turn: those of the turns, or the last run's history if that has more."""
+    """Return the messages before the last turn: from the turns, or from the last run if that has more."""
     told = list(turns[0].history) if len(turns) > 1 else []
     for run in turns[:-1]:
         told += (*run.input_messages, *run.output_messages)
@@ -71,16 +72,8 @@ def _questions(messages: Sequence[Message]) -> int:
     return sum(message.role == "user" and bool(message.text) for message in messages)
 
 
-def _documents(turns: Sequence[Run]) -> tuple[Document, ...]:
-    """All documents, without duplicates."""
-    found: dict[tuple[str | None, str | None], Document] = {}
-    for document in _all(turns, "documents"):
-        found.setdefault((document.content, None if document.content else document.id), document)
-    return tuple(found.values())
-
-
 def _availability(turns: Sequence[Run]) -> dict[str, Availability]:
-    """Of fields collected from all turns: the worst availability among the turns that have any."""
+    """Return the worst availability of fields collected from all turns."""
     states: dict[str, Availability] = {}
     for name, holder in (
         ("tool_arguments", "tool_calls"),

@@ -1,4 +1,4 @@
-"""Who asked and in which conversation, where only the spans around a run tell it."""
+"""Conversation and user ids that a run inherits from the spans around it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIELDS = {
         "enduser.pseudo.id",
     ),
 }
-"""By field of a run: OpenTelemetry's names for it and platforms', for spans that no dialect reads."""
+"""By field of a run: its names in OpenTelemetry and platforms, for spans that no dialect reads."""
 
 
 def with_inherited_ids(
@@ -39,32 +39,26 @@ def with_inherited_ids(
     records: Mapping[str, SpanRecord],
     parents: Mapping[str, str | None],
 ) -> list[Run]:
-    """Give runs the conversation and the user that the spans around them tell, where they tell none.
+    """Add the conversation and the user from the spans around runs to runs that lack them.
 
-    The nearest span above a run counts, such as a session's or a request's; else the operations outside of
-    all runs, such as the user's turn to speak, if they agree.
+    The nearest span above a run counts, such as a session or a request. Without one, the operations outside
+    of all runs count if they agree, such as the user's turn to speak.
     """
-    outside: Sequence[Operation] = ()
-    if sum(len(run.operations) for run in runs) < len(operations):
-        inside = {operation.span_id for run in runs for operation in run.operations}
-        outside = [operation for span_id, operation in operations.items() if span_id not in inside]
+    inside = {operation.span.span_id for run in runs for operation in run.operations}
+    outside = [operation for span_id, operation in operations.items() if span_id not in inside]
     found = []
     for run in runs:
         told = {}
         for field in _FIELDS:
             if getattr(run, field) is None:
                 value = _above(field, run.root_span_id, operations, records, parents)
-                if value is None and outside:
-                    value = _agreed(field, outside)
+                others = {getattr(operation, field) for operation in outside} - {None}
+                if value is None and len(others) == 1:
+                    value = others.pop()
                 if value is not None:
                     told[field] = value
         found.append(with_given(run, **told) if told else run)
     return found
-
-
-def _agreed(field: str, outside: Sequence[Operation]) -> str | None:
-    told = {value for operation in outside if (value := getattr(operation, field)) is not None}
-    return told.pop() if len(told) == 1 else None
 
 
 def _above(

@@ -1,4 +1,4 @@
-"""The tool calls in the messages of a run: each once, with its result, in the order they were asked for."""
+"""The tool calls in the messages of a run: each once, with its result, in the order of the requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ _TOOL_KINDS = ("tool_call", "tool_result")
 
 @dataclass(slots=True, eq=False)
 class MessageCall:
-    """A tool call found in messages."""
-
     name: str
     id: str | None
     arguments: Any
@@ -30,7 +28,7 @@ class MessageCall:
 
 
 class MessageCalls:
-    """The tool calls in messages, identified by id, or by name and arguments where they have none."""
+    """The tool calls in messages, identified by id, or by name and arguments without one."""
 
     def __init__(self) -> None:
         self.calls: list[MessageCall] = []
@@ -41,10 +39,10 @@ class MessageCalls:
         self._by_id: dict[str, MessageCall] = {}
         self._alike: dict[str, list[MessageCall]] = {}
         self._given: list[list[Part]] = []
-        """The calls and results of each list that was given, with their ids."""
+        """The calls and results of each list, with their ids."""
 
     def follow(self, *conversation: tuple[Sequence[Message], int]) -> None:
-        """Add the calls of a list of messages; each part of it has the time by which it was complete."""
+        """Add the calls of a list of messages in parts, each with the time by which it was complete."""
         groups = [
             (parts, time)
             for messages, time in conversation
@@ -76,7 +74,7 @@ class MessageCalls:
             self.unplaced = unplaced
 
     def _recognise(self, messages: Sequence[Message]) -> None:
-        """A conversation that is told again with other ids, as by an agent and by its model, is the same."""
+        """Recognise a conversation that is repeated with other ids, as by an agent and by its model."""
         parts = (part for message in messages for part in message.parts if part.kind in _TOOL_KINDS)
         mine = [part for part in parts if part.tool_call_id is not None]
         known = next((k for k in self._given if _says_the_same(k, mine)), None)
@@ -91,7 +89,7 @@ class MessageCalls:
     def _call(
         self, part: Part, time: int, seen: Mapping[int, MessageCall], answers: set[str | None]
     ) -> MessageCall:
-        """The call of a part: the one with its id, or else the first equal one not seen in this list."""
+        """Return the call of a part: the one with its id, or else the first equal one not in this list."""
         call_id = part.tool_call_id
         known = self._by_id.get(call_id) if call_id is not None else None
         if known is None:
@@ -114,7 +112,7 @@ class MessageCalls:
         return known
 
     def _answer(self, part: Part, time: int, seen: Mapping[int, MessageCall]) -> bool:
-        """Assign a result to its call; False if there is no such call."""
+        """Assign a result to its call; returns False if there is no such call."""
         known = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
         if known is None:
             waiting = (
@@ -131,7 +129,7 @@ class MessageCalls:
 
 
 def _says_the_same(known: Sequence[Part], mine: Sequence[Part]) -> bool:
-    """Whether two lists have the same calls and results in the same order, all under different ids."""
+    """Return True for two lists with the same calls and results in the same order, all with other ids."""
     if len(known) != len(mine):
         return False
     return all(
@@ -141,13 +139,12 @@ def _says_the_same(known: Sequence[Part], mine: Sequence[Part]) -> bool:
 
 
 def _may_be(known: MessageCall, part: Part, answers: set[str | None]) -> bool:
-    """Whether a part may be a known call. Some instrumentations record one call under two ids."""
+    """Return True if a part may be a known call. Some instrumentations record one call with two ids."""
     ids_allow = known.id is None or part.tool_call_id is None or part.tool_call_id not in answers
     return ids_allow and bool(known.arguments == part.data)
 
 
 def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
-    """Collect the tool calls in the messages of operations."""
     found = MessageCalls()
     for operation in operations:
         if operation.kind in _HAVE_MESSAGES and (operation.input_messages or operation.output_messages):
@@ -161,7 +158,7 @@ def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
 
 
 def follow_conversations(found: MessageCalls) -> None:
-    """Order calls after those of earlier messages, whose results the model had when it asked for them."""
+    """Order calls after the calls of earlier messages, whose results the model already had."""
     for walk in found.walks:
         earliest = 0
         for group in walk:
@@ -171,7 +168,7 @@ def follow_conversations(found: MessageCalls) -> None:
 
 
 def same_name(one: str, other: str) -> bool:
-    """Whether two names mean the same tool, regardless of server or plugin prefixes, case and separators."""
+    """Compare tool names regardless of server or plugin prefixes, case and separators."""
     if one == other:
         return True
     first, second = (re.sub(r"[^a-z0-9]+", "_", name.lower()) for name in (one, other))

@@ -23,15 +23,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The final answer and the operation that recorded it."""
-
     operation: Operation
     messages: tuple[Message, ...]
     text: str
 
 
 def turn_start(operation: Operation) -> int:
-    """Index in `input_messages` where this turn begins: the last user message with text.
+    """Return the index in `input_messages` of this turn's start: the last user message with text.
 
     Without any user message, as when one agent hands over to another, all messages belong to this turn.
     """
@@ -46,12 +44,11 @@ def turn_start(operation: Operation) -> int:
 
 
 def _is_users(message: Message) -> bool:
-    """Whether a message is from a user, not only tool results; its text may not have been recorded."""
+    """Return True for a user's message, not only tool results; its text may not have been recorded."""
     return message.role == "user" and not any(part.kind == "tool_result" for part in message.parts)
 
 
 def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:
-    """Ids of the tool calls that these operations made or asked for."""
     made = {o.tool_call.id for o in operations if o.tool_call is not None and o.tool_call.id is not None}
     asked = {
         part.tool_call_id
@@ -66,7 +63,7 @@ def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:
 def given_this_turn(
     operation: Operation, operations: Iterable[Operation], start: int | None = None
 ) -> Sequence[Message]:
-    """The input messages of an operation that belong to this turn.
+    """Return the input messages of an operation that belong to this turn.
 
     A truncated list may contain earlier turns only. It is trusted if the tool calls that follow the question
     in it are calls of this run.
@@ -84,7 +81,7 @@ def given_this_turn(
 
 
 def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
-    """Output messages without the input, up to the last user message, that some frameworks repeat there."""
+    """Return output messages without the input, which some frameworks repeat there."""
     for index in range(len(outputs) - 1, -1, -1):
         if outputs[index].role == "user" and outputs[index].text:
             return outputs[index + 1 :]
@@ -132,7 +129,7 @@ def _is_object(question: Question) -> bool:
 def _with_history(
     question: Question, candidates: Iterable[Operation], operations: Iterable[Operation]
 ) -> Question:
-    """Add the history from the first model call's input: agents often record only the turn."""
+    """Add the history from the first model call's input: agents often record the turn only."""
     said = [m.text for m in question.messages]
     for operation in candidates:
         if operation.kind is OperationKind.INFERENCE and operation.input_messages:
@@ -144,7 +141,7 @@ def _with_history(
 
 
 def answer_of(operation: Operation) -> str | None:
-    """The text at the end of an operation's output; None if it ends with a tool call or is empty."""
+    """Return the text at the end of an operation's output; None if it ends with a tool call or is empty."""
     if not operation.output_messages:
         return None
     last = operation.output_messages[-1]
@@ -156,7 +153,7 @@ def answer_of(operation: Operation) -> str | None:
 
 
 def waiting_calls(message: Message) -> list[Part]:
-    """A message's tool calls without a result in the same message, which provider-run tools have."""
+    """Return a message's tool calls without a result in the same message, as provider-run tools have it."""
     results = [part for part in message.parts if part.kind == "tool_result"]
     answered = {part.tool_call_id for part in results if part.tool_call_id is not None}
     unnamed = sum(part.tool_call_id is None for part in results)
@@ -165,7 +162,7 @@ def waiting_calls(message: Message) -> list[Part]:
 
 
 def _closing_text(message: Message) -> str:
-    """The text after the last tool result in a message; all of its text if there is none."""
+    """Return the text after the last tool result in a message; without any, all of its text."""
     ends = [index for index, part in enumerate(message.parts) if part.kind == "tool_result"]
     if not ends:
         return message.text

@@ -10,7 +10,6 @@ from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Loss, Run, SpanRecord
 from otel_evals._internal.model.sizes import SIZE
-from otel_evals._internal.read.rejoin import read_again
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals._internal.util.error_log import tell
@@ -23,30 +22,19 @@ def read_runs(
     dialects: Dialects,
     links: Mapping[str, str | None] | None = None,
 ) -> Iterator[Run]:
-    """The runs of traces, each handed on as soon as it is whole.
-
-    Args:
-        traces: the spans of each trace.
-        dialects: who reads them.
-        links: nearest ancestors of spans whose parents are missing, by span id.
-    """
+    """Yield the runs of traces, each as soon as it is whole; for `links` see `find_runs`."""
     return join_split_runs(run for trace in traces for run in find_runs(trace, dialects, links))
 
 
 class RunReader:
-    """Reads the spans of live runs.
-
-    Args:
-        dialects: who reads them.
-        ledger: is told which spans came to which runs, or to none.
-    """
+    """Reads the spans of live runs, and records the result in the ledger."""
 
     def __init__(self, dialects: Dialects, ledger: Ledger) -> None:
         self._dialects = dialects
         self._ledger = ledger
 
     def read(self, group: SpanGroup) -> list[Run]:
-        """The runs in a group of spans. Never raises."""
+        """Return the runs in a group of spans. Never raises."""
         trace_id = group.spans[0].trace_id
         try:
             runs = find_runs(group.spans, self._dialects, group.links)
@@ -62,5 +50,8 @@ class RunReader:
         return runs
 
     def read_again(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """The runs in spans that were kept."""
-        return read_again(spans, self._dialects, links)
+        """Assemble runs from stored spans, the same runs as the first time."""
+        by_trace: dict[str, list[SpanRecord]] = {}
+        for span in spans:
+            by_trace.setdefault(span.trace_id, []).append(span)
+        return list(read_runs(by_trace.values(), self._dialects, links))

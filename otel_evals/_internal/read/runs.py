@@ -1,28 +1,30 @@
-"""Finds the runs in the spans of one trace. Pure: the same spans give the same runs, live or from a file."""
+"""Finds the runs in a trace. Pure: the same spans give the same runs, live or from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals import semconv
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.grouped import invocations_in
+from otel_evals._internal.read.grouped import descendants, invocations_in
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
-from otel_evals._internal.read.misplaced_choices import restore_choices
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.question import answer_of, find_question
-from otel_evals._internal.read.tree import descendants
 from otel_evals._internal.read.truncation import defer_content
 
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
+_OPERATION_ID = attrgetter("span.span_id")
 _START = attrgetter("start_time", "root_span_id")
+_CHOICE = "gen_ai.choice"
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
@@ -30,7 +32,7 @@ _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, Opera
 def find_runs(
     spans: Sequence[SpanRecord], dialects: Dialects, links: Mapping[str, str | None] | None = None
 ) -> list[Run]:
-    """The runs of one trace, by start time. Never raises, whatever the spans hold.
+    """Return the runs in the spans of a trace, by start time. Never raises.
 
     A root is an outermost agent or workflow. Model calls outside of any are grouped into turns; the last call
     of a turn, which gives the answer, is its root.
@@ -38,7 +40,7 @@ def find_runs(
     Args:
         spans: all spans of the trace, in any order; duplicates count once.
         dialects: read the spans.
-        links: by span id, the nearest ancestor, where spans between the two are missing.
+        links: by span id, the nearest ancestor if spans in between are missing.
     """
     records = _unique(spans)
     parents: dict[str, str | None] = dict(zip(records, map(_PARENT, records.values()), strict=True))
@@ -73,7 +75,7 @@ def find_runs(
 
 
 def subruns(run: Run) -> list[Run]:
-    """Every agent operation in a run, the root included if it is one, as a run of its own."""
+    """Return every agent operation in a run, including the root, as a separate run."""
     operations = {o.span.span_id: o for o in run.operations}
     above: dict[str, str | None] = dict.fromkeys(operations)
     for parent, children in run.children.items():
@@ -92,7 +94,7 @@ def _run(
     above: Mapping[str, str | None],
     below: Mapping[str, tuple[str, ...]],
 ) -> Run:
-    stack = [member.span.span_id for member in members]
+    stack = list(map(_OPERATION_ID, members))
     inside: set[str] = set()
     while stack:
         span_id = stack.pop()
@@ -117,13 +119,12 @@ def _known_to(group: Operation, run: Run) -> Run:
 
 
 def _order(operation: Operation) -> tuple[int, int, str]:
-    """By start; of spans that start at the same time, the one that ends last comes first."""
+    """Sort by start, then by end, the latest first."""
     span = operation.span
     return span.start_time, -(span.end_time or 0), span.span_id
 
 
 def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
-    """Spans by id; of duplicates, the most complete one."""
     records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
     if len(records) == len(spans):
         return records
@@ -147,10 +148,10 @@ def _wealth(span: SpanRecord) -> tuple[Any, ...]:
 def _read(
     records: Mapping[str, SpanRecord], dialects: Dialects, ours: set[str], parents: Mapping[str, str | None]
 ) -> dict[str, Operation]:
-    """The operations by span id, in order of start, without evaluation spans and what is inside them."""
-    found: list[Operation] = []
+    """Return operations by span id, sorted by start, without evaluation spans and spans inside them."""
+    found: list[tuple[int, int, str, Operation]] = []
     if any(map(_LOGS, records.values())):
-        records = restore_choices(records, dialects)
+        records = _restore_choices(records, dialects)
     for span_id, record in records.items():
         if ours and _is_inside(span_id, ours, parents):
             continue
@@ -159,12 +160,11 @@ def _read(
         except BaseException:  # a third-party dialect must not break the trace
             operation = None
         if operation is not None:
-            found.append(operation)
-    found.sort(key=_order)
-    defer_content(found)
-    operations: dict[str, Operation] = {}
-    for operation in found:
-        operations[operation.span.span_id] = operation
+            span = operation.span  # as in `_order`, without a call
+            found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))
+    found.sort(key=itemgetter(0, 1, 2))
+    operations: dict[str, Operation] = dict(map(itemgetter(2, 3), found))
+    defer_content(operations.values())
     return operations
 
 
@@ -179,7 +179,7 @@ def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | 
 
 
 def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Each operation's nearest operation above. Cycles are cut at their first span."""
+    """Return each operation's nearest operation above. Cycles are cut at their first span."""
     above: dict[str, str | None] = {}
     in_order = True
     for span_id in operations:
@@ -208,7 +208,7 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
 
 
 def _came_after(operation: Operation, parent: Operation) -> bool:
-    """Whether an operation is below a model call that had ended already, but was still the current span."""
+    """Return True if a model call had ended before an operation below it, but was still the current span."""
     return (
         operation.kind in (*_INVOCATIONS, OperationKind.INFERENCE)
         and parent.span.end_time is not None
@@ -220,7 +220,6 @@ def _came_after(operation: Operation, parent: Operation) -> bool:
 def _beyond(
     span_id: str, parent: str, operations: Mapping[str, Operation], parents: Mapping[str, str | None]
 ) -> str | None:
-    """The nearest operation above a parent that is not an operation."""
     seen = {span_id}
     above: str | None = parent
     while above is not None and above not in operations and above not in seen:
@@ -248,9 +247,9 @@ def _roots(
     below: Mapping[str, Sequence[str]],
     opens: Sequence[OperationKind] = _INVOCATIONS,
 ) -> tuple[list[Operation], list[Operation]]:
-    """The outermost agents and workflows, and the outermost other operations outside of them.
+    """Return the outermost agents and workflows, and the outermost other operations outside of them.
 
-    A tool that contains one of the kinds in `opens` is passed over: it only wraps it.
+    A tool that contains one of the kinds in `opens` is skipped: it only wraps it.
     """
     roots: list[Operation] = []
     loose: list[Operation] = []
@@ -270,7 +269,7 @@ def _roots(
 
 
 def _serves_another_trace(operation: Operation) -> bool:
-    """Whether a server's span is the other end of a call that another trace tells, which it is linked to."""
+    """Return True for a server's span linked to the trace that has the call."""
     span = operation.span
     if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
         return False
@@ -282,7 +281,7 @@ def _does_something(
 ) -> bool:
     """Return True if a workflow has work in it; other workflows are mere functions."""
     inside = (root, *descendants(root, operations, below))
-    if any(o.kind in _WORK for o in inside):  # first: it asks for nothing that was said
+    if any(o.kind in _WORK for o in inside):  # first: it reads no content
         return True
     return any(map(_tells_conversation, inside)) or _tells_turn(root)
 
@@ -294,7 +293,7 @@ def _tells_turn(root: Operation) -> bool:
 
 
 def _tells_conversation(operation: Operation) -> bool:
-    """Whether an output has user and assistant messages, which only an agent's has, whatever its kind."""
+    """Return True for an output with user and assistant messages, which only agents have."""
     return {"user", "assistant"} <= {message.role for message in operation.output_messages}
 
 
@@ -304,7 +303,41 @@ def _holds(
     operations: Mapping[str, Operation],
     below: Mapping[str, Sequence[str]],
 ) -> bool:
-    """Whether a tool contains operations of these kinds, as one does that is an agent on a server."""
+    """Return True if a tool contains operations of these kinds, as an agent on a server does."""
     return top.kind is OperationKind.TOOL and any(
         o.kind in kinds for o in descendants(top, operations, below)
     )
+
+
+def _restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
+    """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
+
+    Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
+    """
+    restored: dict[str, SpanRecord] = {}
+    for record in records.values():
+        if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
+            continue
+        choices = [log for log in record.logs if log.name == _CHOICE]
+        if choices:
+            calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
+            if len(calls) == len(choices):
+                restored.update(
+                    (c.span_id, replace(c, logs=(*c.logs, log)))
+                    for c, log in zip(calls, choices, strict=True)
+                )
+    return {**records, **restored} if restored else records
+
+
+def _without_choice(
+    parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
+) -> Iterable[SpanRecord]:
+    for record in records.values():
+        told = any(log.name == _CHOICE for log in record.logs)
+        if (
+            record.parent_span_id == parent
+            and record.status != "ERROR"
+            and not told
+            and dialects.choose(record.scope_name, record.attributes)
+        ):
+            yield record

@@ -1,6 +1,6 @@
-"""Joins turns whose model calls are in several traces because no span was above them, by their messages.
+"""Joins turns whose model calls are in several traces, without a span above them, by their messages.
 
-Agents that an application asks again with the results of tools that it ran itself are joined likewise.
+Also joins agents that an application calls again with the results of tools that it ran itself.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, cont
 from otel_evals._internal.read.question import waiting_calls
 
 _RECENT = 16
-"""How many runs back a call without ids is compared with."""
+"""Number of runs back that a call without ids is compared with."""
 _MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT)
 
 
 def is_unfinished(run: Run) -> bool:
-    """Whether a run's root asked for tools, whose results another one will be given.
+    """Return True if a run's root requested tools, whose results will be the input of another run.
 
-    That is a model call without an agent, or an agent that says so: applications that run the tools
-    themselves ask it again.
+    That is a model call without an agent, or an agent with that finish reason: applications that run
+    the tools themselves call it again.
     """
     if run.root_kind is OperationKind.INFERENCE:
         return run.output is None and run.root is not None and asks_for_tools(run.root)
@@ -39,12 +39,12 @@ def is_unfinished(run: Run) -> bool:
 def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
     """Join runs that continue each other across traces.
 
-    Model calls without an agent are held back, at most `window` of them, until the runs that they continue or
-    that continue them have arrived; agents are, if they asked for tools. A joined run has the ids of the call
-    that gave the answer.
+    Model calls without an agent are held, at most `window`, until the runs that they continue or that
+    continue them have arrived; so are agents that requested tools. A joined run has the ids of the call that
+    answered.
     """
     held: list[Run] = []
-    agents = False  # from the first that asked for tools on, all wait: they stay in order
+    agents = False  # once one has requested tools, all wait and stay in order
     for run in runs:
         joined = _join_with(run, held)
         if joined.root_kind is OperationKind.AGENT:
@@ -59,12 +59,12 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
 
 
 class SplitRuns:
-    """Joins live runs as they close: holds what asked for tools until another one continues it.
+    """Joins live runs as they close: holds runs that requested tools until others continue them.
 
     Args:
         patience: seconds to wait for the next call of a turn.
-        window: how many runs to hold at most; beyond that the oldest are released unjoined.
-        max_bytes: how many bytes of them, approximately.
+        window: number of runs to hold; beyond that the oldest are released unjoined.
+        max_bytes: approximate size of held runs.
     """
 
     def __init__(self, patience: float = 60.0, window: int = 1_000, max_bytes: int = 2**28) -> None:
@@ -74,7 +74,7 @@ class SplitRuns:
         self._held: list[Run] = []
         self._since: dict[str, float] = {}
         self.held: frozenset[str] = frozenset()
-        """Root span ids of the runs that are held."""
+        """Root span ids of held runs."""
         self.next_due = inf
         """When to call `due`, on the caller's clock; infinity if no run is held."""
 
@@ -89,16 +89,15 @@ class SplitRuns:
 
     @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces of the runs that are held."""
         return {trace_id for run in self._held for trace_id in (run.trace_id, *run.trace_ids)}
 
     def due(self, now: float) -> list[Run]:
-        """Release the runs that nothing continued in time."""
+        """Release the runs that no other run continued in time."""
         waited = [now - self._since.get(run.root_span_id, now) for run in self._held]
         return self._let_go(sum(seconds >= self._patience for seconds in waited))
 
     def _excess(self) -> int:
-        """How many of the oldest runs are beyond the bounds."""
+        """Return how many of the oldest runs exceed the bounds."""
         held, size = self._held, sum(map(size_of_run, self._held))
         count = max(0, len(held) - self._window)
         size -= sum(map(size_of_run, held[:count]))
@@ -108,7 +107,6 @@ class SplitRuns:
         return count
 
     def flush(self) -> list[Run]:
-        """Release all runs."""
         return self._let_go(len(self._held))
 
     def _let_go(self, count: int) -> list[Run]:
@@ -125,7 +123,7 @@ def _is_bare(run: Run) -> bool:
 
 
 def _join_with(run: Run, held: list[Run]) -> Run:
-    """Join a run with all held ones that it continues or that continue it; they are removed from the list."""
+    """Join a run with all held ones that it continues or that continue it, and remove these from the list."""
     if run.root_kind not in _MAY_JOIN:
         return run
     theirs = len(held)
@@ -143,7 +141,7 @@ def _join_with(run: Run, held: list[Run]) -> Run:
 
 
 def _ids(run: Run) -> frozenset[str]:
-    """Ids of the tool calls that a run was given or asked for; cached on the run."""
+    """Return the ids of tool calls in a run's model calls; cached on the run."""
     known = run.__dict__.get("_call_ids")
     if known is None:
         calls = _calls(run)
@@ -153,7 +151,7 @@ def _ids(run: Run) -> frozenset[str]:
 
 
 def _calls(run: Run) -> list[Operation]:
-    """The model calls of a run, and before them its agent, which may tell more of what was said."""
+    """Return the model calls of a run, and before them its agent, which may have more messages."""
     calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
     return calls if run.root is None or _is_bare(run) else [run.root, *calls]
 
@@ -176,7 +174,7 @@ def _joined(first: Run, then: Run) -> Run:
         above.update(dict.fromkeys(below, parent))
     root = next(o for o in operations if o.span_id == then.root_span_id)
     run = assemble(root, operations, children, above)
-    # Spans around the runs may have told these, which the operations do not know.
+    # The runs may have inherited these from spans around them.
     told = {
         name: getattr(then, name) or getattr(first, name)
         for name in ("conversation_id", "user_id")

@@ -18,7 +18,7 @@ from otel_evals._internal.read.message_calls import (
 
 
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
-    """The run's tool calls by time; `above` maps each span to its nearest operation above.
+    """Return the run's tool calls by time; `above` maps each span to its nearest operation above.
 
     Calls that a dialect does not count as tools, such as a framework's structured output, are left out.
     """
@@ -43,7 +43,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
 def _from_spans(
     operations: Sequence[Operation], above: Mapping[str, str | None]
 ) -> list[tuple[int, ToolCall]]:
-    """One call per execution: spans inside a tool's span that record the same call are merged into it."""
+    """Return one call per execution: spans inside a tool's span that record the same call are merged."""
     by_id = {o.span.span_id: o for o in operations}
     calls: dict[str, tuple[int, ToolCall]] = {}
     for operation in operations:
@@ -66,7 +66,7 @@ def _same_call(
     above: Mapping[str, str | None],
     by_id: Mapping[str, Operation],
 ) -> str | None:
-    """The span that records the same call: one with its id, or an enclosing tool span of the same name."""
+    """Return the span with the same call: one with its id, or an enclosing tool span of the same name."""
     if call.id is not None:
         twin = next((span_id for span_id, (_, known) in calls.items() if known.id == call.id), None)
         if twin is not None:
@@ -96,7 +96,7 @@ def _same_call(
 
 
 def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
-    """Whether a server's span belongs to a client's call, though the spans between them are missing."""
+    """Return True if a server's span belongs to a client's call, even if spans in between are missing."""
     one, other = client.span, server.span
     if (one.trace_id, one.span_id) in other.links:
         return True
@@ -113,7 +113,7 @@ def _answers(
     above: Mapping[str, str | None],
     by_id: Mapping[str, Operation],
 ) -> bool:
-    """Whether a server in the same process executes a call: in a sibling span, during the call's span."""
+    """Return True if a server in the same process executes a call: in a sibling span, during its span."""
     around = above.get(operation.span_id)
     if around is None or known.id is not None or above.get(around) != above.get(asker):
         return False
@@ -125,7 +125,6 @@ def _answers(
 
 
 def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
-    """A call, completed by another record of it."""
     return replace(
         known,
         id=known.id or more.id,
@@ -138,7 +137,7 @@ def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
 
 
 def _better(known: Any, more: Any) -> Any:
-    """The more informative arguments: named ones rather than a bare value."""
+    """Return the more informative arguments: named ones rather than a bare value."""
     if known is None or (isinstance(more, Mapping) and not isinstance(known, Mapping)):
         return known if more is None else more
     return known
@@ -148,7 +147,7 @@ def _better(known: Any, more: Any) -> Any:
 
 
 def _take(told: list[MessageCall], call: ToolCall) -> MessageCall | None:
-    """The same call as found in messages, removed from the list."""
+    """Remove and return the same call in the calls from messages."""
     match = next((t for t in told if call.id is not None and t.id == call.id), None)
     if match is None:
         same = [t for t in told if same_name(t.name, call.name) and (call.id is None or t.id is None)]
@@ -220,7 +219,7 @@ def _with_results(
 
 
 def _alone(told: MessageCall) -> ToolCall:
-    """A call without a span. Its status is `error` if its result says so, and unknown otherwise."""
+    """Return a call without a span. Its status is `error` if its result says so, and unknown otherwise."""
     return ToolCall(
         name=told.name,
         id=told.id,

@@ -1,8 +1,8 @@
-"""The content of a trace's operations, and which of it an attribute length limit has truncated.
+"""Reads the content of a trace's operations on first access, and finds truncated content.
 
-Truncated JSON can be recognised, a truncated text cannot. But the limit is the same for all attributes: if
-some JSON breaks off at the greatest length in the trace, a text of that length was truncated too. So the
-availability of one operation's content depends on that of all others.
+Truncated JSON can be recognised, truncated text cannot. But an attribute length limit is the same for all
+attributes: if some JSON ends early at the greatest length in the trace, a text of that length is truncated
+too. So the availability of one operation's content depends on all others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from otel_evals._internal.model import Availability, Operation, Source, SpanRecord
+from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import tell
@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 _AVAILABILITY: Final = ("availability", "sources")
 _MOST_TOLD: Final = 20
 _told: set[str] = set()
-"""Instrumentation scopes whose spans could not be read, as far as that was logged as a warning."""
+"""Instrumentation scopes with unreadable spans that were logged as a warning."""
 
 
 def defer_content(operations: Iterable[Operation]) -> None:
@@ -50,7 +50,7 @@ class _TraceContent(msgspec.Struct, eq=False):
 
 
 class _Content(msgspec.Struct, eq=False):
-    """The content of one span, without a reference to its operation: neither keeps the other alive."""
+    """The content of a span, without a reference to its operation: neither keeps the other alive."""
 
     span: SpanRecord
     derivation: Derivation | None
@@ -68,7 +68,7 @@ class _Content(msgspec.Struct, eq=False):
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
             return derivation.derive("availability")
-        except BaseException as error:  # a third-party dialect must not fail whoever asks
+        except BaseException as error:  # a third-party dialect must not fail the scorer
             told = self.span.scope_name in _told or len(_told) >= _MOST_TOLD
             level = logging.DEBUG if told else logging.WARNING
             _told.add(self.span.scope_name)
@@ -76,18 +76,6 @@ class _Content(msgspec.Struct, eq=False):
             tell(_logger, message, self.span.span_id, error=error, level=level)
             self.failed = True
             return dict(_NOTHING_FOUND, availability={}, sources={})
-
-    @property
-    def availability(self) -> dict[str, Availability]:
-        """By field; for marks."""
-        states: dict[str, Availability] = self.found()["availability"]
-        return states
-
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        """By field."""
-        sources: Mapping[str, Source] = self.found()["sources"]
-        return sources
 
 
 class _ContentOfTrace(msgspec.Struct, eq=False):
@@ -106,7 +94,8 @@ class _ContentOfTrace(msgspec.Struct, eq=False):
                 self.trace.marked = True
             return {"availability": found["availability"], "sources": found["sources"]}
         rest = dict(found)
-        del rest["availability"], rest["sources"]
+        for name in _AVAILABILITY:
+            rest.pop(name, None)
         return rest
 
 
@@ -114,24 +103,24 @@ _NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONT
 
 
 def _mark_truncated(contents: Sequence[_Content]) -> None:
-    cut_off = [c for c in contents if Availability.TRUNCATED in c.availability.values()]
+    cut_off = [c for c in contents if Availability.TRUNCATED in c.found()["availability"].values()]
     limit = max((n for c in cut_off for n in _cut_lengths(c)), default=0)
     if not limit or any(
         len(v) > limit for c in contents for v in c.span.attributes.values() if isinstance(v, str)
     ):
         return
     for content in contents:
-        for field, source in content.sources.items():
+        for field, source in content.found()["sources"].items():
             value = content.span.attributes.get(source.key)
             if isinstance(value, str) and len(value) == limit:
-                content.availability[field] = Availability.TRUNCATED
+                content.found()["availability"][field] = Availability.TRUNCATED
 
 
 def _cut_lengths(content: _Content) -> list[int]:
     keys = [
-        content.sources[field].key
-        for field, state in content.availability.items()
-        if state is Availability.TRUNCATED and field in content.sources
+        content.found()["sources"][field].key
+        for field, state in content.found()["availability"].items()
+        if state is Availability.TRUNCATED and field in content.found()["sources"]
     ]
     values = [content.span.attributes.get(key) for key in keys]
     return [len(value) for value in values if isinstance(value, str)]

@@ -91,6 +91,8 @@ _REQUESTS = {
 _MODELS = frozenset(
     ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
 )
+_MERGED = "(merged tools)"
+"""The name under which ADK repeats parallel calls in a span without a tool."""
 _UNKNOWN = "unknown"
 """What some write where they could not tell a model or a provider."""
 _TEXTS = (
@@ -137,7 +139,7 @@ class Convention:
         plain = type(operation) is str and operation in _OPERATIONS  # not in quotes, as in stored JSON
         recorded = span if plain else as_recorded(span)
         kind = self.kind_of(recorded) if self.kind_of else None
-        if kind is None and plain and "gen_ai.tool.name" not in span.attributes:
+        if kind is None and plain and span.attributes.get("gen_ai.tool.name") != _MERGED:
             kind = _OPERATIONS[str(operation)]
         kind = kind or kind_of(recorded)
         if kind is None:
@@ -188,9 +190,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
         operation = operation if operation in _OPERATIONS else str(unquoted(operation))
-        if (
-            attributes.get("gen_ai.tool.name") == "(merged tools)"
-        ):  # ADK repeats parallel calls in a span of no tool
+        if attributes.get("gen_ai.tool.name") == _MERGED:
             return OperationKind.OTHER
         known = _OPERATIONS.get(operation) or _OPERATIONS.get(operation.partition(".")[0])
         if known is not None:
@@ -237,12 +237,10 @@ def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
 
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
-    for field_name in _TEXTS:
-        if field_name in found_at:
-            value = reader.identity(field_name)
-            if value is not None and value != _UNKNOWN:
-                fields[field_name] = value
-    name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")
+    reader.read_identity(_TEXTS, _UNKNOWN)
+    name = fields.get("agent_name") if kind is OperationKind.AGENT else None
+    if kind is not OperationKind.AGENT and "name" in found_at:
+        name = reader.text("name")
     if name is not None:
         fields["name"] = name
     if kind is OperationKind.TOOL:
