@@ -94,5 +94,5 @@ def test_a_gateway_scores_and_ends(environment: dict[str, str], tmp_path: Path) 
 def test_a_gateway_with_a_store_says_what_it_lacks(environment: dict[str, str], tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path, ["answered"], environment=environment, store=str(tmp_path / "runs.db"))
 
-    with pytest.raises(AssertionError, match="store: the gateway's needs file locks"):
+    with pytest.raises(AssertionError, match="store: needs file locks in the gateway"):
         gateway.start()

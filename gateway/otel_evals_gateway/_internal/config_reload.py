@@ -1,7 +1,7 @@
-"""Reads the configuration again, on SIGHUP and when its file has changed, and has its rules used.
+"""Reloads the rules of the configuration file, on SIGHUP and when the file has changed.
 
-Only the rules change while the gateway runs. Whatever else is different takes effect at the next start, and
-is named until then. A file with mistakes changes nothing.
+Only the rules change while the gateway runs. Other changes take effect at the next start, and are listed
+until then. A file with mistakes changes nothing.
 """
 
 from __future__ import annotations
@@ -21,20 +21,11 @@ from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import YamlFile
 from otel_evals_gateway._internal.receiver.access import FileWatch
 
-__all__ = ["Reloading"]
-
 _logger = logging.getLogger(__name__)
 
 
-class Reloading:
-    """The configuration file of a running gateway.
-
-    Args:
-        path: the file.
-        config: what was read from it.
-        use: has the rules of a configuration used; raises ConfigError if that is not possible.
-        meter: counts reloads.
-    """
+class ConfigReload:
+    """The configuration file of a running gateway. `use` switches to the rules of a configuration."""
 
     def __init__(
         self, path: Path, config: Config, use: Callable[[Config], Awaitable[None]], meter: Meter
@@ -54,11 +45,10 @@ class Reloading:
         )
 
     def request(self) -> None:
-        """Have the file read at the next look."""
         self._wanted = True
 
     async def look(self) -> None:
-        """Read the file if that was requested, or if it changed and does not change any more."""
+        """Read the file if that was requested, or if it changed before the last look and not since."""
         changed = self._watch.changed()
         settled, self._changing = self._changing and not changed, changed
         if self._wanted or settled:
@@ -66,7 +56,7 @@ class Reloading:
             await self._reload()
 
     def status(self) -> dict[str, Any]:
-        """Since when the rules hold, and what became of reloads; nothing that the file says."""
+        """Return the start time of the current rules and the outcomes of reloads, without file content."""
         return {
             "since": self._since,
             "reloads": dict(self._counts),
@@ -80,23 +70,23 @@ class Reloading:
             await self._use(config)
         except ConfigError as error:
             mistakes = "".join(f"\n  {each}" for each in error.errors)
-            _logger.error("%s was refused; the rules stay as they are:%s", self._path, mistakes)
+            _logger.error("%s was refused; the current rules stay active:%s", self._path, mistakes)
             return self._count("refused")
         except Exception:
-            _logger.exception("%s was refused; the rules stay as they are", self._path)
+            _logger.exception("%s was refused; the current rules stay active", self._path)
             return self._count("refused")
         self._needs_restart = _differences(self._values, values)
         self._config, self._values = config, {**self._values, "rules": values["rules"]}
         self._since = _now()
-        _logger.info("%s was read again: %d rules hold now", self._path, len(config.rules))
+        _logger.info("reloaded %s: %d rules are active", self._path, len(config.rules))
         if self._needs_restart:
             _logger.warning("these changes take effect at the next start: %s", ", ".join(self._needs_restart))
         return self._count("applied")
 
     def _read(self) -> tuple[Config, Mapping[str, Any]]:
-        """The configuration with the rules of the file, and the file's values.
+        """Return the configuration with the file's rules, and the file's values.
 
-        A rule that stands there as before stays the same object, with its judge's budget and cache.
+        An unchanged rule stays the same object, with its judge's budget and cache.
         """
         loaded = load_config(self._path)
         values: Mapping[str, Any] = YamlFile(self._path).values or {}
@@ -104,7 +94,7 @@ class Reloading:
         rules = [_same(each, rule, known) for each, rule in zip(values["rules"], loaded.rules, strict=True)]
         config = replace(self._config, rules=tuple(rules))
         if _conversation_rules(config) != _conversation_rules(self._config):
-            problem = "those of scope conversation have to keep their number, ids and `idle` until a restart"
+            problem = "rules of scope conversation must keep their number, ids and `idle` until a restart"
             raise ConfigError("rules", problem)
         return config, values
 
@@ -127,7 +117,7 @@ def _conversation_rules(config: Config) -> set[tuple[str, str]]:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The options besides rules that are not the same; those in `gateway` one by one."""
+    """Return the changed options besides rules; inside `gateway` one by one."""
     found: list[str] = []
     for name in sorted({*map(str, before), *map(str, after)} - {"rules"}):
         old, new = before.get(name), after.get(name)

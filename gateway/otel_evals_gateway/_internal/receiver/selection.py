@@ -1,7 +1,7 @@
-"""Selects what is judged from decoded messages: trace id and scope decide, before attributes are looked at.
+"""Selects the spans and log records to score: trace id and scope decide before attributes are read.
 
-No object of the SDK is made. A span of a trace that no rule can sample costs a look at its trace id; one of
-a scope that no dialect claims becomes a link, since claimed spans may stand above and below it.
+A span of a trace that no rule can sample costs a look at its trace id. A span of a scope that no dialect
+claims becomes a link, since claimed spans may be above and below it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from typing import Any
 
 from otel_evals import semconv
 from otel_evals.dialects import Dialects
-from otel_evals.sampling import credible_state, is_sampled
-from otel_evals.sdk.otlp import attributes_of, log_event, span_record
-from otel_evals.sdk.pipeline import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan, state_marking
-
-__all__ = ["Selection", "Selector"]
+from otel_evals.sdk.otlp import Place, attributes_of, log_event, span_record
+from otel_evals.sdk.pipeline import (
+    CapturedLog,
+    IntakeItem,
+    RecordedSpan,
+    UnclaimedSpan,
+    credible_state,
+    is_sampled,
+    state_marking,
+)
 
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)
@@ -24,25 +29,27 @@ _NO_SPAN = bytes(8)
 
 @dataclass(slots=True, eq=False)
 class Selection:
-    """What was found in one message."""
+    """The selected items of one message."""
 
     items: list[IntakeItem] = field(default_factory=list)
-    places: list[tuple[int, int, int]] = field(default_factory=list)
-    """Where each item stands: resource, scope, and span or log record."""
+    places: list[Place] = field(default_factory=list)
+    """Position of each item: resource, scope, and span or log record."""
     seen: int = 0
     """Spans or log records in the message."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """How many of them are malformed, by reason."""
-    claimed: dict[tuple[int, int, int], RecordedSpan] = field(default_factory=dict)
-    """Claimed spans, by their place: resource, scope and span."""
+    """Malformed ones among them, by reason."""
+    claimed: dict[Place, RecordedSpan] = field(default_factory=dict)
 
     @property
     def traces(self) -> set[str]:
-        """Ids of the traces of the items."""
-        return {_trace_of(item) for item in self.items}
+        return {trace_of(item) for item in self.items}
 
-    def judged(self, *, nested: bool) -> dict[tuple[int, int, int], RecordedSpan]:
-        """The claimed spans that may be judged: those below no other claimed span here, or all."""
+    def add(self, item: IntakeItem, place: Place) -> None:
+        self.items.append(item)
+        self.places.append(place)
+
+    def judged(self, *, nested: bool) -> dict[Place, RecordedSpan]:
+        """Return the claimed spans that may be judged: without a claimed parent here, or all if nested."""
         if nested:
             return self.claimed
         here = {item.span.span_id for item in self.claimed.values()}
@@ -50,14 +57,7 @@ class Selection:
 
 
 class Selector:
-    """Selects spans and log records of traces that may be sampled.
-
-    Args:
-        dialects: claim spans.
-        ceiling: the highest sampling probability of any rule.
-        max_attributes: a span with more is malformed.
-        trust_remote: whether marks count that are not signed.
-    """
+    """Selects items of traces that rules may sample, with a probability of up to `ceiling`."""
 
     def __init__(
         self, dialects: Dialects, ceiling: float, max_attributes: int, *, trust_remote: bool = False
@@ -66,6 +66,7 @@ class Selector:
         self._dialects = dialects
         self._ceiling = ceiling
         self._max_attributes = max_attributes
+        self._too_many = f"more than {max_attributes} attributes"
 
     def spans(self, message: Any) -> Selection:
         """Select from an ExportTraceServiceRequest."""
@@ -87,19 +88,19 @@ class Selector:
                         continue
                     if problem := self._problem(span):
                         selection.rejected[problem] += 1
-                    elif self._claims(name, span):
+                    elif self._is_ours(span):
+                        continue
+                    elif self._dialects.claims(name, _Keys(span)):
                         if resource is None:
                             resource = attributes_of(block.resource)
                         item = RecordedSpan(span_record(span, resource, scope), 0)
                         if not item.span.attributes.get(semconv.MARK):
-                            selection.items.append(item)
-                            selection.places.append((r, s, i))
+                            selection.add(item, (r, s, i))
                             selection.claimed[r, s, i] = item
-                    elif not self._is_ours(span):
+                    else:
                         parent = span.parent_span_id
                         link = UnclaimedSpan(trace_id.hex(), span.span_id.hex(), parent.hex() or None)
-                        selection.items.append(link)
-                        selection.places.append((r, s, i))
+                        selection.add(link, (r, s, i))
         return selection
 
     def logs(self, message: Any) -> Selection:
@@ -121,12 +122,11 @@ class Selector:
                     event = log_event(log)
                     if event.name:
                         ids = int.from_bytes(trace_id), int.from_bytes(span_id)
-                        selection.items.append(CapturedLog(*ids, event))
-                        selection.places.append((r, s, i))
+                        selection.add(CapturedLog(*ids, event), (r, s, i))
         return selection
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
-        """Whether any rule can sample this trace. Spans of one request share few traces."""
+        """Return True if any rule can sample this trace. Spans of one request share few traces."""
         state = credible_state(int.from_bytes(trace_id), state)
         if "ot=" in state:
             return _valid(trace_id) and is_sampled(self._ceiling, int.from_bytes(trace_id), state)
@@ -136,10 +136,6 @@ class Selector:
             known[trace_id] = found
         return found
 
-    @property
-    def _too_many(self) -> str:
-        return f"more than {self._max_attributes} attributes"
-
     def _problem(self, span: Any) -> str | None:
         if len(span.span_id) != 8 or span.span_id == _NO_SPAN:
             return "no valid span id"
@@ -147,16 +143,13 @@ class Selector:
             return "no valid parent span id"
         return self._too_many if len(span.attributes) > self._max_attributes else None
 
-    def _claims(self, scope: str, span: Any) -> bool:
-        return not self._is_ours(span) and self._dialects.claims(scope, _Keys(span))
-
     def _is_ours(self, span: Any) -> bool:
         state = span.trace_state
         return semconv.MARK_IN_TRACE_STATE in state and state_marking(state) in self._believed
 
 
 class _Keys:
-    """The keys of a span's attributes, for dialects that claim spans by one of them."""
+    """The keys of a span's attributes, for dialects that claim spans by a key."""
 
     __slots__ = ("_span",)
 
@@ -172,7 +165,7 @@ def _valid(trace_id: bytes) -> bool:
     return len(trace_id) == 16 and trace_id != _NO_TRACE
 
 
-def _trace_of(item: IntakeItem) -> str:
+def trace_of(item: IntakeItem) -> str:
     if isinstance(item, RecordedSpan):
         return item.span.trace_id
     if isinstance(item, CapturedLog):

@@ -1,4 +1,4 @@
-"""Sends a recording to an OTLP/HTTP endpoint, in time, and counts what became of it."""
+"""Sends a recording to an OTLP/HTTP endpoint on schedule, and counts the answers."""
 
 from __future__ import annotations
 
@@ -12,30 +12,26 @@ from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.replay.recording import Recorded
 from otel_evals_gateway._internal.replay.renewal import Renewal
-from otel_evals_gateway._internal.replay.schedule import sending_times, shifts
-
-__all__ = ["Replay", "Sent"]
 
 _TOGETHER = 0.1
-"""Seconds in which what is due is gathered into one request."""
+"""Items due within these seconds share a request."""
 _MOST_ITEMS = 512
 _MOST_BYTES = 4 * 1024 * 1024
 _REQUESTS = 4
 """Requests in progress at once."""
+_APART = 1_000
+"""Maximum distance in nanoseconds between two traces if one has to move back for the other."""
 
 
 @dataclass(slots=True)
 class _Batch:
     signal: str
     first: float
-    """When the first item is to be sent, in seconds."""
+    """Sending time of the first item, in seconds."""
     due: float = 0.0
-    """When the last one is."""
+    """Sending time of the last item."""
     size: int = 0
     items: list[tuple[Recorded, int]] = field(default_factory=list)
-
-    def takes(self, item: Recorded) -> bool:
-        return len(self.items) < _MOST_ITEMS and self.size + len(item.data) <= _MOST_BYTES
 
     def add(self, item: Recorded, at: float, shift: int) -> None:
         self.due = at
@@ -45,40 +41,31 @@ class _Batch:
 
 @dataclass(slots=True)
 class Sent:
-    """What became of a recording's spans and log records."""
+    """Results of a replay, in spans and log records."""
 
     accepted: Counter[str] = field(default_factory=Counter)
     """By signal."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """In requests that were taken without them (partial success), by signal."""
+    """Rejected in accepted requests (partial success), by signal."""
     refused: Counter[str] = field(default_factory=Counter)
-    """In requests that were refused for good, by signal."""
+    """In permanently refused requests, by signal."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """What the endpoint said of what it rejected or refused, in its words."""
+    """Messages of the endpoint about rejected and refused items."""
     requests: int = 0
     again: int = 0
-    """Requests that were sent again, because the endpoint asked for it or was away."""
+    """Retries, because the endpoint asked for them or was unavailable."""
     seconds: float = 0.0
     """From the first request to the last answer."""
     behind: float = 0.0
-    """Seconds that a request was late at most."""
+    """Maximum delay of a request, in seconds."""
     unsent: int = 0
-    """Items that were not sent, or that nobody answered for."""
+    """Items that were not sent or not answered."""
     stopped: str = ""
-    """Why not everything was sent."""
+    """Reason for unsent items."""
 
 
 class Replay:
-    """Sends a recording once.
-
-    Args:
-        items: in the order in which they were known.
-        forwarder: to the endpoint.
-        speed: how many times faster than they were recorded; infinity for as fast as it goes.
-        max_gap: seconds to which a longer pause is cut.
-        patience: seconds that an endpoint may be away, or have no room, before the rest is not sent.
-        waits: called with what the endpoint answered when it is first waited for.
-    """
+    """Sends a recording once; `waits` gets the first answer that asks to send again."""
 
     def __init__(
         self,
@@ -101,7 +88,7 @@ class Replay:
         self.sent = Sent(unsent=len(items))
 
     async def run(self) -> None:
-        """Send everything, or what can be; `sent` counts at every moment."""
+        """Send everything within the endpoint's patience; `sent` is up to date at any time."""
         began, wall = time.monotonic(), time.time_ns()
         sending: set[asyncio.Task[None]] = set()
         try:
@@ -124,11 +111,11 @@ class Replay:
             self.sent.seconds = time.monotonic() - began
 
     def _batches(self) -> Iterator[_Batch]:
-        """What goes into one request each."""
         gathered: dict[str, _Batch] = {}
         for item, at, shift in zip(self._items, self._times, self._shifts, strict=True):
             for signal, batch in list(gathered.items()):
-                if at > batch.first + _TOGETHER or (signal == item.signal and not batch.takes(item)):
+                full = len(batch.items) >= _MOST_ITEMS or batch.size + len(item.data) > _MOST_BYTES
+                if at > batch.first + _TOGETHER or (signal == item.signal and full):
                     yield gathered.pop(signal)
             gathered.setdefault(item.signal, _Batch(item.signal, at)).add(item, at, shift)
         yield from gathered.values()
@@ -143,7 +130,7 @@ class Replay:
             self._slots.release()
 
     async def _until_answered(self, signal: str, body: bytes) -> ExportAnswer | None:
-        """Send a request until it is taken or refused for good; None if that took too long."""
+        """Send a request until it is accepted or permanently refused; None if that took too long."""
         deadline = time.monotonic() + self._patience
         while not self.sent.stopped:
             await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
@@ -173,3 +160,41 @@ class Replay:
         sent.rejected[signal] += rejected
         if rejected:
             sent.reasons[answer.message or "no reason given"] += rejected
+
+
+def sending_times(items: Sequence[Recorded], speed: float, max_gap: float) -> list[float]:
+    """Return the sending time of each item in seconds after the first; pauses are cut to `max_gap`."""
+    times: list[float] = []
+    at, before = 0.0, None
+    for item in items:
+        if before is not None:
+            at += min((item.known - before) / 1e9 / speed, max_gap)
+        before = item.known
+        times.append(at)
+    return times
+
+
+def shifts(items: Sequence[Recorded], times: Sequence[float]) -> list[int]:
+    """Return the shift of each item's times in nanoseconds; the first item is sent at zero.
+
+    A whole trace moves by one shift, which keeps its durations and distances. It moves as close to the
+    present as possible without an item later than its own sending. Traces keep the order of their starts, and
+    thereby conversations the order of their turns.
+    """
+    starts: dict[bytes | Recorded, int] = {}
+    bounds: dict[bytes | Recorded, int] = {}
+    keys: list[bytes | Recorded] = [item.trace or item for item in items]
+    for key, item, at in zip(keys, items, times, strict=True):
+        bound = round(at * 1e9) - item.known
+        starts[key] = min(starts.get(key, item.start), item.start)
+        bounds[key] = min(bounds.get(key, bound), bound)
+    found: dict[bytes | Recorded, int] = {}
+    next_start: int | None = None
+    next_new = 0
+    for key in sorted(starts, key=starts.__getitem__, reverse=True):
+        new = starts[key] + bounds[key]
+        if next_start is not None:
+            new = min(new, next_new - min(_APART, next_start - starts[key]))
+        found[key] = new - starts[key]
+        next_start, next_new = starts[key], new
+    return [found[key] for key in keys]
