@@ -48,14 +48,8 @@ async def in_parts(
 ) -> AsyncIterator[Any]:
     """Yield the results of a search with a limit on results, halving the time range until they fit.
 
-    Args:
-        since: start of the range, in nanoseconds since the Unix epoch.
-        until: end of the range.
-        shortest: length at which a part is not halved again.
-        find: returns the results of a part; None if there are too many.
-
-    Raises:
-        DestinationError: there are too many results in a part of the shortest length.
+    Times are in nanoseconds since the Unix epoch. `find` returns None if a part has too many results; a part
+    of the `shortest` length then raises DestinationError.
     """
     parts = [(since, until)]
     while parts:
