@@ -87,9 +87,7 @@ class DynatraceDestination(ApiDestination):
         return f"{page}?traceId={trace_id}&spanId={span_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Dynatrace's OTLP address, for a token that also has the scope
-        `openTelemetryTrace.ingest`.
-        """
+        """Return Dynatrace's OTLP address; the token also needs the scope `openTelemetryTrace.ingest`."""
         return f"{self._http.url}/api/v2/otlp/v1/traces", self._http.headers
 
 

@@ -90,9 +90,7 @@ class OpikDestination(ApiDestination):
         return errors
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return an address that redirects to the trace; None before its first score, which looks up its
-        id.
-        """
+        """Return an address that redirects to the trace; None until its first score looks up its id."""
         if trace_id not in self._times:
             return None
         back = quote(base64.b64encode(f"{self._http.url}/".encode()).decode())

@@ -13,7 +13,7 @@ class OtlpDestination(ApiDestination):
     """Sends one span or log record per score; a request contains records of one service."""
 
     kind = "otel"
-    most = 100
+    most = 100  # PostHog refuses more
     at_once = 2
     signal: ClassVar[Literal["span", "log"]]
     path: ClassVar[str]

@@ -17,9 +17,7 @@ _UNDERSCORE = re.compile("_([a-z])")
 
 
 def spans_of(request: Any) -> list[SpanRecord]:
-    """Return the spans of OTLP/JSON, with nested attributes as JSON text, as OpenTelemetry's SDKs write
-    them.
-    """
+    """Return the spans of OTLP/JSON, with nested attributes as JSON text, like OpenTelemetry's SDKs."""
     return [_with_json_text(record) for record in records_of(request) if isinstance(record, SpanRecord)]
 
 
