@@ -3,6 +3,7 @@
 python3 dev.py demo [options]   score a support agent's live traffic; --help lists the options
 python3 dev.py test [options]   run the tests; options go to pytest
 python3 dev.py check            lint, format, types and import contracts
+python3 dev.py api              rewrite tests/unit/public_api.txt, the snapshot of the public API
 python3 dev.py setup            only make the development environment
 python3 dev.py lock [--upgrade] refresh requirements/*.lock; what is locked stays, unless --upgrade
 
@@ -38,7 +39,7 @@ CHECKS = (
 def main() -> int:
     """Runs one command and returns its exit code."""
     command, *options = sys.argv[1:] or ["--help"]
-    if command not in {"demo", "test", "check", "setup", "lock"}:
+    if command not in {"demo", "test", "check", "api", "setup", "lock"}:
         print(__doc__)
         return 0 if command in {"-h", "--help"} else 2
     if sys.version_info < (3, 11):
@@ -59,6 +60,8 @@ def main() -> int:
     if command == "test":
         # Many tests wait for others: as many at once as there are processors, unless -n says otherwise.
         return run(PYTHON, "-m", "pytest", "-n", "auto", *options)
+    if command == "api":
+        return run(PYTHON, "-m", "tests.support.public_api")
     if command == "check":
         return max([run(BIN / tool, *arguments) for tool, *arguments in CHECKS])
     return 0

@@ -16,12 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from otel_evals import scorers
-from otel_evals._internal.cli.score import read_runs
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.offline import tally
+from otel_evals._internal.offline.batch import BatchScorer
+from otel_evals._internal.otlp.files import read_traces
+from otel_evals._internal.read.reader import read_runs
 from otel_evals.model import Run
 from otel_evals.scorers import Scorer, checks
-from otel_evals.testing import BatchScorer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 EXPECTED = "It is sunny in Paris."
@@ -90,7 +92,7 @@ def captured(folder: Path) -> Iterator[Run]:
     """The runs of each capture, its log records beside its spans, and an expected answer."""
     for entry in json.loads((folder / "MANIFEST.json").read_text()):
         files = [str(folder / name) for name in (entry["file"], entry.get("logs_file")) if name]
-        for run in read_runs(files):
+        for run in read_runs(read_traces(files), load_dialects()):
             yield replace(run, ground_truth=EXPECTED, trace_flags=1)
 
 

@@ -26,7 +26,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals import Pipeline, Rule, Run
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.durable_queue.database import open_database, transaction
+from otel_evals._internal.durable_queue.database import open_database
+from otel_evals._internal.util.sqlite_file import transaction
 from otel_evals.scorers import scorer
 from otel_evals.testing import InMemoryDestination
 from tests.support.kills import kill_often

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md and the JSON schema from the configuration's fields and the words beside them.
+"""Writes docs/configuration.md and the JSON schema from the configuration's fields and their docstrings.
 
 python docs/generate_configuration.py          write both
 python docs/generate_configuration.py --check  exit with 1 if they are not up to date
@@ -22,10 +22,9 @@ SCHEMA = Path(__file__).with_name("otel-evals.schema.json")
 HEAD = """\
 # Configuration
 
-One model serves `otel_evals.configure(...)`, explicit composition with `Pipeline(Config(...))`, and the
-YAML file that `OTEL_EVALS_CONFIG` or `otel_evals.install("otel-evals.yaml")` names. All mistakes are told
-at once when the configuration is built: each with the field's path, in a file also with line and column,
-and with what mends it.
+`otel_evals.configure(...)`, `Pipeline(Config(...))`, and the YAML file of `OTEL_EVALS_CONFIG` or
+`otel_evals.install("otel-evals.yaml")` have the same options. All mistakes are reported at once when the
+configuration is built: each with the path of its field, its line and column in a file, and the fix.
 
 ```yaml
 rules:
@@ -45,36 +44,36 @@ hold: 5s
 ```
 
 ```sh
-otel-evals config check otel-evals.yaml    # all mistakes; or what is scored, how often, at what cost
-otel-evals config schema                   # the JSON schema, for editors
+otel-evals config check otel-evals.yaml    # lists all mistakes, or rules with sampling rate and cost
+otel-evals config schema                   # prints the JSON schema, for editors
 otel-evals init                            # writes a first file, with comments
 ```
 
 In YAML
 
-- a scorer or destination is a **name** that is registered as an entry point. Nothing else is imported,
-  unless it is written with a prefix: `python:package.module:name`. Its options stand beside it; those of a
-  scorer are listed by `otel-evals scorers show NAME`;
-- a **sampler** is written in the words it describes itself with: `ratio(0.1) | errors()`;
-- **`when`** is a mapping of [run](glossary.md) fields and attributes to the value they must have, or to a
-  list of values of which one must do. A name with a dot that is no field of runs is an attribute of a span
-  or of the resource; any attribute can stand under `attributes: {...}`.
-  Or `{cel: EXPRESSION}`, in the [Common Expression Language](https://cel.dev) (extra `cel`):
-  `when: {cel: 'run.error || run.duration > 5.0 || run.attributes["tenant.id"] == "acme"'}`. It names
-  fields of the run, and `run.attributes` (the root's go before those of other spans and of the resource);
-  `run.error` is true or false there, and `run.error_message` its text. A run for which it fails is counted
-  as `predicate_failed`: an attribute that may be missing needs `"tenant.id" in run.attributes && ...`.
-  Macros (`exists`, `filter`, ...) may not stand in one another;
+- a scorer or destination is the **name** of a registered entry point. Nothing else is imported, unless the
+  name has a prefix: `python:package.module:name`. Its options follow; `otel-evals scorers show NAME` lists
+  the options of a scorer;
+- a **sampler** is text: `ratio(0.1) | errors()`;
+- **`when`** maps [run](glossary.md) fields and attributes to an accepted value, or to a list of accepted
+  values. A name with a dot that is not a field of runs is an attribute of a span or of the resource;
+  `attributes: {...}` accepts any attribute.
+  Or write `{cel: EXPRESSION}`, in the [Common Expression Language](https://cel.dev) (extra `cel`):
+  `when: {cel: 'run.error || run.duration > 5.0 || run.attributes["tenant.id"] == "acme"'}`. It reads
+  fields of the run, and `run.attributes` (the root's take precedence over those of other spans and of the
+  resource). `run.error` is true or false, and `run.error_message` is its text. A run for which the expression
+  fails is counted as `predicate_failed`: an attribute that may be missing needs
+  `"tenant.id" in run.attributes && ...`. Macros (`exists`, `filter`, ...) cannot be nested;
 - **`get_context`** is a resolver's name, or a call: `documents(top=5)`, `static('Prices are in euros.')`,
   `combine(tool_results(), documents(top=5))`; or a mapping `{documents: {top: 5}}`, or a list of several;
 - **durations** are seconds, or `200ms`, `5s`, `1m30s`, `2h`;
-- **`${NAME}`** is the environment variable of that name, `${NAME:-default}` has a default, and `$$` is a
-  dollar sign, as in the OpenTelemetry Collector. One that is not set and has no default is an error.
+- **`${NAME}`** is an environment variable, `${NAME:-default}` has a default, and `$$` is a dollar sign, as in
+  the OpenTelemetry Collector. A variable without value and default is an error.
 
 In code these are objects. The schema is also [here](otel-evals.schema.json); editors with a YAML language
-server take it from a first line `# yaml-language-server: $schema=otel-evals.schema.json`.
+server read it from a first line `# yaml-language-server: $schema=otel-evals.schema.json`.
 
-<!-- Generated by docs/generate_configuration.py from the fields' own words. -->
+<!-- Generated by docs/generate_configuration.py from the fields' docstrings. -->
 """
 
 ENVIRONMENT = f"""\
@@ -82,11 +81,11 @@ ENVIRONMENT = f"""\
 
 | variable | meaning |
 |---|---|
-| `{autoconfigure.CONFIG}` | path of the YAML file; read under `opentelemetry-instrument` |
+| `{autoconfigure.CONFIG}` | path of the YAML file, read under `opentelemetry-instrument` |
 | `OTEL_TRACES_EXPORTER=otel_evals` | holds judged spans for their scores before they are exported |
 | `{autoconfigure.TRACES_EXPORTER}` | name of the exporter behind the hold; `otlp` by default |
-| `OTEL_SDK_DISABLED=true` | switches scoring off with the rest of OpenTelemetry |
-| `OTEL_EXPORTER_OTLP_*` | as in OpenTelemetry, for providers that `configure()` makes |
+| `OTEL_SDK_DISABLED=true` | disables scoring and the rest of OpenTelemetry |
+| `OTEL_EXPORTER_OTLP_*` | as in OpenTelemetry, for providers that `configure()` creates |
 """
 
 

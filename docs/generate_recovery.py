@@ -40,6 +40,7 @@ MISSES = """\
 | smolagents | the trace of a run after one that failed | its root never ends: the next share its trace |
 | openai-agents, ADK 1 | the user's words when the model fails | written down after the call only |
 | openai-agents | the text of a tool's error | masked by the SDK |
+| any | live: model calls that only events tell | files only: their spans are not claimed |
 | MCP | arguments and results | not recorded by the SDK's spans and fastmcp's |
 | AutoGen | everything said | not recorded |
 | MCP | the text of a tool's error as an answer | it is the run's error, not an answer |
@@ -76,6 +77,17 @@ What is particular about some, beside the names of their attributes:
 | any | what OpenInference, Langfuse or MLflow add to others' spans counts where these tell nothing |
 | any | an agent that ended by asking for tools, and the one that was given their results, are one run |
 | any | what a workflow was called with, an object, is the question only where nothing inside tells one |
+| any | JSON without messages in it is the text of a question or an answer, unless a model inside said one |
+| any | a prompt that extends that of an earlier call below the same span continues its run |
+| any | results without ids belong to calls with ids, and the reverse, if there are as many of each |
+| any | tools by which a framework's model answers or passes a task on (`final_answer`, ...) are no calls |
+| any | the text of an exception is no answer |
+| any | text after a call is the answer, unless the response ended for tools |
+| any | spans next to each other, at the same time and with the same tokens, are one call of a model |
+| any | models below a guardrail or an evaluator give no question and no answer |
+| any | a server's tool call with nothing inside is no run |
+| any | operations below a lost span belong to the trace's only agent, if they ran during it |
+| any | model calls next to an agent that asked no model are its own, if they ran during it |
 | any | speech made of an answer and texts made of speech are no calls of a model; `unknown` is no model |
 | platforms | a workflow that tells a question and an answer is a run, even with nothing inside |
 | `claude_code` | also plug-ins that write transcripts in its form; labels before contents are taken off |
@@ -93,6 +105,7 @@ What is particular about some, beside the names of their attributes:
 | `openai-agents` | each question under one `trace()` is a run; agents that hand over are one |
 | `langfuse`, `traceloop`, ... | agents below an own span that tells nothing are runs, unless one goes on |
 | | with what another answered |
+| `openinference` | LangGraph's runs are named by `lc_agent_name`, else by the graph that was asked |
 | `openinference` | Haystack's agents are chains, BeeAI's events spans; messages are claimed without a kind |
 | `otel_genai` | an agent's events may end with its answer; AWS' distribution logs both sides as one body |
 | `openlit` | older versions write a conversation as one text, each line after its speaker |

@@ -15,19 +15,30 @@ HEAD = """\
 
 What each built-in scorer measures, written from its docstring by `docs/generate_scorer_reference.py`. Every
 one is a function of `otel_evals.scorers` that returns a scorer; its name is also the word for it in YAML.
+Formulas without a source are this project's own.
+
+Judge scorers share these options:
+
+- `model`: a judge, or a model's name for LiteLLM.
+- `scale`: the score of an answer that is as good (or, where lower is better, as bad) as can be.
+- `explain`: ask the judge for a reason.
+- `id`: the name of the score.
+- `get_context`: resolver of the context; called for the verdicts and again for the reason.
+- `context`: the context itself, the same for every run.
+- `without_context`: judge even if there is no context.
 """
 
 
 def page() -> str:
     """The whole page."""
     small = f"## Checks\n\n{inspect.getdoc(checks)}\n"
-    built_in = (section(scorers, name) for name in scorers.__all__ if is_built_in(name))
+    built_in = (section(scorers, name) for name in scorers.__all__ if is_built_in(getattr(scorers, name)))
     return "\n".join([HEAD, *built_in, small, *(section(checks, name, level=3) for name in checks.__all__)])
 
 
-def is_built_in(name: str) -> bool:
-    """Return True for scorers, and False for the tools to write one."""
-    return getattr(scorers, name).__module__.startswith("otel_evals._internal.scorers.")  # type: ignore[no-any-return]
+def is_built_in(thing: object) -> bool:
+    """Return True for a built-in scorer, False for the parts to write one."""
+    return getattr(thing, "__module__", "").startswith("otel_evals._internal.scorers.")
 
 
 def section(module: ModuleType, name: str, level: int = 2) -> str:

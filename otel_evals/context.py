@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from otel_evals._internal.context import (
-    Context,
     Params,
     Resolver,
     Results,
@@ -16,6 +15,7 @@ from otel_evals._internal.context import (
     static,
     tool_results,
 )
+from otel_evals._internal.model import Context
 
 __all__ = [
     "Context",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from otel_evals._internal.deliver.api import ApiDestination, Errors, client, needed
 from otel_evals._internal.deliver.console import ConsoleDestination
 from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP, Destination, Unaccepted
+from otel_evals._internal.deliver.destination import Destination, Unaccepted
 from otel_evals._internal.deliver.http import HttpAnswer, HttpClient, HttpOptions, base_url
 from otel_evals._internal.deliver.items import ScoreItem, cut, iso, items_of
 from otel_evals._internal.deliver.jsonl import JsonlDestination, read_jsonl
@@ -20,7 +20,6 @@ from otel_evals._internal.deliver.record import plain, run_record
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry
 
 __all__ = [
-    "ENTRY_POINT_GROUP",
     "TRACE_NOT_FOUND",
     "ApiDestination",
     "ConsoleDestination",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from otel_evals._internal.judges.budget import Budget, BudgetLedger
+from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits
 from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals._internal.judges.scripted import ScriptedJudge
-from otel_evals._internal.judges.shared_limits import SharedAnswers, SharedBudgetLedger, SharedWindows
 
 __all__ = [
     "Budget",
-    "BudgetLedger",
     "CachedJudge",
     "Judge",
     "JudgeLimits",
@@ -20,7 +18,4 @@ __all__ = [
     "JudgeRequest",
     "LiteLLMJudge",
     "ScriptedJudge",
-    "SharedAnswers",
-    "SharedBudgetLedger",
-    "SharedWindows",
 ]

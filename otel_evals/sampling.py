@@ -18,9 +18,9 @@ from otel_evals._internal.sampling.algebra import (
     ratio,
     recorded_probability,
 )
-from otel_evals._internal.sampling.cascades import above, below, cascade_order
+from otel_evals._internal.sampling.cascades import above, below
 from otel_evals._internal.sampling.conditions import attribute, errors, slower_than, used_tool, when
-from otel_evals._internal.sampling.consistent import credible_state, is_sampled, randomness, share, threshold
+from otel_evals._internal.sampling.consistent import is_sampled, randomness, threshold
 from otel_evals._internal.sampling.parser import parse
 from otel_evals._internal.sampling.rate_limits import per_minute, stratified
 
@@ -32,8 +32,6 @@ __all__ = [
     "always",
     "attribute",
     "below",
-    "cascade_order",
-    "credible_state",
     "errors",
     "is_sampled",
     "never",
@@ -42,7 +40,6 @@ __all__ = [
     "randomness",
     "ratio",
     "recorded_probability",
-    "share",
     "slower_than",
     "stratified",
     "threshold",

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from otel_evals._internal.deliver.memory import InMemoryDestination
 from otel_evals._internal.offline.assertions import Scored, ScoredFixture
-from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.data_sets import Item, read_items
 from otel_evals._internal.offline.evaluation_results import EvalsResult, ItemResult
 from otel_evals._internal.offline.labels import Example, read_labels, run_of
 from otel_evals._internal.offline.requirements import Requirement
 from otel_evals._internal.offline.run_evals import run_evals, run_evals_async
-from otel_evals._internal.offline.tally import ScorerTally, kin_of, tally
 
 __all__ = [
-    "BatchScorer",
     "EvalsResult",
     "Example",
     "InMemoryDestination",
@@ -25,12 +22,9 @@ __all__ = [
     "Requirement",
     "Scored",
     "ScoredFixture",
-    "ScorerTally",
-    "kin_of",
     "read_items",
     "read_labels",
     "run_evals",
     "run_evals_async",
     "run_of",
-    "tally",
 ]

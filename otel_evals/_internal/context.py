@@ -1,7 +1,7 @@
-"""Resolvers: what a judge is shown besides the run's input and output.
+"""Resolvers: the evidence a judge is shown in addition to a run's input and output.
 
-A resolver is any callable, sync or async, that takes Params and returns texts. It is called before `analyze`
-and again before `generate_reason`; one marked `pure` is called once and its context serves both.
+A resolver is any callable, sync or async, that takes Params and returns texts. It is called before
+`analyze` and again before `generate_reason`; one marked `pure` is called once and its context serves both.
 """
 
 from __future__ import annotations
@@ -21,21 +21,6 @@ from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.plain import MAX_JSON, as_text
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "Context",
-    "Params",
-    "Resolver",
-    "Results",
-    "attribute",
-    "combine",
-    "conversation",
-    "documents",
-    "pure",
-    "resolve",
-    "static",
-    "tool_results",
-]
-
 StepName = Literal["preprocess", "analyze", "generate_score", "generate_reason"]
 
 _P = TypeVar("_P", covariant=True)
@@ -44,7 +29,7 @@ _A = TypeVar("_A", covariant=True)
 
 @dataclass(frozen=True)
 class Results(Generic[_P, _A]):
-    """The results of the steps before this one; None where there is no such step."""
+    """The results of earlier steps; None if there is no such step."""
 
     preprocess: _P
     analyze: _A
@@ -57,7 +42,7 @@ class Params(Generic[_P, _A]):
     run: Run
     results: Results[_P, _A]
     step: StepName
-    """The step that is about to run."""
+    """The next step."""
     context: Context | None = None
     """The resolved context; None if the scorer has no resolver, and in the resolver itself."""
     score: float | None = None
@@ -66,11 +51,11 @@ class Params(Generic[_P, _A]):
 
 Found = Context | Sequence[str] | str | None
 Resolver = Callable[[Params[Any, Any]], Found | Awaitable[Found]]
-"""Finds the context of a run."""
+"""Returns the context of a run."""
 
 
 def seen(context: Context) -> ContextSeen:
-    """What a step records of its context: digest, count, and the texts, truncated if they are very long."""
+    """Return the record of a context: digest, count, and the texts, truncated if very long."""
     digest = hashlib.sha256()
     for piece in context.pieces:  # with its length, so that no two lists of pieces share a digest
         data = piece.encode("utf-8", "surrogatepass")
@@ -84,7 +69,7 @@ def seen(context: Context) -> ContextSeen:
 
 
 async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
-    """Call a resolver and check what it returns.
+    """Call a resolver and check its result.
 
     Raises:
         TypeError: it returned something other than texts.
@@ -103,7 +88,6 @@ async def resolve(resolver: Resolver, params: Params[Any, Any]) -> Context:
 
 
 def is_pure(resolver: Resolver) -> bool:
-    """Whether the resolver's context for `analyze` may serve `generate_reason` too."""
     return bool(getattr(resolver, "pure", False))
 
 
@@ -120,7 +104,7 @@ class _Pure:
 
 
 def pure(resolver: Resolver) -> Resolver:
-    """Declare that a resolver depends on the run alone, so that it is called once for both steps."""
+    """Declare that a resolver depends on the run alone: it is called once for both steps."""
     return _Pure(resolver)
 
 
@@ -146,13 +130,13 @@ def tool_results(
     order: Literal["oldest", "newest"] = "oldest",
     max_chars: int = 50_000,
 ) -> Resolver:
-    """The results of the run's tool calls, one piece per call: name, arguments and result.
+    """Resolve to the run's tool calls, one piece per call: name, arguments and result.
 
     Args:
-        tools: names of the tools to show; all when None.
-        include_errors: whether failed calls are shown, with their error.
-        order: which results come first, and so which are kept when there are too many.
-        max_chars: limit over all pieces; what does not fit is marked as left out.
+        tools: names of the tools to show; all by default.
+        include_errors: show failed calls, with their error.
+        order: the results that come first, and are kept if there are too many.
+        max_chars: limit over all pieces; a cut is marked.
     """
     _check_limit("tool_results", max_chars)
     if order not in ("oldest", "newest"):
@@ -191,7 +175,7 @@ class _Documents:
 
 
 def documents(*, top: int | None = None, max_chars: int = 50_000) -> Resolver:
-    """The run's retrieved documents, one piece per document, at most `top` of them."""
+    """Resolve to the run's retrieved documents, one piece per document, at most `top` of them."""
     _check_limit("documents", max_chars)
     return _Documents(top=top, max_chars=max_chars)
 
@@ -206,7 +190,7 @@ class _Static:
 
 
 def static(*pieces: str) -> Resolver:
-    """The same texts for every run."""
+    """Resolve to the same texts for every run."""
     return _Static(pieces)
 
 
@@ -225,7 +209,7 @@ class _Attribute:
 
 
 def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
-    """A span attribute, of the root or else of the first span that has it.
+    """Resolve to a span attribute, of the root or else of the first span that has it.
 
     A list gives one piece per item; so does a text that is a JSON list.
     """
@@ -254,7 +238,7 @@ class _Conversation:
 
 
 def conversation(*, last: int = 10, max_chars: int = 50_000) -> Resolver:
-    """The last messages before this turn, one piece each, oldest first."""
+    """Resolve to the last messages before this turn, one piece each, oldest first."""
     _check_limit("conversation", max_chars)
     return _Conversation(last=last, max_chars=max_chars)
 
@@ -277,12 +261,12 @@ class _Combined:
 
 
 def combine(*resolvers: Resolver) -> Resolver:
-    """The pieces of several resolvers, in this order."""
+    """Resolve to the pieces of several resolvers, in this order."""
     return _Combined(resolvers)
 
 
 def limit(pieces: Sequence[str], max_chars: int) -> Context:
-    """Keep what fits into `max_chars`, in order, and note in the text what was left out."""
+    """Keep the pieces that fit into `max_chars`, in order, and note a cut in the text."""
     kept: list[str] = []
     room = max_chars
     for index, piece in enumerate(pieces):

@@ -19,8 +19,6 @@ import pytest
 if TYPE_CHECKING:
     from otel_evals._internal.offline.assertions import ScoredFixture
 
-__all__ = ["otel_evals_logger_provider", "otel_evals_tracer_provider", "scored"]
-
 
 @pytest.fixture
 def otel_evals_tracer_provider() -> Any:

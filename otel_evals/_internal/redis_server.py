@@ -1,8 +1,8 @@
-"""A Redis or Valkey server that processes share: bounded in time, and let alone for a while when it is away.
+"""A Redis or Valkey server that processes share, with bounded calls and a pause after failures.
 
-Every call ends within about `3 * CALL_SECONDS`. After one that failed, further calls fail at once for
-`PAUSE_SECONDS`, so that a server that is away costs a thread now and then, and no queue. What that means for
-a budget, a limit, a cache or a sampler is theirs to say.
+Every call ends within about `3 * CALL_SECONDS`. After a failure, further calls fail at once for
+`PAUSE_SECONDS`, which keeps threads and queues free while a server is away. Budgets, limits, caches and
+samplers decide how to continue then.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ from urllib.parse import urlsplit
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import ConfigError, StoreError
 
-__all__ = ["RedisServer", "is_address", "redis_server", "servers"]
-
 _logger = logging.getLogger(__name__)
 
 CALL_SECONDS = 1.0
-"""That connecting, and waiting for an answer, may take each."""
+"""Timeout of connecting, and of an answer."""
 PAUSE_SECONDS = 1.0
-"""From a failed call to the next one that is made."""
+"""Seconds without calls after a failure."""
 PREFIX = "otel-evals:"
-"""Of every key."""
 
 _servers: dict[str, RedisServer] = {}
 _T = TypeVar("_T")
@@ -34,15 +31,7 @@ _SCHEMES = ("redis", "rediss")
 
 
 def is_address(store: object, field: str) -> bool:
-    """Whether a store is a server's address, and no file's path.
-
-    Args:
-        store: what the configuration has.
-        field: where it stands.
-
-    Raises:
-        ConfigError: it is the address of something else.
-    """
+    """Return True for a server's address, False for a file's path; raise ConfigError for another address."""
     if not isinstance(store, str) or "://" not in store:
         return False
     if store.partition("://")[0] not in _SCHEMES:
@@ -51,27 +40,19 @@ def is_address(store: object, field: str) -> bool:
 
 
 def servers() -> list[RedisServer]:
-    """Those that this process has named."""
+    """Return the servers that this process has named."""
     return list(_servers.values())
 
 
 def redis_server(url: str) -> RedisServer:
-    """The server at an address; everything in this process that names the address shares its connections.
-
-    Raises:
-        ConfigError: the address is none, or the extra `redis` is not installed.
-    """
+    """Return the server at an address; all users of the address share its connections."""
     return _servers.get(url) or _servers.setdefault(url, RedisServer(url))
 
 
 class RedisServer:
     """Makes calls, from any thread.
 
-    Args:
-        url: `redis://USER:PASSWORD@HOST:PORT/NUMBER`; `rediss://` with TLS.
-
-    Raises:
-        ConfigError: the address is none, or the extra `redis` is not installed.
+    Raises ConfigError if the address is invalid, or the extra `redis` is not installed.
     """
 
     def __init__(self, url: str) -> None:
@@ -80,7 +61,7 @@ class RedisServer:
         self.name = without_password(url)
         """The address without user, password and options."""
         self.failures = 0
-        """Calls that failed, or were not made because one just had."""
+        """Calls that failed, or were skipped after a failure."""
         self._pause_ends = 0.0
         self._away = False
         self.lock = threading.Lock()
@@ -90,11 +71,11 @@ class RedisServer:
         return redis_server, (self._url,)
 
     def renew(self) -> None:
-        """In a forked child: a lock that nobody holds; the library makes connections of its own."""
+        """Replace the lock in a forked child; the library makes connections of its own."""
         self.lock = threading.Lock()
 
     def call(self, work: Callable[[Any], _T]) -> _T:
-        """What the work makes of the library's client.
+        """Return the result of `work` with the library's client.
 
         Raises:
             StoreError: the server is away, or refuses; the work may have been done nevertheless.
@@ -114,11 +95,7 @@ class RedisServer:
         return found
 
     def run(self, script: str, keys: list[str], arguments: list[Any]) -> Any:
-        """What a Lua script returns; the server runs it as one step.
-
-        Raises:
-            StoreError: as `call`.
-        """
+        """Run a Lua script as one step of the server; return its result or raise as `call` does."""
         named = [PREFIX + key for key in keys]
         return self.call(lambda client: client.register_script(script)(keys=named, args=arguments))
 
@@ -139,7 +116,7 @@ class RedisServer:
 
 
 def without_password(url: str) -> str:
-    """A server's address without user, password and options."""
+    """Return a server's address without user, password and options."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

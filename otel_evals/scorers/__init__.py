@@ -6,6 +6,7 @@ checks, `adapters` wraps the evaluators of other libraries.
 
 from __future__ import annotations
 
+from otel_evals._internal.context import Params, Results
 from otel_evals._internal.scorers.answer_relevancy import answer_relevancy
 from otel_evals._internal.scorers.answer_similarity import answer_similarity
 from otel_evals._internal.scorers.answered import answered
@@ -43,7 +44,7 @@ from otel_evals._internal.scorers.within_budget import within_budget
 from otel_evals._internal.scoring.panel import Panel, panel, votes
 from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
 from otel_evals._internal.scoring.scorer import FunctionScorer, Scorer, missing, scorer, to_score
-from otel_evals._internal.scoring.steps import Params, ReasonParams, Results, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
 
 __all__ = [
     "FunctionScorer",

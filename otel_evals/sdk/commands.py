@@ -9,9 +9,11 @@ from otel_evals._internal.cli.backends import backend, backend_of_demo, send_spa
 from otel_evals._internal.cli.terminal import echo, json_text
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.offline.table import bounds_cell, interval_cell, is_uneven, mean_cell
+from otel_evals._internal.offline.tally import ScorerTally, kin_of, tally
 from otel_evals._internal.statistics.moments import moment_of, seconds_of
 
 __all__ = [
+    "ScorerTally",
     "backend",
     "backend_of_demo",
     "bounds_cell",
@@ -19,10 +21,12 @@ __all__ = [
     "interval_cell",
     "is_uneven",
     "json_text",
+    "kin_of",
     "mean_cell",
     "moment_of",
     "seconds_of",
     "send_spans_to",
+    "tally",
     "trace_link",
     "visible",
 ]

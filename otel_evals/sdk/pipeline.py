@@ -15,7 +15,7 @@ from otel_evals._internal.capture.items import (
     UnclaimedSpan,
 )
 from otel_evals._internal.durable_queue.outcome_tracker import OutcomeTracker
-from otel_evals._internal.evaluate.run_store import RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals._internal.gather.lost_spans import LostSpans
 from otel_evals._internal.gather.open_trace import OpenTrace
@@ -32,6 +32,7 @@ __all__ = [
     "Attacher",
     "CapturedLog",
     "CapturedSpan",
+    "DurableQueue",
     "Engine",
     "EvaluationSpans",
     "Gathered",
@@ -45,7 +46,6 @@ __all__ = [
     "Providers",
     "RecordedSpan",
     "RuleStats",
-    "RunStore",
     "SpanGroup",
     "SpanScores",
     "Stats",

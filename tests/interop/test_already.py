@@ -1,7 +1,7 @@
 """Beside each tracing library that is there already, in either order: all scores, and no span of the
 application lost or doubled. Each page of docs/already is run as it stands, with the real library, and so is
 what the README shows. What landed is written into the pages by
-`PYTHONPATH=tests/support python -m tests.interop.test_already`.
+`python -m tests.interop.test_already`.
 """
 
 from __future__ import annotations

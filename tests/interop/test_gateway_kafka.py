@@ -23,6 +23,7 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals.scorers import answered
 from otel_evals.testing import InMemoryDestination
 from tests.pipeline.test_gateway import outcomes, run_agent
+from tests.support import PYTHONPATH
 from tests.support.components import Collector, Kafka, otlp
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.servers import clean_environment, free_ports
@@ -44,7 +45,7 @@ from concurrent.futures import ThreadPoolExecutor
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from traffic import agent_run
+from tests.support.traffic import agent_run
 endpoint, seconds, threads = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 provider = TracerProvider()
 exporter = OTLPSpanExporter(endpoint + "/v1/traces")
@@ -150,7 +151,7 @@ def long_runs(endpoint: str, seconds: float) -> subprocess.Popen[str]:
     """An application with eight runs at a time."""
     return subprocess.Popen(
         [sys.executable, "-c", LONG_RUNS, endpoint, str(seconds), "8"],
-        env=clean_environment() | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        env=clean_environment() | {"PYTHONPATH": PYTHONPATH},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support import PYTHONPATH
 from tests.support.servers import clean_environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -28,7 +29,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from otel_evals._internal.scoring.scorer import scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 store, backend, url, headers, value, runs = sys.argv[1:]
 
@@ -84,8 +85,7 @@ def test_after_a_kill_and_a_replay_each_score_stands_once(
     backend: str, values: Callable[[str, str], list[float]], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = request.getfixturevalue(backend)
-    support = str(Path(__file__).parents[1] / "support")
-    environment = clean_environment("MLFLOW_", "PHOENIX_") | {"PYTHONPATH": support}
+    environment = clean_environment("MLFLOW_", "PHOENIX_") | {"PYTHONPATH": PYTHONPATH}
     store, headers = str(tmp_path / "runs.db"), json.dumps(HEADERS[backend])
     command = [sys.executable, "-c", PROGRAM, store, backend, url, headers]
     first = [*command, "0.25", str(RUNS)]

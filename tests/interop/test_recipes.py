@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Pipeline, Run, Score, scorer
 from otel_evals._internal.config.loader import build_config
 from otel_evals_monitor._internal.report.links import TraceLink
+from tests.support import PYTHONPATH
 from tests.support.loki_server import Loki, loki_program, loki_server
 from tests.support.servers import clean_environment, interop_program
 from tests.support.traffic import agent_run
@@ -92,7 +93,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from otel_evals import Score, scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer(version="1", inline=True)
 def answered(run) -> Score:
@@ -119,7 +120,7 @@ def test_zipkin_finds_traces_by_label_and_shows_the_score() -> None:
     (path,) = re.findall(r"curl -G http://localhost:9411(\S+)", PAGE)
     (packages,) = python.parents[1].glob("lib/python3*/site-packages")
     with zipkin_server(program) as zipkin:
-        environment = clean_environment() | {"PYTHONPATH": str(ROOT / "tests" / "support")}
+        environment = clean_environment() | {"PYTHONPATH": PYTHONPATH}
         command = [sys.executable, "-c", TO_ZIPKIN, zipkin, str(packages), *ANSWERS]
         done = subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.__main__ import ours
+from tests.oracle.__main__ import judge, ours
 from tests.oracle.cases import case_of, run_of
 
 
@@ -53,3 +53,50 @@ def test_a_reply_that_is_no_json_gets_one_repair() -> None:
     raw = {"scorer": "toxicity", "run": {"output": output}, "step_replies": replies}
     assert judge_raw(raw).value == 0.0
     assert judge_raw({**raw, "step_replies": {"analyze": {"$sequence": ["no", "neither"]}}}).how == "failed"
+
+
+def said(*messages: dict[str, Any]) -> dict[str, Any]:
+    question = {"role": "user", "content": {"content": "Where is the ferry?"}}
+    output = [{"role": "assistant", "content": content} for content in messages]
+    return {"input": {"inputMessages": [question]}, "output": output}
+
+
+def verdict(raw: dict[str, Any]) -> str:
+    return judge(case_of({"id": "x", "kind": "code", **raw}))[0]
+
+
+CALL = {"toolCallId": "c1", "toolName": "ferries", "args": {}, "state": "result", "result": {"ok": True}}
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0, "deviating"), (0.2, "different"), (1, "equal")])
+def test_a_call_in_the_parts_of_a_message_is_a_call(score: float, expected: str) -> None:
+    parts = {"parts": [{"type": "tool-invocation", "toolInvocation": CALL}]}
+    raw = {"scorer": "tool-call-accuracy-code", "options": {"expectedTool": "ferries"}, "run": said(parts)}
+    assert verdict({**raw, "expected": {"score": score}}) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "score", "expected"),
+    [
+        ({"state": "call"}, 0, "deviating"),
+        ({"state": "call"}, 0.2, "different"),
+        ({"state": "output-error"}, 0, "equal"),
+        ({"state": "result", "result": {}}, 0, "different"),
+    ],
+)
+def test_a_call_without_a_result_has_not_failed(call: dict[str, Any], score: float, expected: str) -> None:
+    run = said({"content": "x", "toolInvocations": [{"toolCallId": "c1", "toolName": "ferries", **call}]})
+    raw = {"kind": "check", "scorer": "check", "fn": "noToolErrors", "args": [], "run": run}
+    assert verdict({**raw, "expected": {"score": score}}) == expected
+
+
+@pytest.mark.parametrize("contents", [[], [{"content": ""}]])
+def test_a_run_without_calls_and_without_an_answer_is_not_scored(contents: list[dict[str, Any]]) -> None:
+    reply = {"analyze": {"evaluations": [], "missingTools": []}, "generateReason": "because"}
+    raw = {
+        "kind": "llm",
+        "scorer": "tool-call-accuracy-llm",
+        "options": {"availableTools": [{"id": "ferries"}]},
+    }
+    raw |= {"run": said(*contents), "step_replies": reply, "expected": {"error": {"message": "no output"}}}
+    assert verdict(raw) == "equal"

@@ -38,6 +38,7 @@ def names(case: Case) -> dict[str, Any]:
         "lcs": lambda: 2 * lcs(said, answer) / len(said + answer),
         "covered": lambda: coverage(*(elements(t, lemmatiser("en")) for t in (said, answer))),
         "calls": [call.name for call in case.run.tool_calls],
+        "in_parts": any(map(_called_in_parts, outputs)),
         "by_user": any(m.get("role") == "user" and _called(m) for m in outputs),
     }
 
@@ -45,6 +46,13 @@ def names(case: Case) -> dict[str, Any]:
 def _called(recorded: dict[str, Any]) -> bool:
     content = recorded.get("content")
     return isinstance(content, dict) and bool(content.get("toolInvocations"))
+
+
+def _called_in_parts(recorded: dict[str, Any]) -> bool:
+    """Whether a message tells of calls in its parts only."""
+    content = recorded.get("content")
+    parts = content.get("parts", ()) if isinstance(content, dict) else ()
+    return not _called(recorded) and any(part.get("type") == "tool-invocation" for part in parts)
 
 
 def _parts(recorded: dict[str, Any]) -> int:

@@ -190,7 +190,7 @@ AGAIN = """
 import otel_evals
 from opentelemetry import trace
 from otel_evals import Run, scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer(version="1")
 def answered(run: Run) -> bool:
@@ -223,7 +223,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otel_evals import Run, scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer(version="1")
 def answered(run: Run) -> bool:
@@ -263,7 +263,7 @@ from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otel_evals import Run, scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer(version="1")
 def answered(run: Run) -> bool:

@@ -112,7 +112,7 @@ import threading
 import otel_evals
 from opentelemetry import trace
 from otel_evals import Run, scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer(version="1")
 def answered(run: Run) -> bool:

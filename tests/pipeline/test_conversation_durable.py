@@ -17,7 +17,7 @@ import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
 from otel_evals._internal.scoring.scorer import scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 store, scores = sys.argv[1:3]
 

@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_evals
 from otel_evals.scorers import answered
+from tests.support import PYTHONPATH
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.stub_openai import StubOpenAI
 from tests.support.traffic import agent_run
 
-SUPPORT = Path(__file__).parents[1] / "support"
 COMMAND = (
     "import sys; sys.argv = ['otel-evals', *sys.argv[1:]]; from otel_evals._internal.cli import main; main()"
 )
@@ -36,8 +36,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from otel_evals import Rule, sampling, scorer
 from otel_evals.scorers import answered
-from otel_evals._internal.scoring.steps import PromptStep, ScoreReply, step_scorer
-from traffic import agent_run
+from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
+from otel_evals._internal.scoring.steps import step_scorer
+from tests.support.traffic import agent_run
 
 def provider(**options):
     made = TracerProvider(**options)
@@ -95,7 +96,7 @@ BROKEN: dict[str, Broken] = {
     "switched off": Broken(
         on(),
         on(),
-        "OTEL_SDK_DISABLED=true switches",
+        "OTEL_SDK_DISABLED=true disables",
         "unset OTEL_SDK_DISABLED",
         {"OTEL_SDK_DISABLED": "true"},
     ),
@@ -116,14 +117,14 @@ BROKEN: dict[str, Broken] = {
         "P = provider()\notel_evals.configure(rules=[answered()], tracer_provider=P)\n"
         "P.get_tracer('http').start_span('GET /').end()",
         on(),
-        "no spans of an agent or a model came; only from http",
+        "no spans of an agent or a model were seen; only from http",
         "Agent.instrument_all()",
     ),
     "another provider": Broken(
         "P = provider()\ntrace.set_tracer_provider(provider())\n"
         "otel_evals.configure(rules=[answered()], tracer_provider=P)\nrun()",
         "trace.set_tracer_provider(provider())\notel_evals.configure(rules=[answered()])\nrun()",
-        "the global tracer provider is another one",
+        "the global tracer provider is not the one",
         "after the library that sets it, or with tracer_provider=",
     ),
     "head sampler": Broken(
@@ -185,7 +186,7 @@ def examined(program: str, environment: dict[str, str], addresses: dict[str, str
     clean = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY") and not k.startswith("OTEL_")}
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "doctor", "--", "python", "-c", PROGRAM % program],
-        env={**clean, "PYTHONPATH": str(SUPPORT), **environment},
+        env={**clean, "PYTHONPATH": PYTHONPATH, **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -237,8 +238,8 @@ def test_the_mistakes_of_a_file_are_findings(tmp_path: Path) -> None:
     (path := tmp_path / "evals.yaml").write_text("rules: [answerd]\nholdd: 1\n")
     done = CliRunner().invoke(app, ["doctor", "--config", str(path)])
     assert done.exit_code == 1
-    assert "meant 'answered'?" in done.output
-    assert "meant 'hold'?" in done.output
+    assert "did you mean 'answered'?" in done.output
+    assert "did you mean 'hold'?" in done.output
     assert "2 problems" in done.output
 
 
@@ -251,16 +252,17 @@ def waited(caplog: pytest.LogCaptureFixture, text: str) -> bool:
 
 def test_that_nothing_is_seen_is_said_with_the_cause(caplog: pytest.LogCaptureFixture) -> None:
     provider: Any = TracerProvider()
-    otel_evals.configure(rules=[answered()], tracer_provider=provider, quiet_after=0.2)
+    otel_evals.configure(rules=[answered()], tracer_provider=provider, no_traffic_after=0.2)
     provider.get_tracer("http.server").start_span("GET /").end()
     with caplog.at_level(logging.WARNING, "otel_evals"):
         assert waited(
-            caplog, "no run was seen in 0.2 s: no spans of an agent or a model came; only from http.server"
+            caplog,
+            "no run was seen in 0.2 s: no spans of an agent or a model were seen; only from http.server",
         )
 
 
 def test_an_application_without_traffic_is_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "otel_evals"):
-        otel_evals.configure(rules=[answered()], tracer_provider=TracerProvider(), quiet_after=0.1)
+        otel_evals.configure(rules=[answered()], tracer_provider=TracerProvider(), no_traffic_after=0.1)
         assert waited(caplog, "no run was seen in 0.1 s, and no span of an agent or a model")
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]

@@ -24,6 +24,7 @@ from otel_evals import Rule, Run, sampling
 from otel_evals.destinations import read_jsonl
 from otel_evals.errors import DestinationError, JudgeUnavailableError
 from otel_evals.scorers import Scorer, scorer
+from tests.support import PYTHONPATH
 from tests.support.programs import run_program
 from tests.support.traffic import Live, agent_run
 
@@ -33,7 +34,7 @@ import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
 from otel_evals._internal.scoring.scorer import scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 store, scores = sys.argv[1:3]
 
@@ -204,10 +205,9 @@ report()"""
         str(tmp_path / "runs.db"),
         str(tmp_path / "scores.jsonl"),
     ]
-    support = str(Path(__file__).parents[1] / "support")
     first = subprocess.Popen(
         arguments,
-        env={**os.environ, "PYTHONPATH": support, "TAKES": "3"},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "TAKES": "3"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -234,7 +234,6 @@ report()"""
 def test_two_processes_share_a_file_and_no_run_is_scored_twice(tmp_path: Path) -> None:
     """Both write and both take over what a third one left when it was killed."""
     run(tmp_path, f"issue(20)\n{ALL_WRITTEN}{KILL}", code=-signal.SIGKILL, TAKES="30")
-    support = str(Path(__file__).parents[1] / "support")
     ending = "issue(30); wait(lambda s: s.rules['slow'].scored >= 30); time.sleep(1.5); report()"
     both = [
         subprocess.Popen(
@@ -245,7 +244,7 @@ def test_two_processes_share_a_file_and_no_run_is_scored_twice(tmp_path: Path) -
                 str(tmp_path / "runs.db"),
                 str(tmp_path / "scores.jsonl"),
             ],
-            env={**os.environ, "PYTHONPATH": support, "TAKES": "0.05"},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, "TAKES": "0.05"},
             stderr=subprocess.PIPE,
             text=True,
         )

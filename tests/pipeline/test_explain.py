@@ -17,6 +17,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags,
 
 import otel_evals
 from otel_evals import Explanation, NotScored, Rule, Run, sampling
+from otel_evals._internal.sampling.consistent import share
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.model import ScoredRun
 from otel_evals.scorers import Scorer, scorer
@@ -76,7 +77,7 @@ def test_a_trace_that_lost_is_explained_with_the_numbers() -> None:
         lost = next(t for t in traces if not sampling.is_sampled(0.2, t))
         answer = explain(live, lost)
         assert answer.status == "ruled_out"
-        assert f"randomness, {sampling.share(sampling.randomness(lost)):.6f}" in str(answer)
+        assert f"randomness, {share(sampling.randomness(lost)):.6f}" in str(answer)
         assert "below 0.800000, the lowest sampling threshold of all rules (probability 0.2)" in str(answer)
     with Live(Rule(cheap, sample=sampling.ratio(0.2)), Rule(dear)) as live:
         traces = [live.run() for _ in range(30)]

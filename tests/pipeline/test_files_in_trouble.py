@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PYTHONPATH
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="takes rights away as Linux does")
 
 PROGRAM = """
@@ -27,7 +29,7 @@ from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.limiter import Call
 from otel_evals._internal.judges.scripted import ScriptedJudge
 from otel_evals.model import Usage
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 logging.basicConfig()
 folder = Path(sys.argv[1])
@@ -69,10 +71,9 @@ def scores(count, seconds=30):
 
 
 def run(ending: str, folder: Path, *before: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    support = str(Path(__file__).parents[1] / "support")
     done = subprocess.run(
         [*before, sys.executable, "-c", PROGRAM + ending, str(folder)],
-        env={**os.environ, "PYTHONPATH": support},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
         capture_output=True,
         text=True,
         timeout=120,
@@ -160,7 +161,7 @@ def test_without_permission_scoring_goes_on(tmp_path: Path) -> None:
     if prefix:
         done = subprocess.run(
             [*prefix, "-c", PROGRAM + WITHOUT_RIGHTS, str(folder)],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH},
             capture_output=True,
             text=True,
             timeout=120,

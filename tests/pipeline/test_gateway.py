@@ -28,6 +28,7 @@ from otel_evals._internal.config.loader import build_config
 from otel_evals.model import Evaluation
 from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
 from otel_evals.testing import InMemoryDestination
+from tests.support import PYTHONPATH
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.traffic import Live, agent_run
@@ -40,7 +41,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from traffic import agent_run
+from tests.support.traffic import agent_run
 provider = TracerProvider()
 exporter = OTLPSpanExporter(sys.argv[1] + "/v1/traces", compression=Compression.Gzip)
 provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=50))
@@ -55,7 +56,7 @@ provider.shutdown()
 def run_agent(endpoint: str, runs: int, program: str = AGENT) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program, endpoint, str(runs)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
         capture_output=True,
         text=True,
         timeout=50,
@@ -227,7 +228,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         scoring = gateway.service.scoring
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         gateway.evaluations(1)
-        scoring.on_engine(block)
+        scoring.engine.thread.call(block)
         assert blocked.wait(20)
         scoring.engine.thread.backlog.capacity = 2
         try:

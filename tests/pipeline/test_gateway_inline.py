@@ -124,14 +124,14 @@ def test_a_span_is_held_no_longer_than_its_time_even_if_its_trace_is_not_complet
         arrived = backend.wait_for_spans(3, timeout=30)
         assert time.monotonic() - began >= 0.25
         assert not any(SCORE in span.attributes for span in arrived)
-        assert len(gateway.service._held) == 0
+        assert len(gateway.service._held_spans) == 0
 
 
 def test_with_a_store_the_sender_does_not_wait_for_scores(backend: OtlpReceiver, tmp_path: Path) -> None:
     with inline(backend, store=tmp_path, hold=60.0, gateway={"quiet": 50.0, "idle": 60.0}) as gateway:
         assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         assert len(backend.wait_for_spans(2, timeout=30)) == 2
-        assert len(gateway.service._held) == 1
+        assert len(gateway.service._held_spans) == 1
     assert len(backend.spans) == 3, "what was held leaves when the gateway ends, judged"
     assert SCORE in backend.spans[-1].attributes
 
@@ -142,7 +142,7 @@ def test_more_spans_than_may_be_held_pass_without_scores(backend: OtlpReceiver, 
         for _ in range(5):
             assert gateway.post("/v1/traces", body(recorded()))[0] == 200
         assert len(backend.wait_for_spans(12, timeout=30)) == 12
-        assert gateway.service._held.passed_unheld == 2
+        assert gateway.service._held_spans.passed_unheld == 2
     assert len(backend.spans) == 15
 
 

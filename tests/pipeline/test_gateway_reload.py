@@ -63,7 +63,7 @@ def test_rules_change_while_the_gateway_runs_and_nothing_is_lost(tmp_path: Path)
         change(gateway, lambda v: v.update(rules=["answerd", {"scorer": "answered", "sample": "ratio(2)"}]))
         eventually(lambda: reloads(gateway) == {"applied": 1, "refused": 1}, SECONDS)
         log = gateway.log.read_text()
-        assert "meant 'answered'?" in log
+        assert "did you mean 'answered'?" in log
         assert "rules[1].sample" in log, "all mistakes are told"
         status, page = gateway.page("/readyz")
         assert (status, page["configuration"]["last_reload"]) == (200, "refused")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PYTHONPATH
+
 pytest.importorskip("gevent")
 
-SUPPORT = Path(__file__).parents[1] / "support"
 
 PROGRAM = """
 from gevent import monkey
@@ -24,7 +25,7 @@ import otel_evals
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals._internal.deliver.memory import InMemoryDestination
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @otel_evals.scorer(id="waits", version="1")
 async def waits(run):
@@ -61,7 +62,7 @@ otel_evals.shutdown()
 def run(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", PROGRAM.replace("OPTIONS", options)],
-        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -25,9 +25,8 @@ from otel_evals import ConfigError, NotScored, Rule, Run, Score, Scorer, scorer
 from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.model import ScorerFailure, StepRecord
+from tests.support import PYTHONPATH
 from tests.support.traffic import Live
-
-SUPPORT = str(Path(__file__).parents[1] / "support")
 
 
 @scorer
@@ -325,7 +324,7 @@ def test_without_cloudpickle_only_importable_scorers_can_be_sent(
 PROGRAM = """
 import os, re, signal, sys, time
 from otel_evals import Rule, scorer
-from traffic import Live
+from tests.support.traffic import Live
 
 print("imported", flush=True)
 
@@ -344,7 +343,7 @@ live.run(question=sys.argv[1])
 def program(ending: str, question: str = "ask") -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM + ending, question],
-        env={**os.environ, "PYTHONPATH": SUPPORT},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -438,7 +437,7 @@ import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule, Score, scorer
 from otel_evals._internal.live.configure import current
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer
 def judge(run) -> Score:
@@ -462,7 +461,7 @@ def test_a_module_that_configures_and_scores_is_imported_without_harm(tmp_path: 
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": f"{SUPPORT}{os.pathsep}{tmp_path}"},
+        env={**os.environ, "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{tmp_path}"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

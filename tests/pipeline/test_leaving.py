@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PYTHONPATH
+
 PROGRAM = """
 import asyncio, atexit, json, os, signal, sys, threading, time
 import otel_evals
@@ -20,7 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from otel_evals import Rule
 from otel_evals._internal.scoring.scorer import scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer
 async def slow(run) -> float:
@@ -51,7 +53,7 @@ for _ in range(20):
 
 
 def start(tmp_path: Path, ending: str, program: str = PROGRAM) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     return subprocess.Popen(
         [sys.executable, "-c", program + ending, str(tmp_path / "scores.jsonl")],
         env=environment,

@@ -14,7 +14,7 @@ from tests.support.otlp_receiver import OtlpReceiver
 APPLICATION = """
 import json, sys
 from opentelemetry import trace
-from traffic import agent_run
+from tests.support.traffic import agent_run
 agent_run(trace.get_tracer("app"), result={"eta": "2026-11-24"})
 """
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
 import otel_evals
 from otel_evals import Rule, Run, scorer
-from otel_evals._internal.scoring.steps import PromptStep, ScoreReply
+from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals.judges import JudgeReply, JudgeRequest
 from otel_evals.scorers import step_scorer

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PYTHONPATH
 from tests.support.service import check_books
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs signals and fork")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    support = str(Path(__file__).parents[1] / "support")
-    return {**os.environ, "PYTHONPATH": support, "SERVICE_FOLDER": str(folder)}
+    return {**os.environ, "PYTHONPATH": PYTHONPATH, "SERVICE_FOLDER": str(folder)}
 
 
 def python(folder: Path, *arguments: str, **environ: str) -> None:
@@ -49,7 +49,7 @@ def test_processes_of_multiprocessing_leave_in_order(tmp_path: Path, method: str
     program = tmp_path / "program.py"
     program.write_text(f"""
 import multiprocessing
-import service
+from tests.support import service
 
 if __name__ == "__main__":
     how = multiprocessing.get_context({method!r})
@@ -70,7 +70,7 @@ def test_a_pool_of_processes_leaves_in_order(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("""
 from concurrent.futures import ProcessPoolExecutor
-import service
+from tests.support import service
 
 if __name__ == "__main__":
     with ProcessPoolExecutor(2) as pool:
@@ -85,7 +85,7 @@ def test_a_pool_that_is_terminated_leaves_in_order(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("""
 import multiprocessing
-import service
+from tests.support import service
 
 if __name__ == "__main__":
     with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -100,7 +100,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_celery_workers_leave_in_order(tmp_path: Path) -> None:
     """A warm shutdown after six tasks: prefork workers end by os._exit, with everything scored."""
-    command = "celery -A service_tasks worker --pool prefork -c 2 -l warning"
+    command = "celery -A tests.support.service_tasks worker --pool prefork -c 2 -l warning"
     with open(tmp_path / "log", "wb") as log:
         worker = subprocess.Popen(
             [sys.executable, "-m", *command.split()],
@@ -145,7 +145,9 @@ def test_an_event_loop_that_closed_first_loses_nothing(tmp_path: Path) -> None:
 def test_an_application_that_is_tested_with_pytest_leaves_in_order(tmp_path: Path) -> None:
     """Its own test run, whose streams pytest has closed by the time we leave."""
     test = tmp_path / "test_it.py"
-    test.write_text("import service\n\ndef test_it():\n    assert len(service.work(3)) == 3\n")
+    test.write_text(
+        "from tests.support import service\n\ndef test_it():\n    assert len(service.work(3)) == 3\n"
+    )
     python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(test))
     check_books(tmp_path, 3)
 
@@ -161,7 +163,7 @@ def test_a_notebook_s_kernel_leaves_in_order(tmp_path: Path) -> None:
         cells.start_channels()
         cells.wait_for_ready(timeout=30)
         for cell in (
-            "import service; service.work(2)",
+            "from tests.support import service; service.work(2)",
             "import asyncio; await asyncio.to_thread(service.work)",
         ):
             reply = cells.execute_interactive(cell, timeout=30, output_hook=lambda _: None)

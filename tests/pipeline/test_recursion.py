@@ -13,7 +13,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,6 +28,7 @@ from otel_evals import Rule, Run
 from otel_evals._internal.recursion import is_marked
 from otel_evals.judges import JudgeRequest, LiteLLMJudge
 from otel_evals.scorers import scorer
+from tests.support import PYTHONPATH
 from tests.support.servers import free_ports
 from tests.support.stub_openai import StubOpenAI
 from tests.support.traffic import Live, agent_run
@@ -38,9 +38,13 @@ from tests.support.traffic import Live, agent_run
 def other_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of another service of ours, in a process of its own: each request is an agent run."""
     folder, port = tmp_path_factory.mktemp("judge"), free_ports(1)[0]
-    support = str(Path(__file__).parents[1] / "support")
-    command = f"uvicorn service_judge:app --host 127.0.0.1 --port {port} --log-level warning"
-    environment = {**os.environ, "PYTHONPATH": support, "SERVICE_FOLDER": str(folder), "SERVICE_SECONDS": "0"}
+    command = f"uvicorn tests.support.service_judge:app --host 127.0.0.1 --port {port} --log-level warning"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": PYTHONPATH,
+        "SERVICE_FOLDER": str(folder),
+        "SERVICE_SECONDS": "0",
+    }
     process = subprocess.Popen([sys.executable, "-m", *command.split()], env=environment, cwd=folder)
     address = f"http://127.0.0.1:{port}"
     for _ in range(300):

@@ -173,7 +173,7 @@ def test_what_the_option_takes(value: Any, functions: int) -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("secret", "did you mean secrets"),
+        ("secret", "did you mean 'secrets'"),
         ("presidio", "python:package.module:function"),
         ("python:nowhere.at_all:f", "cannot be imported"),
         (5, "must be a name or a function"),

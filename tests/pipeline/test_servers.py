@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PYTHONPATH
 from tests.support.servers import free_ports
 from tests.support.service import check_books
 
@@ -34,13 +35,12 @@ class Server:
     ) -> None:
         self.folder = folder
         self.port = free_ports(1)[0]
-        support = str(Path(__file__).parents[1] / "support")
         self.log = open(folder / "log", "wb")  # noqa: SIM115  # as long as the process writes to it
         self.process = subprocess.Popen(
             [sys.executable, "-m", *[part.replace("PORT", str(self.port)) for part in command]],
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(folder), support]),
+                "PYTHONPATH": os.pathsep.join([str(folder), PYTHONPATH]),
                 "SERVICE_FOLDER": str(folder),
                 "SERVICE_OPTIONS": json.dumps(options),
                 **environ,
@@ -99,7 +99,14 @@ def wait_until(condition: Callable[[], object], seconds: float = 15) -> None:
         time.sleep(0.05)
 
 
-GUNICORN = ("gunicorn", "service:application", "-b", "127.0.0.1:PORT", "--graceful-timeout", "15")
+GUNICORN = (
+    "gunicorn",
+    "tests.support.service:application",
+    "-b",
+    "127.0.0.1:PORT",
+    "--graceful-timeout",
+    "15",
+)
 
 
 @pytest.mark.parametrize("preload", [True, False], ids=["preload", "each worker imports"])
@@ -140,7 +147,16 @@ def scored(folder: Path) -> int:
     return len({json.loads(line)["trace_id"] for line in lines})
 
 
-UVICORN = ("uvicorn", "service:app", "--host", "127.0.0.1", "--port", "PORT", "--log-level", "warning")
+UVICORN = (
+    "uvicorn",
+    "tests.support.service:app",
+    "--host",
+    "127.0.0.1",
+    "--port",
+    "PORT",
+    "--log-level",
+    "warning",
+)
 
 
 @pytest.mark.parametrize("chained", [True, False], ids=["handle_sigterm", "lifespan"])

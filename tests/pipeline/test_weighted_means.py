@@ -10,8 +10,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from otel_evals._internal.offline.table import as_text
+from otel_evals.sdk.commands import kin_of, tally
 from otel_evals.statistics import Sums, estimate
-from otel_evals.testing import kin_of, tally
 from tests.support.sampled_traffic import SAMPLED, scored_sums, send
 from tests.support.traffic import Live, SeededIds
 

@@ -13,10 +13,9 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from tests.support import PYTHONPATH
 from tests.support.gateways import GatewayProcess, eventually
 from tests.support.traffic import agent_run
-
-SUPPORT = Path(__file__).parents[1] / "support"
 
 WITHOUT = """
 import asyncio, concurrent.futures, logging, multiprocessing, os, random, signal, sqlite3, sys, threading
@@ -41,7 +40,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals._internal.deliver.memory import InMemoryDestination
 from otel_evals.scorers import answered
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 trace.set_tracer_provider(TracerProvider())
 found = InMemoryDestination()
@@ -58,7 +57,7 @@ otel_evals.shutdown()
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
-    return {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{SUPPORT}"}
+    return {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHONPATH}"}
 
 
 @pytest.mark.parametrize("options", ["{}", "{'store': 'runs.db'}"])
@@ -94,5 +93,5 @@ def test_a_gateway_scores_and_ends(environment: dict[str, str], tmp_path: Path) 
 def test_a_gateway_with_a_store_says_what_it_lacks(environment: dict[str, str], tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path, ["answered"], environment=environment, store=str(tmp_path / "runs.db"))
 
-    with pytest.raises(AssertionError, match="store: the gateway's needs file locks"):
+    with pytest.raises(AssertionError, match="store: needs file locks in the gateway"):
         gateway.start()

@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
+from tests.support import PYTHONPATH
 from tests.support.otlp_receiver import OtlpReceiver
 
 __all__ = ["run_exporting"]
@@ -15,11 +15,10 @@ __all__ = ["run_exporting"]
 
 def run_exporting(program: str, receiver: OtlpReceiver, *command: str, **environment: str) -> None:
     """Run a program in a process of its own that exports to the receiver; it must exit by itself."""
-    support = str(Path(__file__).parent)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("OTEL_")}
     environment = {
         **inherited,
-        "PYTHONPATH": support,
+        "PYTHONPATH": PYTHONPATH,
         "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OTEL_SERVICE_NAME": "shop",

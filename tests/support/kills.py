@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from otel_evals.destinations import read_jsonl
+from tests.support import PYTHONPATH
 
 __all__ = ["Damage", "kill_often"]
 
@@ -22,7 +23,7 @@ import otel_evals
 from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import Rule
 from otel_evals._internal.scoring.scorer import scorer
-from traffic import agent_run
+from tests.support.traffic import agent_run
 
 @scorer(version="1")
 async def slow(run) -> float:
@@ -101,6 +102,5 @@ def kill_often(folder: Path, kills: int, pause: float = 0.0) -> Damage:
 def _process(folder: Path, issued: str, runs: int, pause: float, code: int) -> None:
     paths = (str(folder / "runs.db"), str(folder / "scores.jsonl"), str(folder / issued))
     command = [sys.executable, "-c", _PROGRAM, *paths, str(runs), str(pause)]
-    support = str(Path(__file__).parent)
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": support}, timeout=60, check=False)
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": PYTHONPATH}, timeout=60, check=False)
     assert done.returncode == code, done.returncode

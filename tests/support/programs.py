@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support import PYTHONPATH
+
 __all__ = ["run_program"]
 
 
@@ -16,7 +18,7 @@ def run_program(
     """Run a program, told of `runs.db` and `scores.jsonl`, and check how it ended."""
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "runs.db"), str(tmp_path / "scores.jsonl")],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
         capture_output=True,
         text=True,
         timeout=50,

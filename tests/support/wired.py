@@ -17,7 +17,7 @@ from otel_evals._internal.capture.items import CapturedItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.loader import build_config
-from otel_evals._internal.evaluate.run_store import RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.pipeline.steps import Stages
 from otel_evals.model import Evaluation
 from otel_evals.testing import InMemoryDestination
@@ -32,7 +32,7 @@ class Wired:
     """Stages with an in-memory destination, fed by a tracer whose spans they capture."""
 
     def __init__(
-        self, *rules: Any, store: RunStore | None = None, attacher: Attacher | None = None, **options: Any
+        self, *rules: Any, store: DurableQueue | None = None, attacher: Attacher | None = None, **options: Any
     ) -> None:
         self.scored = InMemoryDestination()
         destinations = options.pop("destinations", [self.scored])
@@ -45,7 +45,7 @@ class Wired:
             DIALECTS,
             self.ledger,
             attacher or Attacher(None, None, None, None),
-            store or RunStore(),
+            store or DurableQueue(),
             post=self.loop.call_soon_threadsafe,
             losses=dict,
             open_spans=lambda: open_spans.now(lambda: len(self.captured)),

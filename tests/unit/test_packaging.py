@@ -26,7 +26,6 @@ COMMANDS = (
 LIBRARIES = {
     "RAKE": (),
     "cloudpickle": ("otel_evals/_internal/processes/by_value.py",),
-    "detect_secrets": (),
     "httpx": ("otel_evals/_internal/judges/http_client.py",),
     "jinja2": ("monitor/otel_evals_monitor/_internal/page/",),
     "jsonschema": (),

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals import NotScored, Run, scorer
 from otel_evals._internal.scorers import checks
 from otel_evals.scorers import grounded_in_tools
+from tests.support import PYTHONPATH
 from tests.support.traffic import agent_run
 
 pytest_plugins = "pytester"
@@ -18,7 +19,7 @@ pytest_plugins = "pytester"
 SETUP = """
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from traffic import agent_run
+from tests.support.traffic import agent_run
 from otel_evals import NotScored, scorer
 from otel_evals.scorers import checks, grounded_in_tools
 
@@ -32,13 +33,12 @@ def otel_evals_tracer_provider():
 
 
 @pytest.fixture
-def session(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> Any:
+def session(pytester: pytest.Pytester) -> Any:
     """Runs a test file in a process of its own; returns what pytest printed and counted."""
-    support = request.config.rootpath / "tests" / "support"
 
     def run(tests: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(SETUP + tests)
-        pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\npythonpath = ['{support}']")
+        pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\npythonpath = ['{PYTHONPATH}']")
         return pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", *arguments)
 
     return run

@@ -1,7 +1,7 @@
-"""Reads the configuration again, on SIGHUP and when its file has changed, and has its rules used.
+"""Reloads the rules of the configuration file, on SIGHUP and when the file has changed.
 
-Only the rules change while the gateway runs. Whatever else is different takes effect at the next start, and
-is named until then. A file with mistakes changes nothing.
+Only the rules change while the gateway runs. Other changes take effect at the next start, and are listed
+until then. A file with mistakes changes nothing.
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import YamlFile
 from otel_evals_gateway._internal.receiver.access import FileWatch
 
-__all__ = ["Reloading"]
-
 _logger = logging.getLogger(__name__)
 
 
-class Reloading:
+class ConfigReload:
     """The configuration file of a running gateway.
 
     Args:
         path: the file.
-        config: what was read from it.
-        use: has the rules of a configuration used; raises ConfigError if that is not possible.
+        config: read from it at startup.
+        use: switches to the rules of a configuration, or raises ConfigError.
         meter: counts reloads.
     """
 
@@ -54,11 +52,10 @@ class Reloading:
         )
 
     def request(self) -> None:
-        """Have the file read at the next look."""
         self._wanted = True
 
     async def look(self) -> None:
-        """Read the file if that was requested, or if it changed and does not change any more."""
+        """Read the file if that was requested, or if it changed before the last look and not since."""
         changed = self._watch.changed()
         settled, self._changing = self._changing and not changed, changed
         if self._wanted or settled:
@@ -66,7 +63,7 @@ class Reloading:
             await self._reload()
 
     def status(self) -> dict[str, Any]:
-        """Since when the rules hold, and what became of reloads; nothing that the file says."""
+        """Return the start time of the current rules and the outcomes of reloads, without file content."""
         return {
             "since": self._since,
             "reloads": dict(self._counts),
@@ -94,9 +91,9 @@ class Reloading:
         return self._count("applied")
 
     def _read(self) -> tuple[Config, Mapping[str, Any]]:
-        """The configuration with the rules of the file, and the file's values.
+        """Return the configuration with the file's rules, and the file's values.
 
-        A rule that stands there as before stays the same object, with its judge's budget and cache.
+        An unchanged rule stays the same object, with its judge's budget and cache.
         """
         loaded = load_config(self._path)
         values: Mapping[str, Any] = YamlFile(self._path).values or {}
@@ -104,7 +101,7 @@ class Reloading:
         rules = [_same(each, rule, known) for each, rule in zip(values["rules"], loaded.rules, strict=True)]
         config = replace(self._config, rules=tuple(rules))
         if _conversation_rules(config) != _conversation_rules(self._config):
-            problem = "those of scope conversation have to keep their number, ids and `idle` until a restart"
+            problem = "rules of scope conversation have to keep their number, ids and `idle` until a restart"
             raise ConfigError("rules", problem)
         return config, values
 
@@ -127,7 +124,7 @@ def _conversation_rules(config: Config) -> set[tuple[str, str]]:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The options besides rules that are not the same; those in `gateway` one by one."""
+    """Return the changed options besides rules; inside `gateway` one by one."""
     found: list[str] = []
     for name in sorted({*map(str, before), *map(str, after)} - {"rules"}):
         old, new = before.get(name), after.get(name)

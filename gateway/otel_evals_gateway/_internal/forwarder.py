@@ -1,4 +1,4 @@
-"""Sends export requests on to the next OTLP/HTTP endpoint, and reads its answers."""
+"""Sends export requests to the next OTLP/HTTP endpoint, and reads its answers."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ import aiohttp
 from otel_evals.sdk.util import retry_after
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, read_partial_success
 
-__all__ = ["Forwarder"]
-
 _CONNECTIONS = 32
 _AGAIN = 1.0
-"""Seconds after which to send again where the next endpoint names no time."""
+"""Seconds after which to send again if the next endpoint names no time."""
 _IN_ONE_GO = 2**20
-"""Bytes of a body above which aiohttp wants to send it bit by bit."""
+"""Bytes of a body above which aiohttp wants to stream it."""
 _MOST_ANSWER = 64 * 1024
 
 
 class Forwarder:
-    """A client of the next endpoint; to be used on one event loop.
+    """A client of the next endpoint, on one event loop.
 
     Args:
         url: its base URL.
         headers: sent with every request.
-        seconds: that it may take to answer.
-        name: what it is called in answers.
+        seconds: timeout of a request.
+        name: of the endpoint in answers.
     """
 
     def __init__(
@@ -45,7 +43,7 @@ class Forwarder:
     async def send(
         self, signal: str, body: bytes, content_type: str = PROTOBUF, encoding: str = ""
     ) -> ExportAnswer:
-        """Send a body as it is; returns the endpoint's answer. Never raises."""
+        """Send a body unchanged; return the endpoint's answer. Never raises."""
         headers = {**self._headers, "Content-Type": content_type}
         if encoding:
             headers["Content-Encoding"] = encoding
@@ -74,7 +72,6 @@ class Forwarder:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -1,4 +1,4 @@
-"""Spans that are held until their scores are complete, for a bounded time, before they are forwarded.
+"""Held spans: spans that wait for their scores, for a bounded time, before they are forwarded.
 
 The engine's thread adds scores; everything else happens on the receivers' event loop.
 """
@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-__all__ = ["HeldSpan", "HeldSpans"]
 
 _SWEEP_SECONDS = 0.05
 _REMEMBERED = 10_000
@@ -27,20 +25,15 @@ class HeldSpan:
 
     key: _Key
     deadline: float
-    """On the clock of the event loop."""
-    passed: Callable[[HeldSpan], None]
-    """Called on the event loop once it may pass."""
+    """Time on the event loop's clock."""
+    released: Callable[[HeldSpan], None]
+    """Called on the event loop once it may be forwarded."""
     attributes: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
 
 
 class HeldSpans:
-    """The spans that are held.
-
-    Args:
-        limit: how many at most.
-        hold: seconds that each is held at most.
-    """
+    """The held spans: up to `limit`, each for up to `hold` seconds."""
 
     def __init__(self, limit: int, hold: float) -> None:
         self._limit = limit
@@ -48,7 +41,7 @@ class HeldSpans:
         self._held: dict[_Key, HeldSpan] = {}
         self._ended: deque[_Key] = deque()
         self._scored: dict[_Key, dict[str, Any]] = {}
-        """Scores of spans that were not forwarded after all: their sender will send them again."""
+        """Scores of spans that could not be forwarded: their sender will send them again."""
         self._armed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -58,58 +51,49 @@ class HeldSpans:
     def __len__(self) -> int:
         return len(self._held)
 
-    @property
-    def seconds(self) -> float:
-        """How long a span is held at most."""
-        return self._hold
-
     # --- on the event loop ---
 
     def start(self) -> None:
-        """Begin to let spans pass whose time is over."""
+        """Start to release expired spans."""
         self._loop = asyncio.get_running_loop()
         self._sweeping = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
-        """Let everything pass."""
+        """Release every span with the scores it has."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeping
-        self.release_all()
+        for key in list(self._held):
+            self._release(key)
 
     def room_for(self, count: int) -> bool:
-        """Whether so many more may be held; counts them if not."""
+        """Return True if so many more may be held; count them otherwise."""
         if len(self._held) + count <= self._limit:
             return True
         self.passed_unheld += count
         return False
 
-    def hold(self, key: _Key, passed: Callable[[HeldSpan], None]) -> HeldSpan:
-        """Hold a span from now on, unless its scores are known already."""
+    def hold(self, key: _Key, released: Callable[[HeldSpan], None]) -> HeldSpan:
+        """Hold a span, unless its scores are known already."""
         loop = asyncio.get_running_loop()
-        span = HeldSpan(key, loop.time() + self._hold, passed)
+        span = HeldSpan(key, loop.time() + self._hold, released)
         known = self._scored.pop(key, None)
         if known is not None:
             span.attributes, span.complete = known, True
-            loop.call_soon(passed, span)
+            loop.call_soon(released, span)
             return span
         before = self._held.pop(key, None)
         self._held[key] = span
-        if before is not None:  # sent again while it was held: both leave with what there is
-            before.passed(before)
+        if before is not None:  # sent again while held: the first one leaves with its scores so far
+            before.released(before)
         return span
 
     def keep_scores(self, span: HeldSpan) -> None:
-        """A span could not be forwarded, and its sender was told: keep its scores for the next time."""
+        """Keep the scores of a span that its sender will send again."""
         self._scored[span.key] = span.attributes
         if len(self._scored) > _REMEMBERED:
             self._scored.pop(next(iter(self._scored)))
-
-    def release_all(self) -> None:
-        """Let every span pass with the scores there are."""
-        for key in list(self._held):
-            self._pass(key)
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -117,19 +101,19 @@ class HeldSpans:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = loop.time()
             while self._held and (span := next(iter(self._held.values()))).deadline <= now:
-                self._pass(span.key)
+                self._release(span.key)
 
-    def _pass(self, key: _Key) -> None:
+    def _release(self, key: _Key) -> None:
         span = self._held.pop(key, None)
         if span is not None:
-            span.passed(span)
+            span.released(span)
 
-    def _pass_ended(self) -> None:
+    def _release_ended(self) -> None:
         self._armed = False
         while self._ended:
-            self._pass(self._ended.popleft())
+            self._release(self._ended.popleft())
 
-    # --- on the engine's thread: `otel_evals._internal.attach.attacher.SpanScores` ---
+    # --- on the engine's thread: `otel_evals.sdk.pipeline.SpanScores` ---
 
     def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
         """Add attributes to a span, if it is held."""
@@ -138,7 +122,7 @@ class HeldSpans:
             span.attributes.update(attributes)
 
     def finish(self, trace_id: int, span_id: int) -> None:
-        """Let a span pass: it gets no more attributes."""
+        """Release a span: it gets no more attributes."""
         span = self._held.get((trace_id, span_id))
         if span is None or self._loop is None:
             return
@@ -147,4 +131,4 @@ class HeldSpans:
         if not self._armed:
             self._armed = True
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._pass_ended)
+                self._loop.call_soon_threadsafe(self._release_ended)

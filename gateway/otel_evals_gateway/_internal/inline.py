@@ -1,9 +1,9 @@
-"""Inline: everything received goes on to the next endpoint, judged spans with their scores.
+"""Inline: forwards everything to the next endpoint, judged spans with their scores.
 
-With a store, what is not held is forwarded first, as the bytes that came; then the held spans are written to
-the journal, the sender is answered, and they follow when their scores are complete or their time is over.
-Without one nothing keeps a held span over a crash, so a request with judged spans waits as a whole, is
-forwarded once, and the sender gets the next endpoint's answer.
+With a store, the other spans are forwarded first, byte for byte; then the held spans are written to the
+journal, the sender is answered, and they follow once their scores are complete or their time is over. Without
+a store a crash would lose held spans, so a request with judged spans waits as a whole, is forwarded once, and
+the sender gets the next endpoint's answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from otel_evals.sdk.otlp import Place, parts_of, without
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from otel_evals.sdk.otlp import Place, attribute_bytes, envelope, opened, parts_of, without
 from otel_evals.sdk.pipeline import RecordedSpan
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpan, HeldSpans
@@ -21,11 +24,8 @@ from otel_evals_gateway._internal.outbox import Outbox
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.selection import Selection
-from otel_evals_gateway._internal.request_parts import with_attributes
 from otel_evals_gateway._internal.tap import Tap
-from otel_evals_gateway._internal.traffic_counters import Traffic
-
-__all__ = ["Inline"]
+from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 
 class Inline:
@@ -34,116 +34,99 @@ class Inline:
     Args:
         tap: selects and judges.
         forwarder: to the next endpoint.
-        held: spans that wait; None if scores are not put on spans.
-        nested: whether spans below other claimed spans may be judged.
+        held_spans: None if scores are not put on spans.
         traffic: counts.
         journal: keeps held spans over a crash.
+        nested: judge spans below other claimed spans, too.
     """
 
     def __init__(
         self,
         tap: Tap,
         forwarder: Forwarder,
-        held: HeldSpans | None,
-        traffic: Traffic,
+        held_spans: HeldSpans | None,
+        traffic: TrafficCounters,
         journal: Journal,
         *,
         nested: bool,
     ) -> None:
         self._tap = tap
         self._forwarder = forwarder
-        self._held = held
-        self._nested = nested
+        self._held_spans = held_spans
+        self.nested = nested
         self._traffic = traffic
         self._journal = journal
         self._outbox = Outbox(forwarder, journal, traffic)
 
-    def use_rules(self, *, nested: bool) -> None:
-        """Whether spans below other claimed spans may be judged from now on."""
-        self._nested = nested
-
     async def take(self, request: ExportRequest) -> ExportAnswer:
-        """Take a decoded request; returns what its sender is told."""
+        """Take a decoded request; return the answer to its sender."""
         if request.signal == "metrics":
-            return await self._as_it_came(request)
+            return await self._forward_unchanged(request)
         selection = await self._tap.look_through(request)
         places = self._places(selection) if request.signal == "traces" else {}
         if not places:
-            answer = await self._as_it_came(request)
+            answer = await self._forward_unchanged(request)
             if answer.ok and selection.items:
                 self._journal.append(request, selection)
                 await self._tap.judge(request.signal, selection)
         else:
-            answer = await self._with_scores(request, selection, places)
-        self._count(request.signal, selection, answer, len(places) if self._journal.keeps else 0)
+            way = self._split if self._journal.keeps else self._whole
+            try:
+                answer = await way(request, selection, places)
+            except ValueError:  # valid protobuf that is not valid OTLP
+                answer = await self._forward_unchanged(request)
+        self._traffic.received(request.signal, selection)
+        if not answer.ok:
+            self._traffic.count(request.signal, "refused", selection.seen)
+        else:  # the outbox counts the held spans
+            later = len(places) if self._journal.keeps else 0
+            self._traffic.count(request.signal, "forwarded", selection.seen - later)
         return answer
 
     def start(self) -> None:
-        """Begin to send what was held."""
-        if self._held is not None:
-            self._held.start()
+        if self._held_spans is not None:
+            self._held_spans.start()
         self._outbox.start()
 
     async def stop(self, seconds: float) -> None:
-        """Let everything pass, and send it; what cannot be sent in time stays in the journal."""
-        if self._held is not None:
-            await self._held.stop()
+        """Release and send the held spans; unsent ones stay in the journal."""
+        if self._held_spans is not None:
+            await self._held_spans.stop()
         await self._outbox.stop(seconds)
         await self._forwarder.close()
 
-    # --- what earlier processes left: `otel_evals_gateway._internal.journal.Replayed` ---
-
-    def select(self, request: ExportRequest) -> Selection:
-        """What of a request may be judged."""
-        return self._tap.select(request)
-
-    async def judge(self, signal: str, selection: Selection) -> None:
-        """Give the stages what may be judged."""
-        await self._tap.judge(signal, selection)
-
     def restore(self, held: Iterable[HeldPart]) -> None:
-        """Go on to hold spans until they are forwarded."""
+        """Hold the spans that an earlier process held."""
         for part in held:
             self._hold_part(part)
 
     # --- with judged spans ---
 
     def _places(self, selection: Selection) -> Mapping[Place, RecordedSpan]:
-        """Where the spans stand that are to be held."""
-        if self._held is None or not selection.claimed:
+        """Return the spans to hold, by position."""
+        if self._held_spans is None or not selection.claimed:
             return {}
-        places = selection.judged(nested=self._nested)
-        return places if self._held.room_for(len(places)) else {}
-
-    async def _with_scores(
-        self, request: ExportRequest, selection: Selection, places: Mapping[Place, RecordedSpan]
-    ) -> ExportAnswer:
-        way = self._split if self._journal.keeps else self._whole
-        try:
-            return await way(request, selection, places)
-        except ValueError:  # valid protobuf of a kind that OTLP does not have
-            return await self._as_it_came(request)
+        places = selection.judged(nested=self.nested)
+        return places if self._held_spans.room_for(len(places)) else {}
 
     async def _split(
         self, request: ExportRequest, selection: Selection, places: Mapping[Place, RecordedSpan]
     ) -> ExportAnswer:
-        """Forward what is not held, then keep the rest until its scores are there."""
+        """Forward the other spans, and keep the held ones until they are scored."""
+        answer = ExportAnswer()
         if len(places) < selection.seen:
-            rest = without(request.plain, places.keys())
-            answer = await self._forwarder.send("traces", rest)
+            answer = await self._forwarder.send("traces", without(request.plain, places.keys()))
             if not answer.ok:
                 return answer
-        else:
-            answer = ExportAnswer()
         parts = [
-            HeldPart(_key_bytes(places[place]), data)
+            HeldPart(bytes.fromhex(places[place].span.trace_id + places[place].span.span_id), data)
             for place, data in parts_of(request.plain, places.keys())
         ]
         if not self._journal.append(request, selection, parts):
             sent = await self._forwarder.send("traces", b"".join(part.data for part in parts))
             if not sent.ok:
                 return sent
-            self._traffic.forwarded("traces", len(parts))
+            self._traffic.count("traces", "forwarded", len(parts))
         else:
             for part in parts:
                 self._hold_part(part)
@@ -154,62 +137,63 @@ class Inline:
         self, request: ExportRequest, selection: Selection, places: Mapping[Place, RecordedSpan]
     ) -> ExportAnswer:
         """Wait for the scores, and forward the request once."""
-        assert self._held is not None
-        awaited = asyncio.Event()
+        assert self._held_spans is not None
+        all_released = asyncio.Event()
         spans: dict[Place, HeldSpan] = {}
-        left = set(places)
+        waiting = len(places)
 
-        def passed(place: Place) -> None:
-            left.discard(place)
-            if not left:
-                awaited.set()
+        def released(_: HeldSpan) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                all_released.set()
 
         for place, item in places.items():
-            spans[place] = self._held.hold(_key(item), lambda _, place=place: passed(place))  # type: ignore[misc]
+            key = int(item.span.trace_id, 16), int(item.span.span_id, 16)
+            spans[place] = self._held_spans.hold(key, released)
         await self._tap.judge("traces", selection)
-        await awaited.wait()
+        await all_released.wait()
         scored = {place: span.attributes for place, span in spans.items() if span.attributes}
         if scored:
-            answer = await self._forwarder.send("traces", _rewritten(request.plain, scored))
+            parts = parts_of(request.plain, scored.keys())
+            at_the_end = b"".join(with_attributes(part, scored[place]) for place, part in parts)
+            body = without(request.plain, scored.keys()) + at_the_end
+            answer = await self._forwarder.send("traces", body)
         else:
-            answer = await self._as_it_came(request)
+            answer = await self._forward_unchanged(request)
         if not answer.ok:
             for span in spans.values():
-                self._held.keep_scores(span)
+                self._held_spans.keep_scores(span)
         return answer
 
     def _hold_part(self, part: HeldPart) -> None:
-        def passed(span: HeldSpan) -> None:
+        def released(span: HeldSpan) -> None:
             self._outbox.put(HeldPart(part.key, with_attributes(part.data, span.attributes)))
 
-        if self._held is None:
+        if self._held_spans is None:
             self._outbox.put(part)
         else:
             key = int.from_bytes(part.key[:16]), int.from_bytes(part.key[16:])
-            self._held.hold(key, passed)
+            self._held_spans.hold(key, released)
 
-    async def _as_it_came(self, request: ExportRequest) -> ExportAnswer:
+    async def _forward_unchanged(self, request: ExportRequest) -> ExportAnswer:
         return await self._forwarder.send(
             request.signal, request.body, request.content_type, request.encoding
         )
 
-    def _count(self, signal: str, selection: Selection, answer: ExportAnswer, later: int) -> None:
-        self._traffic.received(signal, selection)
-        if not answer.ok:
-            self._traffic.refused(signal, selection.seen)
-        else:
-            self._traffic.forwarded(signal, selection.seen - later)  # the outbox counts those that follow
 
-
-def _key(item: RecordedSpan) -> tuple[int, int]:
-    return int(item.span.trace_id, 16), int(item.span.span_id, 16)
-
-
-def _key_bytes(item: RecordedSpan) -> bytes:
-    return bytes.fromhex(item.span.trace_id + item.span.span_id)
-
-
-def _rewritten(data: bytes, scored: Mapping[Place, Mapping[str, Any]]) -> bytes:
-    """A request whose judged spans have their scores; they stand at its end."""
-    parts = [with_attributes(part, scored[place]) for place, part in parts_of(data, scored.keys())]
-    return without(data, scored.keys()) + b"".join(parts)
+def with_attributes(part: bytes, attributes: Mapping[str, Any]) -> bytes:
+    """Add attributes to a request of one span, byte for byte; existing keys keep their values."""
+    if not attributes:
+        return part
+    around, beside, span = opened(part)
+    known = {attribute.key for attribute in Span.FromString(span).attributes}
+    for key, value in attributes.items():
+        if key not in known:
+            added = KeyValue(key=key)
+            if isinstance(value, float):
+                added.value.double_value = value
+            else:
+                added.value.string_value = str(value)
+            span += attribute_bytes(added.SerializeToString())
+    return envelope(around, beside, span)

@@ -1,10 +1,10 @@
-"""The journal of received spans: with a store, what was acknowledged and is not in the store yet is here.
+"""The journal of received spans: with a store, it has the acknowledged items that are not in the store yet.
 
-A run is written to the store once its trace is complete. Until then, what may be sampled of each request
-stands in files beside the store, which survive the process. They are written without waiting for the disk, as
-the store is: a crash of the machine may lose the last moments. A file is deleted once every trace in it is
-decided, and every held span in it forwarded. Each process has a folder of its own, locked while it lives; the
-next process takes over the folders whose lock is free.
+A run is written to the store once its trace is complete. Until then, the selected items of each request are
+in files next to the store, which survive the process. Like the store's, these writes do not wait for the
+disk: a crash of the machine may lose the last moments. A file is deleted once every trace in it is decided,
+and every held span in it forwarded. Each process has its own folder, locked while it runs; the next process
+takes over the unlocked folders.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ import struct
 import time
 import uuid
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any
 
 from otel_evals import Config
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.util import HAS_FILE_LOCKS, try_lock
-from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
+from otel_evals_gateway._internal.receiver.decoder import FIELDS, ExportRequest, Signal, decode
 from otel_evals_gateway._internal.receiver.selection import Selection
-from otel_evals_gateway._internal.request_parts import request_of
-from otel_evals_gateway._internal.scoring_engine import Scoring
-
-__all__ = ["FileJournal", "HeldPart", "Journal", "Replayed", "open_journal"]
+from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 
 _logger = logging.getLogger(__name__)
 _HEAD = struct.Struct("<BII")
@@ -47,7 +44,7 @@ _UNBOUNDED = 2**31
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """A span that is held, as a request of its own."""
+    """A held span as a request of its own."""
 
     key: bytes
     """Its trace id and span id."""
@@ -55,40 +52,30 @@ class HeldPart:
     """An ExportTraceServiceRequest."""
 
 
-class Replayed(Protocol):
-    """What takes the entries of an earlier process."""
-
-    def select(self, request: ExportRequest) -> Selection:
-        """What of a request may be judged."""
-
-    async def judge(self, signal: str, selection: Selection) -> None:
-        """Give the stages what may be judged."""
-
-    def restore(self, held: Iterable[HeldPart]) -> None:
-        """Go on to hold spans until they are forwarded."""
-
-
 class Journal:
     """Keeps nothing; the default, without a store."""
 
     keeps = False
-    """Whether anything is kept."""
 
     def append(self, request: ExportRequest, selection: Selection, held: Iterable[HeldPart] = ()) -> bool:
-        """Keep what may be judged of a request, and its held spans; whether that was possible."""
+        """Keep the selected items of a request, and its held spans; False if that is impossible."""
         return True
 
     def forwarded(self, keys: Collection[bytes]) -> None:
-        """Held spans were forwarded."""
+        """Drop held spans that were forwarded."""
 
-    async def replay(self, to: Replayed) -> None:
-        """Read what earlier processes left, and begin to delete what is done with."""
+    async def replay(
+        self,
+        take: Callable[[ExportRequest], Awaitable[Selection]],
+        restore: Callable[[Iterable[HeldPart]], object],
+    ) -> None:
+        """Hand over the entries of earlier processes, and start to delete files."""
 
     async def collect(self) -> None:
-        """Delete what is done with."""
+        """Delete the files whose traces are all decided and whose held spans are all forwarded."""
 
     def close(self) -> None:
-        """Close the files; what is not done with stays."""
+        """Close the files; undecided entries stay."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,9 +90,9 @@ class FileJournal(Journal):
     """Keeps entries in files.
 
     Args:
-        folder: of the journals of all processes of a store.
+        folder: of the journals of all processes with the same store.
         scoring: knows which traces are decided.
-        most: bytes that the files of this process may have together.
+        most: total bytes of this process's files.
 
     Raises:
         ConfigError: the folder cannot be used.
@@ -113,14 +100,13 @@ class FileJournal(Journal):
 
     keeps = True
 
-    def __init__(self, folder: Path, scoring: Scoring, most: int) -> None:
+    def __init__(self, folder: Path, scoring: ScoringEngine, most: int) -> None:
         self._all = folder
         self._scoring = scoring
         self._most = most
         self._segments: list[_Segment] = []
         self._current: IO[bytes] | None = None
         self._locks: list[tuple[IO[bytes], Path]] = []
-        self._adopted: list[Path] = []
         self._number = 0
         self._collecting: asyncio.Task[None] | None = None
         try:
@@ -129,8 +115,7 @@ class FileJournal(Journal):
             raise ConfigError("store", f"{folder} cannot be used: {error}") from error
 
     def append(self, request: ExportRequest, selection: Selection, held: Iterable[HeldPart] = ()) -> bool:
-        """Keep what may be judged of a request, and its held spans; whether that was possible."""
-        entries = [(_KINDS[request.signal], request_of(request, selection))]
+        entries = [(_KINDS[request.signal], _selected(request, selection))]
         parts = list(held)
         entries += [(_HELD, part.key + part.data) for part in parts]
         if not self._write(entries):
@@ -141,14 +126,16 @@ class FileJournal(Journal):
         return True
 
     def forwarded(self, keys: Collection[bytes]) -> None:
-        """Held spans were forwarded."""
         if keys:
             self._write([(_FORWARDED, b"".join(keys))])
             for segment in self._segments:
                 segment.held.difference_update(keys)
 
-    async def replay(self, to: Replayed) -> None:
-        """Read what earlier processes left, and begin to delete what is done with."""
+    async def replay(
+        self,
+        take: Callable[[ExportRequest], Awaitable[Selection]],
+        restore: Callable[[Iterable[HeldPart]], object],
+    ) -> None:
         held: dict[bytes, tuple[HeldPart, _Segment]] = {}
         for path in self._adopt():
             segment = _Segment(path, size=path.stat().st_size)
@@ -160,32 +147,31 @@ class FileJournal(Journal):
                     for at in range(0, len(payload), _KEY):
                         held.pop(payload[at : at + _KEY], None)
                 else:
-                    await self._again(to, kind, payload, segment)
+                    signal: Signal = "traces" if kind == _KINDS["traces"] else "logs"
+                    selection = await take(decode(ExportRequest(signal, payload), _UNBOUNDED))
+                    segment.traces |= selection.traces
             self._segments.insert(0, segment)
         for part, segment in held.values():
             segment.held.add(part.key)
-        to.restore([part for part, _ in held.values()])
+        restore([part for part, _ in held.values()])
         self._collecting = asyncio.ensure_future(self._collect_always())
 
     async def collect(self) -> None:
-        """Delete the segments whose traces are all decided and whose held spans are all forwarded."""
         candidates = [segment for segment in self._segments if not segment.held]
         if not candidates or self._scoring.putting:
             return
         if self._current is not None and candidates[-1] is self._segments[-1]:
             self._rotate()
-        began = {id(segment) for segment in candidates}
-        still = await asyncio.to_thread(self._scoring.engine.open_traces, _STORE_SECONDS)
-        if still is None:
+        still_open = await asyncio.to_thread(self._scoring.engine.open_traces, _STORE_SECONDS)
+        if still_open is None:
             return
         for segment in candidates:
-            segment.traces &= still
-            if not segment.traces and not segment.held and id(segment) in began:
+            segment.traces &= still_open
+            if not segment.traces and not segment.held:
                 self._segments.remove(segment)
                 segment.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files; what is not done with stays."""
         if self._collecting is not None:
             self._collecting.cancel()
         self._rotate()
@@ -195,12 +181,6 @@ class FileJournal(Journal):
                     (folder / "lock").unlink()
                     folder.rmdir()
             lock.close()
-
-    async def _again(self, to: Replayed, kind: int, payload: bytes, segment: _Segment) -> None:
-        signal: Signal = "traces" if kind == _KINDS["traces"] else "logs"
-        selection = to.select(decode(ExportRequest(signal, payload), _UNBOUNDED))
-        segment.traces |= selection.traces
-        await to.judge(signal, selection)
 
     async def _collect_always(self) -> None:
         while True:
@@ -221,7 +201,7 @@ class FileJournal(Journal):
             file.write(data)
         except OSError:
             _logger.exception("the journal of received spans cannot be written")
-            self._rotate()  # what was written in part ends the old file
+            self._rotate()  # the old file ends with a partial entry
             return False
         self._segments[-1].size += len(data)
         if self._segments[-1].size >= _SEGMENT_BYTES:
@@ -249,7 +229,7 @@ class FileJournal(Journal):
                 return folder
 
     def _adopt(self) -> list[Path]:
-        """The files of processes that have ended, oldest first."""
+        """Take over the files of ended processes, oldest first."""
         found: list[Path] = []
         for folder in sorted(self._all.iterdir()):
             if folder != self._folder and folder.is_dir() and self._lock(folder):
@@ -271,8 +251,8 @@ class FileJournal(Journal):
         return True
 
 
-def open_journal(config: Config, scoring: Scoring) -> Journal:
-    """The journal of a configuration: beside its store, or one that keeps nothing.
+def open_journal(config: Config, scoring: ScoringEngine) -> Journal:
+    """Return the journal next to the configured store, or one that keeps nothing.
 
     Raises:
         ConfigError: its folder cannot be used, or the system has no file locks.
@@ -280,14 +260,37 @@ def open_journal(config: Config, scoring: Scoring) -> Journal:
     if config.store is None:
         return Journal()
     if not HAS_FILE_LOCKS:
-        raise ConfigError("store", "the gateway's needs file locks, which this system lacks; leave it out")
+        raise ConfigError("store", "needs file locks in the gateway, which this system lacks; leave it out")
     folder = config.store.with_name(f"{config.store.name}.received")
     scoring.gatherer.keeps_open = True
     return FileJournal(folder, scoring, config.store_max_bytes)
 
 
+def _selected(request: ExportRequest, selection: Selection) -> bytes:
+    """Return a request with only the selected spans or log records."""
+    if len(selection.places) == selection.seen:
+        return request.plain
+    blocks, scopes, records = FIELDS[request.signal]
+    part: Any = type(request.message)()
+    block: Any = None
+    scoped: Any = None
+    at = -1, -1
+    for r, s, i in selection.places:
+        from_block = getattr(request.message, blocks)[r]
+        from_scope = getattr(from_block, scopes)[s]
+        if r != at[0]:
+            block = getattr(part, blocks).add()
+            block.resource.CopyFrom(from_block.resource)
+        if (r, s) != at:
+            scoped = getattr(block, scopes).add()
+            scoped.scope.CopyFrom(from_scope.scope)
+            at = r, s
+        getattr(scoped, records).append(getattr(from_scope, records)[i])
+    return bytes(part.SerializeToString())
+
+
 def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The whole entries of a file; the last one may have been cut off."""
+    """Yield the whole entries of a file; a crash may have cut off the last one."""
     data = path.read_bytes()
     at = 0
     while at + _HEAD.size <= len(data):

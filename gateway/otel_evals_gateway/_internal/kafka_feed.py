@@ -1,4 +1,4 @@
-"""Connects a Kafka source to the stages."""
+"""Connects a Kafka source to the engine."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
-from opentelemetry.trace import format_trace_id
 
 from otel_evals.errors import ConfigError
-from otel_evals.sdk.pipeline import CapturedLog, IntakeItem, UnclaimedSpan
 from otel_evals_gateway._internal.kafka.offsets import tail
 from otel_evals_gateway._internal.options import KafkaOptions
 from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
-from otel_evals_gateway._internal.scoring_engine import Scoring
+from otel_evals_gateway._internal.receiver.selection import trace_of
+from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import Tap, rejection
 
 if TYPE_CHECKING:
     from otel_evals_gateway._internal.kafka.source import KafkaSource
 
-__all__ = ["consume"]
-
 _ROOM = 5_000
-"""Items that must have room before more messages are read."""
+"""Items that must fit before more messages are read."""
 _BACKLOG = 0.5
-"""From where on no message is read."""
+"""Fill level from which no message is read."""
 _OPEN_SECONDS = 5.0
 _PAUSE = 0.01
-_GAUGES = (
+_METRICS = (
     ("lag", "lag", "{message}", "Messages of the assigned partitions that were not read"),
     ("assigned", "assigned", "{partition}", "Partitions that are assigned to this member of the group"),
     ("uncommitted", "uncommitted", "{message}", "Messages that were read and whose offset is not committed"),
     ("commit.age", "oldest_uncommitted_seconds", "s", "Time since the oldest of those messages was read"),
+    (
+        "dead_letters",
+        "dead_letters",
+        "{message}",
+        "Messages that were not OTLP, sent to the dead-letter topic",
+    ),
 )
 """Name, key in the source's counters, unit and description."""
 
 
-def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
-    """A source that gives the stages what it reads; not started.
+def consume(options: KafkaOptions, tap: Tap, scoring: ScoringEngine) -> KafkaSource:
+    """Return a source for the engine; the caller starts it.
 
     Raises:
         ConfigError: no topic is named, or the extra is missing.
@@ -58,26 +61,28 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
             "gateway.kafka", f"needs {error.name}: pip install 'otel-evals[gateway,kafka]'"
         ) from error
 
+    thread = scoring.engine.thread
+
     def handle(signal: Signal, value: bytes, known: Collection[str]) -> Collection[str]:
         content_type = JSON if value[:1] == b"{" else PROTOBUF
         request = decode(ExportRequest(signal, value, content_type), scoring.options.max_decompressed)
         selection = tap.select(request)
         if value and selection.rejected.total() == selection.seen:
-            reasons = rejection(selection).message or "there is nothing in it"
+            reasons = rejection(selection).message or "it is empty"
             raise RefusedError(ExportAnswer(400, f"no valid {signal} of OTLP: {reasons}"))
-        tap.received(signal, selection)
+        tap.traffic.received(signal, selection)
         for item in selection.items:
-            if known and tail(_trace_of(item)) in known:
+            if known and tail(trace_of(item)) in known:
                 continue
-            while not scoring.room:
+            while not thread.room:
                 time.sleep(_PAUSE)
-            scoring.engine.thread.put(item)
+            thread.put(item)
         return selection.traces
 
     def room() -> bool:
         pending, gathered = scoring.backlog
         scoring.gatherer.source_waits = pending >= _BACKLOG
-        return scoring.room > _ROOM and max(pending, gathered) < _BACKLOG
+        return thread.room > _ROOM and max(pending, gathered) < _BACKLOG
 
     properties: dict[str, Any] = {
         "bootstrap.servers": ",".join(options.brokers),
@@ -91,30 +96,19 @@ def consume(options: KafkaOptions, tap: Tap, scoring: Scoring) -> KafkaSource:
         options.dead_letters,
         handle,
         lambda: scoring.engine.open_traces(_OPEN_SECONDS),
-        scoring.let_go,
+        scoring.forget,
         room,
     )
     _observe(source, scoring.meter)
     return source
 
 
-def _trace_of(item: IntakeItem) -> str:
-    if isinstance(item, CapturedLog):
-        return format_trace_id(item.trace_id)
-    return item.trace_id if isinstance(item, UnclaimedSpan) else item.record().trace_id
-
-
 def _observe(source: KafkaSource, meter: Meter) -> None:
-    """Report lag, assignment and age of what is not committed as metrics."""
-    for name, stat, unit, description in _GAUGES:
+    for name, stat, unit, description in _METRICS:
 
         def read(_: CallbackOptions, stat: str = stat) -> list[Observation]:
             return [Observation(source.stats()[stat])]
 
-        meter.create_observable_gauge(f"otel_evals.gateway.kafka.{name}", [read], unit, description)
-    meter.create_observable_counter(
-        "otel_evals.gateway.kafka.dead_letters",
-        [lambda _: [Observation(source.stats()["dead_letters"])]],
-        "{message}",
-        "Messages that were no OTLP and went to the dead-letter topic",
-    )
+        counts = name == "dead_letters"
+        create = meter.create_observable_counter if counts else meter.create_observable_gauge
+        create(f"otel_evals.gateway.kafka.{name}", [read], unit, description)

@@ -1,4 +1,4 @@
-"""Held spans that may leave: sent to the next endpoint in batches, until they are accepted."""
+"""The outbox: sends released spans to the next endpoint in batches, until they are accepted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from collections import deque
 from otel_evals.sdk.util import backoff
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.journal import HeldPart, Journal
-from otel_evals_gateway._internal.traffic_counters import Traffic
-
-__all__ = ["Outbox"]
+from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 _logger = logging.getLogger(__name__)
 _BATCH = 512
@@ -21,15 +19,9 @@ _FIRST, _LONGEST = 0.5, 10.0
 
 
 class Outbox:
-    """A queue of parts; on the receivers' event loop.
+    """A queue of parts, on the receivers' event loop."""
 
-    Args:
-        forwarder: sends them.
-        journal: is told which were accepted.
-        traffic: counts.
-    """
-
-    def __init__(self, forwarder: Forwarder, journal: Journal, traffic: Traffic) -> None:
+    def __init__(self, forwarder: Forwarder, journal: Journal, traffic: TrafficCounters) -> None:
         self._forwarder = forwarder
         self._journal = journal
         self._traffic = traffic
@@ -39,21 +31,16 @@ class Outbox:
         self._empty.set()
         self._sending: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
     def start(self) -> None:
-        """Begin to send."""
         self._sending = asyncio.ensure_future(self._send_always())
 
     def put(self, part: HeldPart) -> None:
-        """Queue a part."""
         self._parts.append(part)
         self._empty.clear()
         self._work.set()
 
     async def stop(self, seconds: float) -> None:
-        """Send what is queued, within a time."""
+        """Send the queued parts within this time."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), max(0.0, seconds))
         if self._sending is not None:
@@ -87,8 +74,6 @@ class Outbox:
         for _ in batch:
             self._parts.popleft()
         self._journal.forwarded([part.key for part in batch])
-        if accepted:
-            self._traffic.forwarded("traces", len(batch))
-        else:
-            self._traffic.lost("traces", len(batch))
+        self._traffic.count("traces", "forwarded" if accepted else "lost", len(batch))
+        if not accepted:
             _logger.error("%d held spans were refused for good: %s", len(batch), message)

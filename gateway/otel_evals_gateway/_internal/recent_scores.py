@@ -1,4 +1,4 @@
-"""What scorers gave of late, without content: means, costs of judges, the worst runs; for `/stats`."""
+"""Recent scores without content, for `/stats`: means, costs of judges, the worst runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 
 from otel_evals.model import Direction, Evaluation, Run, Score
 
-__all__ = ["RecentScores"]
-
 _SCORES = 500
-"""Of each rule, for its mean."""
+"""Per rule, for its mean."""
 _RUNS = 2_000
-"""Over all rules, for the worst of them."""
+"""Over all rules, for the worst runs."""
 _WORST = 10
 
 
@@ -30,12 +28,12 @@ class _Scorer:
 @dataclass(frozen=True, slots=True)
 class _Scored:
     badness: float
-    """0 for the best value there is, 1 for the worst."""
+    """0 for the best possible value, 1 for the worst."""
     row: dict[str, Any]
 
 
 class RecentScores:
-    """Notes evaluations on the engine's thread; read on any."""
+    """Notes evaluations on the engine's thread; any thread may read them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +41,6 @@ class RecentScores:
         self._runs: deque[_Scored] = deque(maxlen=_RUNS)
 
     def note(self, run: Run, evaluation: Evaluation) -> None:
-        """Note an evaluation that has ended."""
         outcome = evaluation.outcome
         with self._lock:
             scorer = self._scorers.setdefault(evaluation.rule or evaluation.scorer_id, _Scorer())
@@ -57,7 +54,7 @@ class RecentScores:
                 self._runs.append(_scored(run, evaluation, outcome))
 
     def snapshot(self) -> dict[str, Any]:
-        """Means and costs by rule, and the worst of the latest scored runs, as plain values."""
+        """Return means and costs by rule, and the worst of the latest runs, as plain values."""
         with self._lock:
             scorers = {name: _summary(scorer) for name, scorer in self._scorers.items()}
             runs = list(self._runs)

@@ -1,19 +1,20 @@
 """Collects the received spans of traces until a trace is complete, within bounds.
 
-For spans that come from other processes, whose order says nothing: a child may come long before its parent,
-and a service exports its spans without waiting for others. A trace is complete once its root span has arrived
-and nothing more for `quiet` seconds, or nothing at all for `idle` seconds. A trace that stays active is kept;
-after `max_age`, the invocations in it that have ended and been idle are closed by themselves.
+Spans of several processes arrive in any order: a child may arrive long before its parent, and a service
+exports its spans without waiting for others. A trace is complete `quiet` seconds after its last span if its
+root span has arrived, otherwise after `idle` seconds. An active trace is kept; after `max_age`, its ended and
+idle invocations are closed by themselves.
 
-Lives on the engine's thread only.
+Engine's thread only.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 from opentelemetry.trace import format_span_id, format_trace_id
@@ -33,17 +34,14 @@ from otel_evals.sdk.pipeline import (
     UnclaimedSpan,
     size_of_span,
 )
-from otel_evals_gateway._internal.unclaimed_traces import UnclaimedTraces
-
-__all__ = ["TraceGatherer"]
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 100_000
-"""Spans of closed runs that are remembered, so that late spans and repeated ones are recognised."""
+"""Spans of closed runs that are remembered, to recognise late and repeated spans."""
 _UNCLAIMED = 50_000
-"""Traces without a claimed span that are remembered: such a span may still come."""
+"""Traces without a claimed span that are remembered."""
 _LINKS_PER_TRACE = 10_000
-_DUE_PER_TRACE = 4  # times at which to look at one; more are those of traces that were evicted
+_DUE_PER_TRACE = 4  # entries above this belong to evicted traces
 
 
 class TraceGatherer:
@@ -51,9 +49,9 @@ class TraceGatherer:
 
     Args:
         limits: the bounds; `grace` has no meaning here.
-        quiet: seconds without a span after which a trace is complete whose root span has arrived.
+        quiet: seconds without a span after which a trace with its root span is complete.
         idle: seconds without a span after which any trace is complete.
-        opens_run: whether a span is an agent or a workflow, which may be judged although its trace goes on.
+        opens_run: returns True for an agent or a workflow, which may be judged while its trace continues.
     """
 
     def __init__(
@@ -64,35 +62,35 @@ class TraceGatherer:
         self._idle = idle
         self._opens_run = opens_run
         self._traces: OrderedDict[str, OpenTrace] = OrderedDict()
-        self._unclaimed = UnclaimedTraces(_UNCLAIMED, limits.max_bytes)
+        self._unclaimed = _UnclaimedTraces(_UNCLAIMED, limits.max_bytes)
         self._due: list[tuple[float, str]] = []
         self._closed: OrderedDict[str, bool] = OrderedDict()
         """Span ids of closed runs: True for spans that arrived, False for parents that did not."""
         self._lost = LostSpans(_REMEMBERED)
         self._bytes = 0
         self._latest = 0.0
-        self.keeps_open = False  # whether open traces are kept elsewhere when the process ends, so not lost
-        self.source_waits = False  # whether what traces without their root lack is held back at its source
+        self.keeps_open = False  # True if a journal keeps open traces when the process ends
+        self.source_waits = False  # True while a paused source may have the root spans of open traces
         self.next_close = inf
         """When to call `close_due` again, on the caller's clock."""
-        self.next_eviction = inf  # traces are evicted for want of room only, when it is wanted
+        self.next_eviction = inf  # traces are evicted only for room, on arrival
 
     def waiting(self, trace_id: str) -> int:
-        """How many spans of a trace wait for it to be complete. May be called from any thread."""
+        """Count the spans of an open trace. Any thread may call it."""
         return len(trace.spans) if (trace := self._traces.get(trace_id)) else 0
 
     @property
     def size(self) -> tuple[int, int]:
-        """Open traces with claimed spans, and their bytes. May be called from any thread."""
+        """Open traces with claimed spans, and their bytes. Any thread may read it."""
         return len(self._traces), self._bytes
 
     @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces that are not complete, and of those without a claimed span that are not idle."""
+        """Ids of the incomplete traces, including active ones without a claimed span."""
         return {*self._traces, *self._unclaimed.active_since(self._latest - self._idle)}
 
     def add(self, items: Iterable[IntakeItem], now: float) -> Gathered:
-        """Add received spans and log records. Never raises; an item that cannot be decoded is a loss."""
+        """Add received spans and log records. Never raises; an undecodable item is a loss."""
         gathered = Gathered()
         self._latest = now
         for item in items:
@@ -110,7 +108,7 @@ class TraceGatherer:
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close the traces that are complete; with infinity, all those whose root span has arrived."""
+        """Close the complete traces; with infinity, all traces with their root span."""
         if now == inf:
             return [self._close(t) for t, trace in list(self._traces.items()) if trace.rooted]
         closed: list[SpanGroup] = []
@@ -130,19 +128,19 @@ class TraceGatherer:
         return closed
 
     def evict_old(self, now: float) -> list[Loss]:
-        """Nothing is evicted for its age: a trace without new spans is complete."""
+        """Evict nothing for its age: a trace without new spans is complete."""
         return []
 
     def end(self, items: Iterable[IntakeItem]) -> list[Loss]:
-        """Forget all traces; returns the runs that are lost with them, and with items that were not added."""
+        """Forget all traces; return the runs lost with them and with the remaining items."""
         if self.keeps_open:
             self._traces.clear()
             return []
         lost = self.add(items, self._latest).losses
         return lost + [x for t in list(self._traces) for x in self._evict(t, "root_not_ended_at_shutdown")]
 
-    def let_go(self, traces: Iterable[str]) -> None:
-        """Forget open traces without a loss: they are gathered elsewhere, or here again."""
+    def forget(self, traces: Iterable[str]) -> None:
+        """Forget open traces without a loss: another process gathers them, or this one again."""
         for trace_id in traces:
             self._unclaimed.take(trace_id)
             if (trace := self._traces.pop(trace_id, None)) is not None:
@@ -168,7 +166,7 @@ class TraceGatherer:
         full = len(trace.spans) >= self._limits.max_spans_per_trace
         if full and parent and record.span_id not in trace.spans:
             trace.left_out.append(record.span_id)
-            trace.last_seen = now  # it goes on, although no more of it is kept
+            trace.last_seen = now  # it is active, although no more of it is kept
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)
@@ -216,11 +214,10 @@ class TraceGatherer:
             self._unclaimed.grown(size)
 
     def _any(self, trace_id: str, now: float) -> OpenTrace:
-        """A trace, with claimed spans or without."""
         return self._traces.get(trace_id) or self._unclaimed.get(trace_id, now)
 
     def _claimed(self, trace_id: str, now: float) -> OpenTrace:
-        """A trace that has a claimed span now."""
+        """Return a trace that gets a claimed span."""
         trace = self._traces.get(trace_id)
         if trace is None:
             trace = self._traces[trace_id] = self._unclaimed.take(trace_id) or OpenTrace(now, now)
@@ -252,7 +249,7 @@ class TraceGatherer:
         return self._group(trace, trace.spans)
 
     def _group(self, trace: OpenTrace, span_ids: Iterable[str]) -> SpanGroup:
-        """The spans with their log records, oldest first; from now on, they and what is missing are known."""
+        """Return the spans with their log records, oldest first, and remember them and missing parents."""
         records = []
         for span_id in span_ids:
             record = trace.take_logs_of(span_id)
@@ -301,3 +298,51 @@ class TraceGatherer:
         self._closed[span_id] = arrived
         if len(self._closed) > _REMEMBERED:
             self._closed.popitem(last=False)
+
+
+class _UnclaimedTraces:
+    """Traces without a claimed span so far, with their links and log records: such a span may still arrive.
+
+    Up to `most` traces and `max_bytes`; the least recently active is forgotten first.
+    """
+
+    def __init__(self, most: int, max_bytes: int) -> None:
+        self._most = most
+        self._max_bytes = max_bytes
+        self._traces: OrderedDict[str, OpenTrace] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, trace_id: str, now: float) -> OpenTrace:
+        """Return a trace, created if it is new; it counts as active."""
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = OpenTrace(now, now)
+        self._traces.move_to_end(trace_id)
+        self._forget()
+        return trace
+
+    def take(self, trace_id: str) -> OpenTrace | None:
+        """Remove and return a trace; None if it is unknown."""
+        trace = self._traces.pop(trace_id, None)
+        if trace is not None:
+            self._bytes -= trace.size
+        return trace
+
+    def put(self, trace_id: str, trace: OpenTrace) -> None:
+        self._traces[trace_id] = trace
+        self._bytes += trace.size
+        self._forget()
+
+    def grown(self, size: int) -> None:
+        """Count the growth of the trace that `get` returned last."""
+        self._bytes += size
+        self._forget()
+
+    def active_since(self, when: float) -> Iterator[str]:
+        """Return the ids of the traces that were active since then."""
+        latest = itertools.takewhile(lambda pair: pair[1].last_seen >= when, reversed(self._traces.items()))
+        return (trace_id for trace_id, _ in latest)
+
+    def _forget(self) -> None:
+        while len(self._traces) > self._most or (self._bytes > self._max_bytes and self._traces):
+            self._bytes -= self._traces.popitem(last=False)[1].size

@@ -1,19 +1,17 @@
-"""The `otel-evals` command. What it needs beyond the core is the `cli` extra."""
+"""The `otel-evals` command; requires the extra `cli`."""
 
 from __future__ import annotations
 
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> None:
-    """Entry point of the `otel-evals` command."""
+    """Run the `otel-evals` command."""
     try:
         from otel_evals._internal.cli.app import app
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in {"typer", "rich"}:
             raise
-        sys.exit(f"The command line needs {missing}: pip install 'otel-evals[cli]'")
+        sys.exit(f"otel-evals needs {missing}: pip install 'otel-evals[cli]'")
     app()

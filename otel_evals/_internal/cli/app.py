@@ -1,52 +1,81 @@
-"""The commands of `otel-evals`; each is loaded when it is called."""
+"""The commands of `otel-evals`; each is imported when it is used."""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import Annotated
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
-from otel_evals._internal.cli import config as configuration
-from otel_evals._internal.cli import judge as judging
-from otel_evals._internal.cli import scorers as scoring
-from otel_evals._internal.cli.destinations import destination, destinations
-from otel_evals._internal.cli.doctor import doctor
-from otel_evals._internal.cli.explain import explain
-from otel_evals._internal.cli.init import init
-from otel_evals._internal.cli.runs import runs
-from otel_evals._internal.cli.score import score
-from otel_evals._internal.cli.store import store
-from otel_evals._internal.cli.terminal import log_visibly
 from otel_evals._internal.version import __version__
 
-__all__ = ["app"]
-
-app = typer.Typer(help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True)
-app.add_typer(store, name="store")
-app.command()(runs)
-app.command()(explain)
-app.command()(score)
-app.command()(doctor)
-app.command()(init)
-app.add_typer(scoring.app, name="scorers")
-app.add_typer(judging.app, name="judge")
-app.add_typer(configuration.app, name="config")
-app.add_typer(destinations, name="destinations")
-app.add_typer(destination, name="destination")
-
-
-def add_commands() -> None:
-    """Add the commands of other packages, found through the entry-point group `otel_evals_command`."""
-    for point in sorted(entry_points(group="otel_evals_command"), key=lambda point: point.name):
-        command = point.load()
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=point.name)
-        else:
-            app.command(point.name)(command)
+ENTRY_POINT_GROUP = "otel_evals_command"
+"""Entry-point group of commands: each is a function, or a Typer application for a group of commands."""
+_OWN = {
+    "store": "store:store",
+    "runs": "runs:runs",
+    "explain": "explain:explain",
+    "score": "score:score",
+    "doctor": "doctor:doctor",
+    "init": "init:init",
+    "scorers": "scorers:app",
+    "judge": "judge:app",
+    "config": "config:app",
+    "destinations": "destinations:destinations",
+    "destination": "destinations:destination",
+}
 
 
-add_commands()
+class _Commands(TyperGroup):
+    """Finds commands by name, in this package and in the entry points of others."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return [*_OWN, *sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))]
+
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
+        if cmd_name in _OWN:
+            return _loaded(EntryPoint(cmd_name, f"{__package__}.{_OWN[cmd_name]}", ENTRY_POINT_GROUP))
+        for point in entry_points(group=ENTRY_POINT_GROUP, name=cmd_name):
+            return _loaded(point)
+        return None
+
+
+def _loaded(point: EntryPoint) -> Any:
+    try:
+        found = point.load()
+    except Exception as error:
+        found = _replacement(point, error)
+    if isinstance(found, typer.Typer):
+        command: Any = get_group(found)
+    else:
+        single = typer.Typer(add_completion=False)
+        single.command(point.name)(found)
+        command = get_command(single)
+    command.name = point.name
+    return command
+
+
+def _replacement(point: EntryPoint, error: Exception) -> Any:
+    """Build a command that reports why the real one cannot be imported; other commands still work."""
+    problem = f"cannot be imported: {type(error).__name__}: {error}; fix: update or uninstall its package"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        missing = error.name.partition(".")[0]
+        package = "'otel-evals[cli]'" if missing in ("typer", "rich") else missing
+        problem = f"needs {missing}: pip install {package}"
+
+    def unavailable() -> None:
+        typer.echo(f"otel-evals {point.name}: {problem}", err=True)
+        raise typer.Exit(1)
+
+    unavailable.__doc__ = f"Not available: {problem}"
+    return unavailable
+
+
+app = typer.Typer(
+    cls=_Commands, help="Scores agent traffic live, where the OpenTelemetry traces are.", no_args_is_help=True
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -62,4 +91,6 @@ def options(
     ] = False,
 ) -> None:
     """Scores agent traffic live, where the OpenTelemetry traces are."""
+    from otel_evals._internal.cli.terminal import log_visibly
+
     log_visibly()

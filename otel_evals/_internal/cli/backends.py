@@ -1,11 +1,11 @@
-"""Destinations by name, as commands take them: NAME, or NAME=URL."""
+"""Destinations in arguments of commands: NAME, or NAME=URL."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import quote
 
@@ -14,21 +14,18 @@ from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
 from otel_evals.errors import ConfigError
 
-__all__ = ["backend", "backend_of_demo", "backends", "send_spans_to", "trace_link"]
-
 
 def backends() -> dict[str, Any]:
-    """The installed destinations that stand for another product, by name."""
-    points: list[EntryPoint] = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
-    loaded = {point.name: point.load() for point in points}
+    """Return the installed destinations of other products, by name."""
+    loaded = {point.name: point.load() for point in sorted(entry_points(group=ENTRY_POINT_GROUP))}
     return {name: each for name, each in loaded.items() if getattr(each, "kind", None) in ("api", "otel")}
 
 
 def backend(place: str) -> Any:
-    """A destination by NAME, or by NAME=URL where its server is not the usual one.
+    """Build a destination from NAME, or NAME=URL for a server of your own.
 
     Raises:
-        ConfigError: there is no such destination, or a key is missing.
+        ConfigError: the destination is unknown, or a key is missing.
     """
     name, _, url = place.partition("=")
     option = getattr(backends().get(name), "url_option", "url")
@@ -40,36 +37,37 @@ def backend(place: str) -> Any:
 
 
 def backend_of_demo(place: str) -> Any:
-    """A destination by NAME, or by NAME=URL, at which something of the demo arrives.
+    """Build a destination from NAME or NAME=URL that receives scores or telemetry of the demo.
 
     Raises:
-        ConfigError: there is no such destination, a key is missing, or it has no address for telemetry.
+        ConfigError: the destination is unknown, a key is missing, or it has no address for telemetry.
     """
     found, (name, _, url) = backend(place), place.partition("=")
     if url or hasattr(found, "send"):
         return found
-    collector = f"give the address of a Collector that sends on to it, --to {name}=http://localhost:4318"
+    collector = f"give the address of a Collector that forwards to it: --to {name}=http://localhost:4318"
     if lacking := [variable for variable in found.needs if not os.environ.get(variable)]:
         raise ConfigError(f"--to {name}", f"is missing a key: set {' and '.join(lacking)}, or {collector}")
     if found.spans_to() is None:
-        raise ConfigError(f"--to {name}", f"takes nothing by OTLP: {collector}")
+        raise ConfigError(f"--to {name}", f"does not accept OTLP: {collector}")
     return found
 
 
 def trace_link(option: str | None) -> str | None:
-    """An address with places for ids, where the option names a destination; else the option as it is.
+    """Return the address of traces, with placeholders for ids, if the option names a destination.
 
-    Without an option, it is that of the first destination in the file that OTEL_EVALS_CONFIG names.
+    Other options are returned unchanged. Without an option, use the first destination in the file of
+    OTEL_EVALS_CONFIG that has an address.
 
     Raises:
-        ConfigError: the destination lacks an option, or does not tell where it shows a trace.
+        ConfigError: the destination lacks an option, or has no address for traces.
     """
     if option is None:
         return next(filter(None, map(_address, _configured())), None)
     if option not in backends():
         return option
     if (address := _address(backend(option))) is None:
-        problem = f"{option} does not tell where it shows a trace: give an address with {{trace_id}}"
+        problem = f"{option} has no address for traces: give one with {{trace_id}}"
         raise ConfigError("--link", problem)
     return address
 
@@ -80,7 +78,7 @@ def _address(destination: Any) -> str | None:
 
 
 def _configured() -> Iterator[Any]:
-    """The backends among the configured destinations; what is wrong with them is told elsewhere."""
+    """Yield the backends among the configured destinations; skip those with mistakes."""
     path = os.environ.get("OTEL_EVALS_CONFIG")
     try:
         values = YamlFile(path).values if path else None
@@ -91,17 +89,17 @@ def _configured() -> Iterator[Any]:
         named = place if isinstance(place, dict) else {place: None}
         for name, options in named.items():
             if name in backends():
-                with suppress(Exception):  # whoever wrote the destination
+                with suppress(Exception):  # destinations may raise anything
                     yield build_destination(name, options if isinstance(options, dict) else {}, "--link")
 
 
 def send_spans_to(destination: Any) -> Mapping[str, str]:
-    """The OpenTelemetry variables by which spans go to the same backend; none where it takes none by OTLP."""
+    """Return OpenTelemetry variables to send spans to the same backend; empty if it does not accept OTLP."""
     where = getattr(destination, "spans_to", lambda: None)()
     if where is None:
         return {}
     address, headers = where
-    # Backends that scores are sent to take nothing but spans at this address.
+    # Backends that receive scores by their own API accept only spans at this address.
     kind = "TRACES_" if hasattr(destination, "send") else ""
     values = ",".join(f"{name}={quote(value)}" for name, value in headers.items() if value)
     variables = {f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT": address, f"OTEL_EXPORTER_OTLP_{kind}HEADERS": values}

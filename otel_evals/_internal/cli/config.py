@@ -1,16 +1,16 @@
-"""`otel-evals config`: checks a configuration file and says what it does; prints its JSON schema."""
+"""`otel-evals config`: checks a configuration file, estimates its cost, and prints its JSON schema."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo, json_text
-from otel_evals._internal.config.costs import JudgeCalls, judge_calls
+from otel_evals._internal.cli.terminal import AsJson, echo, json_text
+from otel_evals._internal.config.costs import judge_calls
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
@@ -18,9 +18,7 @@ from otel_evals._internal.config.schema import config_schema
 from otel_evals._internal.model import OperationKind, Run
 from otel_evals.errors import ConfigError
 
-__all__ = ["app", "report_mistakes"]
-
-app = typer.Typer(help="Check a configuration file, and see what it does.", no_args_is_help=True)
+app = typer.Typer(help="Check a configuration file and explain its rules.", no_args_is_help=True)
 
 _UNEVENTFUL = Run(
     trace_id="0" * 31 + "1",
@@ -29,28 +27,7 @@ _UNEVENTFUL = Run(
     start_time=0,
     end_time=1,
 )
-"""A run without errors, tools and attributes: what most runs are like to a sampler."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplainedRule:
-    """What a rule does, in words and numbers."""
-
-    rule: str
-    version: str
-    judges: str
-    """Which runs it applies to."""
-    sample: str
-    probability: float
-    """With which a run without errors is scored, where it applies."""
-    ceiling: float
-    """The highest probability of any run."""
-    calls: tuple[JudgeCalls, ...]
-    """What is asked of judges for one scored run."""
-    cost_per_run: float | None
-    """US dollars of one scored run; None where a price is not known."""
-    cost_per_1000: float | None
-    """US dollars for 1,000 runs, at `probability`."""
+"""A run without errors, tools and attributes: a sampler sees most runs like this."""
 
 
 @app.command()
@@ -58,19 +35,20 @@ def check(
     file: Annotated[Path, typer.Argument(help="The YAML file.")],
     input_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a question to a judge.")] = 2_000,
     output_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a judge's answer.")] = 300,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Tell all mistakes of a configuration file; or what it would score, how often and at what cost."""
+    """List all mistakes of a configuration file, or its rules with sampling rate and cost."""
     try:
         config = load_config(file)
     except ConfigError as error:
-        report_mistakes("config check", error)
+        for each in error.errors:
+            echo(f"otel-evals config check: {each}", err=True)
         raise typer.Exit(2) from None
     rules = [_explained(rule, input_tokens, output_tokens) for rule in config.rules]
     if as_json:
-        echo(json_text({"rules": [asdict(rule) for rule in rules]}, indent=2))
-        return
-    echo("\n".join(_lines(str(file), config, rules, input_tokens, output_tokens)))
+        echo(json_text({"rules": rules}, indent=2))
+    else:
+        echo("\n".join(_lines(str(file), config, rules, input_tokens, output_tokens)))
 
 
 @app.command()
@@ -79,28 +57,23 @@ def schema() -> None:
     echo(json_text(config_schema(), indent=2))
 
 
-def report_mistakes(command: str, error: ConfigError) -> None:
-    """Print all mistakes of a configuration on standard error, one per line."""
-    for each in error.errors:
-        echo(f"otel-evals {command}: {each}", err=True)
-
-
-def _explained(rule: Rule, input_tokens: int, output_tokens: int) -> ExplainedRule:
-    calls = tuple(judge_calls(rule.scorer, input_tokens, output_tokens))
-    probability = rule.sample.chance(replace(_UNEVENTFUL)).probability
+def _explained(rule: Rule, input_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """Describe a rule; costs in US dollars, None if a price is unknown."""
+    calls = judge_calls(rule.scorer, input_tokens, output_tokens)
+    probability = rule.sample.chance(_UNEVENTFUL).probability
     priced = [each.calls * each.price for each in calls if each.price is not None]
     cost = sum(priced) if len(priced) == len(calls) else None
-    return ExplainedRule(
-        rule=rule.name,
-        version=rule.scorer.version,
-        judges=_applies_to(rule),
-        sample=str(rule.sample),
-        probability=probability,
-        ceiling=rule.sample.ceiling,
-        calls=calls,
-        cost_per_run=cost,
-        cost_per_1000=None if cost is None else cost * probability * 1_000,
-    )
+    return {
+        "rule": rule.name,
+        "version": rule.scorer.version,
+        "judges": _applies_to(rule),
+        "sample": str(rule.sample),
+        "probability": probability,
+        "ceiling": rule.sample.ceiling,
+        "calls": [asdict(each) for each in calls],
+        "cost_per_run": cost,
+        "cost_per_1000": None if cost is None else cost * probability * 1_000,
+    }
 
 
 def _applies_to(rule: Rule) -> str:
@@ -112,52 +85,53 @@ def _applies_to(rule: Rule) -> str:
 
 
 def _lines(
-    file: str, config: Config, rules: list[ExplainedRule], input_tokens: int, output_tokens: int
+    file: str, config: Config, rules: Sequence[Mapping[str, Any]], input_tokens: int, output_tokens: int
 ) -> Iterator[str]:
     places = _count(len(config.destinations), "destination")
     yield f"{file}: no mistakes; {_count(len(rules), 'rule')}, {places}"
     for rule in rules:
-        yield f"\n{rule.rule}"
-        yield f"  judges     {rule.judges}"
+        yield f"\n{rule['rule']}"
+        yield f"  judges     {rule['judges']}"
         yield f"  how often  {_how_often(rule)}"
         yield f"  cost       {_cost(rule)}"
-    if any(rule.calls for rule in rules):
+    if any(rule["calls"] for rule in rules):
         length = f"{input_tokens:,} tokens and answers of {output_tokens:,}"
         yield f"\nCosts are estimates, for questions of {length} (--input-tokens, --output-tokens)."
-        total = [rule.cost_per_1000 for rule in rules]
+        total = [rule["cost_per_1000"] for rule in rules]
         known = sum(cost for cost in total if cost is not None)
-        rest = ", and the rules whose price is not known" if None in total else ""
+        rest = ", plus the rules with an unknown price" if None in total else ""
         yield f"All rules, for 1,000 runs without errors that they apply to: {_usd(known)}{rest}."
     yield f"\nScores go to {_where(config)}."
 
 
-def _how_often(rule: ExplainedRule) -> str:
-    if rule.probability >= 1:
+def _how_often(rule: Mapping[str, Any]) -> str:
+    if rule["probability"] >= 1:
         return "every one"
-    usual = f"{rule.probability:.3%}".rstrip("0%").rstrip(".") or "0"
-    return f"{rule.sample}: {usual}% of runs without errors, at most {rule.ceiling:.0%} of any"
+    usual = f"{rule['probability']:.3%}".rstrip("0%").rstrip(".") or "0"
+    return f"{rule['sample']}: {usual}% of runs without errors, at most {rule['ceiling']:.0%} of any"
 
 
-def _cost(rule: ExplainedRule) -> str:
-    if not rule.calls:
-        return "nothing: it is code"
-    asked = ", ".join(f"at least {_count(each.calls, 'call')} of {each.model}" for each in rule.calls)
-    if rule.cost_per_run is None or rule.cost_per_1000 is None:
-        return f"{asked} for each scored run; its price is not known: give input_price and output_price"
-    return (
-        f"{asked}: {_usd(rule.cost_per_run)} for each scored run, {_usd(rule.cost_per_1000)} per 1,000 runs"
+def _cost(rule: Mapping[str, Any]) -> str:
+    if not rule["calls"]:
+        return "none: no judge is called"
+    calls = ", ".join(
+        f"at least {_count(each['calls'], 'call')} to {each['model']}" for each in rule["calls"]
     )
+    if rule["cost_per_run"] is None:
+        return f"{calls} per scored run; unknown price: set input_price and output_price"
+    per_run, per_1000 = _usd(rule["cost_per_run"]), _usd(rule["cost_per_1000"])
+    return f"{calls}: {per_run} per scored run, {per_1000} per 1,000 runs"
 
 
 def _where(config: Config) -> str:
-    ways: dict[str, Any] = {
+    ways = {
         "attributes of the judged span": config.span_attributes,
         "evaluation events": config.evaluation_events,
         "evaluation spans": config.evaluation_spans,
         "metrics": config.metrics,
     }
     places = [way for way, on in ways.items() if on] + [place.name for place in config.destinations]
-    return ", ".join(places) or "nowhere: every way is switched off, and there is no destination"
+    return ", ".join(places) or "nowhere: all outputs are disabled, and there is no destination"
 
 
 def _usd(amount: float) -> str:

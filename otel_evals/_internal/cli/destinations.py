@@ -9,55 +9,52 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import anyio
 import typer
 
-from otel_evals._internal.cli.terminal import echo
+from otel_evals._internal.cli.backends import backend, backends
+from otel_evals._internal.cli.terminal import AsJson, echo
+from otel_evals._internal.deliver.api import ApiDestination
+from otel_evals._internal.deliver.items import items_of
+from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
+from otel_evals._internal.read.identity import evaluation_id
 from otel_evals.errors import DestinationError, OtelEvalsError
 
-__all__ = ["destination", "destinations"]
-
-destinations = typer.Typer(help="What scores can be sent to.", no_args_is_help=True)
-destination = typer.Typer(help="Try a destination with the credentials it has here.", no_args_is_help=True)
+destinations = typer.Typer(help="List the backends for scores.", no_args_is_help=True)
+destination = typer.Typer(help="Test a destination with its credentials.", no_args_is_help=True)
 
 _EVERY = 1.0
 
 
 @destinations.command("list")
-def show(as_json: Annotated[bool, typer.Option("--json", help="One JSON list.")] = False) -> None:
-    """List the backends that scores can be sent to, and what each needs."""
-    from otel_evals._internal.cli.backends import backends
-
+def show(as_json: AsJson = False) -> None:
+    """List the backends for scores, with the environment variables that each needs."""
     found = [{"name": n, "kind": each.kind, "needs": list(each.needs)} for n, each in backends().items()]
     if as_json:
         echo(json.dumps(found, indent=2))
         return
     for each in found:
-        lacking = [name for name in each["needs"] if not os.environ.get(name)]
-        needs = ", ".join(f"{name}{' (not set)' if name in lacking else ''}" for name in each["needs"])
+        needs = ", ".join(name + " (not set)" * (not os.environ.get(name)) for name in each["needs"])
         echo(f"{each['name']:12} {each['kind']:5} {needs}")
 
 
 @destination.command("test")
 def try_out(
     name: Annotated[str, typer.Argument(help="NAME, or NAME=URL.")],
-    trace: Annotated[str | None, typer.Option(help="Id of a trace that is there, 32 hex digits.")] = None,
+    trace: Annotated[str | None, typer.Option(help="Id of an existing trace, 32 hex digits.")] = None,
     span: Annotated[str | None, typer.Option(help="Id of the span to score in it, 16 hex digits.")] = None,
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for the trace, and for the score.")
-    ] = 60.0,
+    ] = 60,
 ) -> None:
-    """Send one marked score, on a span that is sent first, and read it back where the backend allows that."""
-    import anyio
-
-    from otel_evals._internal.cli.backends import backend
-
+    """Send a span and a marked score for it, and read the score back if the backend has an API for that."""
     if (trace is None) != (span is None):
         raise typer.BadParameter("--trace and --span go together")
     try:
         place = backend(name)
         if not hasattr(place, "send"):
             echo(
-                f"{name} has nothing sent to it: it reads evaluation events. Try: otel-evals demo --to {name}"
+                f"{name} reads evaluation events and has no API for scores. Try: otel-evals demo --to {name}"
             )
             return
         ids = (trace, span) if trace and span else _sent_span(place)
@@ -69,7 +66,7 @@ def try_out(
 
 
 def _sent_span(place: Any) -> tuple[str, str]:
-    """Ids of a span that was sent to the backend, or made up where that is not possible."""
+    """Send a span to the backend if possible; return its ids, or random ones."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
@@ -98,8 +95,6 @@ def _sent_span(place: Any) -> tuple[str, str]:
 
 
 async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:
-    from otel_evals._internal.deliver.items import items_of
-
     scored = _marked_run(*ids)
     (item,) = items_of([scored], content=True, errors=False)
     try:
@@ -108,27 +103,17 @@ async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:
         echo("The score was accepted.")
         if url := place.trace_url(*ids):
             echo(f"The trace: {url}")
-        if type(place).read is not _base_read():
-            found = await _read_back(place, item, time.monotonic() + wait)
-            echo(
-                f"Read back: {json.dumps(found, default=str)}" if found else "It could not be read back yet."
-            )
-            return found is not None
-        echo(f"{place.name} has no API to read it back by: look for otel_evals_test.")
-        return True
+        if type(place).read is ApiDestination.read:
+            echo(f"{place.name} has no API to read scores: look for otel_evals_test.")
+            return True
+        found = await _read_back(place, item, time.monotonic() + wait)
+        echo(f"Read back: {json.dumps(found, default=str)}" if found else "It could not be read back yet.")
+        return found is not None
     finally:
         await place.shutdown()
 
 
-def _base_read() -> Any:
-    from otel_evals._internal.deliver.api import ApiDestination
-
-    return ApiDestination.read
-
-
-async def _accepted(place: Any, scored: Any, deadline: float) -> bool:
-    import anyio
-
+async def _accepted(place: Any, scored: ScoredRun, deadline: float) -> bool:
     while True:
         try:
             errors = [each.error for each in await place.export([scored])]
@@ -146,17 +131,15 @@ async def _accepted(place: Any, scored: Any, deadline: float) -> bool:
 def _what_to_check(place: Any, reason: str) -> str:
     match reason:
         case "unauthorized":
-            return f"Check {' and '.join(place.needs)}, and that the address is of the same region."
+            return f"Check {' and '.join(place.needs)}, and the region of the address."
         case "trace_not_found":
-            return "Check that spans go to the same project, and give the backend longer with --wait."
+            return "Check that spans go to the same project, and increase --wait."
         case "refused" | "too_large" | "conflict":
-            return "Check the options: the answer above says what is wrong with what was sent."
+            return "Check the options: the answer above names the problem."
     return f"Check the address: option {place.url_option}, or {place.name}=URL here."
 
 
 async def _read_back(place: Any, item: Any, deadline: float) -> Mapping[str, Any] | None:
-    import anyio
-
     while True:
         try:
             if (found := await place.read(item)) is not None:
@@ -170,18 +153,7 @@ async def _read_back(place: Any, item: Any, deadline: float) -> Mapping[str, Any
         await anyio.sleep(_EVERY)
 
 
-def _marked_run(trace_id: str, span_id: str) -> Any:
-    from otel_evals._internal.model import (
-        Direction,
-        Evaluation,
-        OperationKind,
-        Run,
-        Sampled,
-        Score,
-        ScoredRun,
-    )
-    from otel_evals._internal.read.identity import evaluation_id
-
+def _marked_run(trace_id: str, span_id: str) -> ScoredRun:
     now = time.time_ns()
     run = Run(
         trace_id=trace_id,

@@ -1,4 +1,4 @@
-"""`otel-evals doctor`: names what is wrong with a set-up, and the line that mends it."""
+"""`otel-evals doctor`: finds mistakes in a set-up, and reports each with its fix."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from typing import Annotated
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.cli.terminal import AsJson, echo, json_text
 from otel_evals._internal.live.doctor.examine import REPORTS, examine_file, read_reports
-from otel_evals._internal.live.doctor.findings import Diagnosis, Finding
-
-__all__ = ["doctor"]
+from otel_evals._internal.live.doctor.findings import Diagnosis, problem
 
 
 def doctor(
     command: Annotated[
-        list[str] | None, typer.Argument(help="A program to run and look into: -- python app.py")
+        list[str] | None, typer.Argument(help="A program to run and examine: -- python app.py")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="The YAML file; OTEL_EVALS_CONFIG by default.")] = None,
     ask_judges: Annotated[
         bool, typer.Option("--ask-judges", help="Ask each judge one short question, for a few tokens.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each connection and question.")] = 3.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Look at a configuration and, after --, into a program: what is wrong, and the line that mends it."""
+    """Examine a configuration and, after --, a program; report problems, each with its fix."""
     named = config or os.environ.get("OTEL_EVALS_CONFIG")
     found = []
     if named:
@@ -37,10 +35,8 @@ def doctor(
     if command:
         found += _under(command)
     if not found:
-        echo(
-            "otel-evals doctor: give a program, as in `otel-evals doctor -- python app.py`, or --config",
-            err=True,
-        )
+        usage = "give a program, as in `otel-evals doctor -- python app.py`, or --config"
+        echo(f"otel-evals doctor: {usage}", err=True)
         raise typer.Exit(2)
     every = Diagnosis(findings=tuple(dict.fromkeys(finding for each in found for finding in each.findings)))
     echo(json_text(every.as_json(), indent=2) if as_json else str(every))
@@ -48,7 +44,7 @@ def doctor(
 
 
 def _under(command: list[str]) -> list[Diagnosis]:
-    """Run a program, and read what the processes of it report when they end."""
+    """Run a program, and read the reports that its processes write when they end."""
     with tempfile.TemporaryDirectory(prefix="otel-evals-doctor-") as folder:
         program = command[0] if command[0] != "python" else sys.executable
         try:
@@ -56,21 +52,21 @@ def _under(command: list[str]) -> list[Diagnosis]:
                 while running.returncode is None:
                     try:
                         running.wait()
-                    except KeyboardInterrupt:  # the program has it too, and ends
+                    except KeyboardInterrupt:  # the program receives it too, and ends
                         continue
         except OSError as error:
             text = f"{command[0]} cannot be run: {error.strerror or error}"
-            return [_single("program", text, "give the command as you run it, after --")]
+            return [_single("program", text, "after --, give the command as you run it")]
         reports = read_reports(Path(folder))
     if reports:
         return list(reports.values())
     if running.returncode < 0:
-        text = f"the program was ended by signal {-running.returncode} before it could report"
-        return [_single("program", text, "end it by Ctrl-C or by exiting, or set handle_sigterm=True")]
+        text = f"signal {-running.returncode} ended the program before it could report"
+        return [_single("program", text, "end it with Ctrl-C, let it exit, or set handle_sigterm=True")]
     text = f"otel-evals was not configured in the program, which exited with {running.returncode}"
-    fix = "otel_evals.configure(rules=[answered()]) in its code, or run it by opentelemetry-instrument"
+    fix = "call otel_evals.configure(rules=[answered()]), or run it with opentelemetry-instrument"
     return [_single("configure", text, fix)]
 
 
 def _single(check: str, text: str, fix: str) -> Diagnosis:
-    return Diagnosis(findings=(Finding(check=check, status="problem", text=text, fix=fix),))
+    return Diagnosis(findings=(problem(check, text, fix),))

@@ -1,4 +1,4 @@
-"""`otel-evals explain`: why a trace was or was not scored, from the output of the jsonl destination."""
+"""`otel-evals explain`: explains from the output of the jsonl destination why a trace was scored or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from otel_evals._internal.accounting.explanation import (
     numbers,
     trace_status,
 )
-from otel_evals._internal.cli.terminal import echo
+from otel_evals._internal.cli.terminal import AsJson, echo, exit_on
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
@@ -39,8 +39,6 @@ from otel_evals._internal.sampling.consistent import is_sampled, randomness, sha
 from otel_evals._internal.sampling.decide import chance_of
 from otel_evals.errors import ConfigError
 
-__all__ = ["explain", "explain_offline"]
-
 
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],
@@ -51,60 +49,51 @@ def explain(
         Path | None, typer.Option(help="The configuration in YAML, to recompute sampling decisions.")
     ] = None,
     trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Explain what happened to a trace: whether it was sampled, with which probability, and its scores."""
-    try:
+    """Explain the sampling decisions and scores of a trace."""
+    with exit_on(ValueError, command="explain"):
         if not scores and config is None:
             raise ConfigError("explain", "needs --scores, --config, or both")
         rules = None if config is None else load_config(config)
-        answer = explain_offline(trace_id_of(trace_id), scores or [], rules, trace_state)
-    except ValueError as error:
-        echo(f"otel-evals explain: {error}", err=True)
-        raise typer.Exit(2) from None
+        answer = _explanation(trace_id_of(trace_id), scores or [], rules, trace_state)
     echo(json.dumps(asdict(answer)) if as_json else str(answer))
 
 
-def explain_offline(
-    trace_id: str, files: Sequence[Path], config: Config | None, trace_state: str = ""
+def _explanation(
+    trace_id: str, files: Sequence[Path], config: Config | None, trace_state: str
 ) -> Explanation:
-    """Explain a trace from recorded evaluations and a configuration.
-
-    Args:
-        trace_id: 32 hex digits.
-        files: output of the jsonl destination.
-        config: the rules; without them the answer holds only what the files do.
-        trace_state: the trace's tracestate, which the files do not hold.
-    """
+    """Explain a trace from recorded evaluations, and recompute other decisions if there is a config."""
     records = [r for path in files for r in read_jsonl(path) if _concerns(r, trace_id)]
     recorded = _newest(e for record in records for e in record.get("evaluations", ()))
     decisions = [_recorded(evaluation) for evaluation in recorded.values()]
-    notes = [f"Found in {_files(files)}: {len(recorded)} evaluations."] if files else []
+    runs = [record for record in records if not record.get("turns")]
+    places = ", ".join(map(str, files))
+    notes = [f"Found in {places}: {len(recorded)} evaluations."] if files else []
     if config is not None:
-        runs = [record for record in records if not record.get("turns")]
         for record in runs:
             decisions += _recompute(record, config, recorded, trace_state, notes)
         if not records:
-            ceiling = config.ceiling
-            return explain_unknown(trace_id, ceiling, trace_state, [*notes, *_ceilings(trace_id, config)])
+            notes += _ceilings(trace_id, config)
+            return explain_unknown(trace_id, config.ceiling, trace_state, notes)
     return Explanation(
         trace_id=trace_id,
         status=trace_status(decisions, {}, 0),
         randomness=share(randomness(int(trace_id, 16), trace_state)),
-        runs=len({record.get("span_id") for record in records if not record.get("turns")}),
+        runs=len({record.get("span_id") for record in runs}),
         decisions=tuple(decisions),
         notes=tuple(notes),
     )
 
 
 def _concerns(record: Mapping[str, Any], trace_id: str) -> bool:
-    """Whether a record is of a run of this trace, or of a conversation that includes one."""
+    """Return True for a run of this trace, or a conversation with such a run."""
     turns = (turn["trace_id"] for turn in record.get("turns", ()))
     return record.get("trace_id") == trace_id or trace_id in turns
 
 
 def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The newest revision by evaluation id: a run that was scored again is in the file more than once."""
+    """Return the newest revision by evaluation id: a file may contain several."""
     newest: dict[str, dict[str, Any]] = {}
     for each in evaluations:
         known = newest.get(each["evaluation_id"])
@@ -115,7 +104,6 @@ def _newest(evaluations: Iterator[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def _recorded(evaluation: Mapping[str, Any]) -> ExplainedDecision:
     probability = evaluation["sampling"]["probability"]
-    conversation = evaluation.get("conversation_id")
     return ExplainedDecision(
         rule=evaluation.get("rule") or evaluation["scorer"],
         span_id=evaluation["span_id"],
@@ -127,7 +115,7 @@ def _recorded(evaluation: Mapping[str, Any]) -> ExplainedDecision:
         value=evaluation["value"],
         attempts=evaluation["attempts"],
         duration=evaluation["duration"] or 0.0,
-        conversation_id=conversation,
+        conversation_id=evaluation.get("conversation_id"),
     )
 
 
@@ -138,10 +126,15 @@ def _recompute(
     trace_state: str,
     notes: list[str],
 ) -> Iterator[ExplainedDecision]:
-    """Recompute the decisions of the rules that have no evaluation of this run on record."""
+    """Recompute the decisions of rules without a recorded evaluation of this run."""
     run = replace(_run(record), trace_state=trace_state)
     own = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
-    earlier = {e["scorer"]: Earlier(chance_of(_sampled(e), run), _outcome(e)) for e in own}
+    earlier = {
+        e["scorer"]: Earlier(
+            chance_of(Sampled(e["sampling"]["probability"], e["sampling"]["rule"]), run), _outcome(e)
+        )
+        for e in own
+    }
     for rule in config.rules:
         if rule.scope != "run" or rule.scorer.id in earlier:
             continue
@@ -170,7 +163,7 @@ def _decide(rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> ExplainedDe
 
 
 def _run(record: Mapping[str, Any]) -> Run:
-    """The run, as far as the record holds it."""
+    """Rebuild a run from its record, which has a part of its fields."""
     calls = [ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())]
     same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
     return Run(
@@ -186,10 +179,6 @@ def _run(record: Mapping[str, Any]) -> Run:
     )
 
 
-def _sampled(evaluation: Mapping[str, Any]) -> Sampled:
-    return Sampled(evaluation["sampling"]["probability"], evaluation["sampling"]["rule"])
-
-
 def _outcome(evaluation: Mapping[str, Any]) -> Outcome:
     reason = evaluation["reason"] or ""
     match evaluation["status"]:
@@ -203,12 +192,8 @@ def _outcome(evaluation: Mapping[str, Any]) -> Outcome:
 
 
 def _ceilings(trace_id: str, config: Config) -> Iterator[str]:
-    """Whether each rule could have sampled the trace, which is known without the run."""
+    """Say for each rule whether it could have sampled the trace; that is known without the run."""
     for rule in config.rules:
         if not rule.sample.follows:
             could = "could" if is_sampled(rule.sample.ceiling, int(trace_id, 16)) else "could not"
             yield f"{rule.name}: {rule.sample} {could} have sampled it."
-
-
-def _files(files: Sequence[Path]) -> str:
-    return ", ".join(map(str, files))

@@ -1,4 +1,4 @@
-"""`otel-evals init`: writes a first configuration, with comments, for the framework that is installed."""
+"""`otel-evals init`: writes a first configuration, with comments, for the installed framework."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import typer
 
 from otel_evals._internal.cli.terminal import echo
 
-__all__ = ["init"]
-
 _OPENINFERENCE = "{0}Instrumentor().instrument()  # of openinference-instrumentation-{1}"
 _FRAMEWORKS = {
     "pydantic_ai": ("pydantic-ai", "pydantic_ai.Agent.instrument_all()"),
@@ -22,18 +20,18 @@ _FRAMEWORKS = {
     "openai": ("the OpenAI client", _OPENINFERENCE.format("OpenAI", "openai")),
 }
 _FILE = """\
-# What otel-evals scores, and how. Every option: docs/configuration.md, or `otel-evals config schema`.
-# `otel-evals config check {name}` tells all mistakes, how often is scored, and at what cost.
+# Configuration of otel-evals. All options: docs/configuration.md, or `otel-evals config schema`.
+# `otel-evals config check {name}` lists all mistakes, or the rules with sampling rate and cost.
 {framework}
 rules:
-  # Whether there was an answer at all: code, on every run.
+  # Is there an answer? In code, on every run.
   - answered
 
-  # Facts in the answer that no tool said: code, on every run.
+  # Are the facts in the answer supported by tool results? In code, on every run.
   - scorer: grounded_in_tools
     # when: {{agent_name: [support, sales], tenant.id: acme}}   # run fields and span attributes
 
-  # A model as judge, on one run in twenty and on all that failed. `otel-evals scorers list` has the others.
+  # A model as judge, on one run in twenty and all failed runs. More: `otel-evals scorers list`.
   # - scorer: answer_relevancy
   #   options: {{model: "${{JUDGE_MODEL:-openai/gpt-5-mini}}"}}   # needs the litellm extra
   #   sample: ratio(0.05) | errors()
@@ -43,36 +41,31 @@ destinations:
   - console                        # question, answer and scores of each run, on standard error
   # - jsonl: {{path: scores.jsonl}}  # one line of JSON per run
 
-# Prompts, contexts and explanations stay off the scores with: capture_content: false
+# To keep prompts, contexts and explanations off the scores: capture_content: false
 """
 _NONE = """\
-# No agent framework was found in this environment: turn on yours as its documentation says,
+# No agent framework was found in this environment: enable its instrumentation,
 # or write spans by hand (docs/instrument.md).
 """
 
 
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("otel-evals.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a first configuration, with comments, for the framework that is installed here."""
-    if path.exists() and not force:
-        echo(f"otel-evals init: {path} is there already; --force replaces it", err=True)
-        raise typer.Exit(2)
+    """Write a first configuration, with comments, for the installed framework."""
     found = next((words for module, words in _FRAMEWORKS.items() if find_spec(module) is not None), None)
+    comment = f"# Found: {found[0]}. To record its spans:\n#   {found[1]}\n" if found else _NONE
     try:
-        path.write_text(_FILE.format(name=path, framework=_comment(found)), "utf-8")
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(_FILE.format(name=path, framework=comment))
     except OSError as error:
-        echo(f"otel-evals init: {path} cannot be written: {error.strerror or error}", err=True)
+        hint = "; --force replaces it" if isinstance(error, FileExistsError) else ""
+        problem = f"{path} cannot be written: {error.strerror or error}{hint}"
+        echo(f"otel-evals init: {problem}", err=True)
         raise typer.Exit(2) from None
     echo(f"{path} is written. Next:\n")
     if found:
         echo(f"  {found[1]}")
     echo(f'  otel_evals.install("{path}")')
-    echo("\nin your application, and `otel-evals doctor -- python app.py` to see that it works.")
-
-
-def _comment(found: tuple[str, str] | None) -> str:
-    return (
-        _NONE if found is None else f"# Found here: {found[0]}. Its spans are recorded by\n#   {found[1]}\n"
-    )
+    echo("\nin your application. To check that it works: otel-evals doctor -- python app.py")

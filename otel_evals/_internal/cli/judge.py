@@ -1,10 +1,8 @@
-"""`otel-evals judge`: test a judge before relying on it."""
+"""`otel-evals judge`: tests a judge with attacks, and against human labels."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,35 +10,31 @@ import anyio
 import typer
 import yaml
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Score
-from otel_evals._internal.offline.agreement import Agreement, agreement
-from otel_evals._internal.offline.attacks import load_attacks
-from otel_evals._internal.offline.judge_trials import Attempt, Judged, attempt_all, judge_all
+from otel_evals._internal.offline.agreement import agreement
+from otel_evals._internal.offline.judge_trials import Attempt, Judged, attempt_all, judge_all, load_attacks
 from otel_evals._internal.offline.labels import read_labels
+from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.scoring.outcome import root_cause
 from otel_evals._internal.scoring.scorer import Scorer
-from otel_evals.errors import ConfigError, OtelEvalsError
+from otel_evals.errors import ConfigError
 
-__all__ = ["app", "options_of"]
-
-app = typer.Typer(help="Test a judge before relying on it.", no_args_is_help=True)
+app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=True)
 
 Model = Annotated[str, typer.Option("--model", help="As LiteLLM names it: openai/gpt-5-mini.")]
 ApiBase = Annotated[str | None, typer.Option(help="OpenAI-compatible server of the model.")]
 Options = Annotated[
     list[str] | None, typer.Option("--option", help="Scorer option as name=value, the value in YAML.")
 ]
-AtOnce = Annotated[int, typer.Option(min=1, help="How many runs are judged at the same time.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Runs that are judged at the same time.")]
 
-CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
-"""Scorers tried by default: those that need no options."""
+_CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
+"""Default scorers: they need no options."""
 
 
 @app.command()
@@ -52,18 +46,18 @@ def check(
     api_base: ApiBase = None,
     option: Options = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Share of the scale by which a score may vary by chance.")
+        float, typer.Option(min=0, help="Random variation of a score, as a share of the scale.")
     ] = 0.2,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many attacks, evenly chosen.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of attacks.")] = None,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
     """Insert injection attacks into a bad run, and count how many improve its scores."""
-    with _errors("check"):
-        scorers = [_scorer(name, model, api_base, option) for name in scorer or CHECKED]
+    with exit_on(command="judge check"):
+        scorers = [_scorer(name, model, api_base, option) for name in scorer or _CHECKED]
         attacks = load_attacks()
         attacks = attacks[:: max(1, len(attacks) // limit)][:limit] if limit else attacks
-        with _progress("attacking", len(scorers) * len(attacks) * 2) as done:
+        with bar("attacking", len(scorers) * len(attacks) * 2) as done:
 
             async def attempts() -> dict[str, list[Attempt]]:
                 return {s.id: await attempt_all(s, attacks, at_once=at_once, done=done) for s in scorers}
@@ -82,18 +76,16 @@ def calibrate(
     model: Annotated[str | None, typer.Option(help="As LiteLLM names it: openai/gpt-5-mini.")] = None,
     api_base: ApiBase = None,
     option: Options = None,
-    threshold: Annotated[
-        float, typer.Option(help="Labels and scores from this value up count as positive.")
-    ] = 0.5,
-    show: Annotated[int, typer.Option(min=0, help="How many disagreements to show.")] = 5,
+    threshold: Annotated[float, typer.Option(help="Lowest label and score that count as positive.")] = 0.5,
+    show: Annotated[int, typer.Option(min=0, help="Number of disagreements to show.")] = 5,
     at_once: AtOnce = 4,
     as_json: AsJson = False,
 ) -> None:
     """Compare a scorer with human labels: agreement, cost, and the largest disagreements."""
-    with _errors("calibrate"):
+    with exit_on(command="judge calibrate"):
         built = _scorer(scorer, model, api_base, option)
         examples = read_labels(labels.read_text("utf-8").splitlines())
-        with _progress("judging", len(examples)) as done:
+        with bar("judging", len(examples)) as done:
             judged = anyio.run(lambda: judge_all(built, examples, at_once=at_once, done=done))
         report = _calibration(judged, threshold)
         if as_json:
@@ -114,10 +106,10 @@ def _scorer(name: str, model: str | None, api_base: str | None, option: list[str
 
 
 def options_of(given: list[str] | None) -> dict[str, Any]:
-    """Options written as name=value.
+    """Parse options of the form name=value.
 
     Raises:
-        ConfigError: one has another form.
+        ConfigError: an option has another form.
     """
     options: dict[str, Any] = {}
     for item in given or ():
@@ -134,18 +126,19 @@ def options_of(given: list[str] | None) -> dict[str, Any]:
 def _moved(attempts: list[Attempt], tolerance: float) -> dict[str, Any]:
     scored = [a for a in attempts if a.gained is not None]
     moved = [a for a in scored if a.gained is not None and a.gained > tolerance]
-    families: dict[str, int] = {}
-    for attempt in moved:
-        families[attempt.attack.family] = families.get(attempt.attack.family, 0) + 1
     return {
         "attempts": len(attempts),
         "scored": len(scored),
         "failed": len(attempts) - len(scored),
         "moved": len(moved),
-        "families": families,
+        "families": dict(Counter(attempt.attack.family for attempt in moved)),
         "cost": _cost([a.outcome for a in attempts]),
         "examples": [{"place": a.place, "gained": a.gained, "text": a.attack.text[:120]} for a in moved[:5]],
     }
+
+
+_CONFUSION = ("true_positive", "false_positive", "false_negative", "true_negative")
+_AGREEMENT = ("accuracy", "precision", "recall", "kappa", "kappa_interval")
 
 
 def _calibration(judged: list[Judged], threshold: float) -> dict[str, Any]:
@@ -154,15 +147,15 @@ def _calibration(judged: list[Judged], threshold: float) -> dict[str, Any]:
     found = agreement(pairs)
     apart = sorted(scored, key=lambda pair: -abs(pair[0].label - pair[1].value))
     differing = [(e, s) for e, s in apart if (e.label >= threshold) != (s.value >= threshold)]
+    error = sum(abs(e.label - s.value) for e, s in scored) / len(scored) if scored else None
     cost = _cost([j.outcome for j in judged])
     return {
         "examples": len(judged),
         "scored": len(scored),
         "failed": sum(isinstance(j.outcome, Exception) for j in judged),
-        **_numbers(found),
-        "mean_absolute_error": sum(abs(e.label - s.value) for e, s in scored) / len(scored)
-        if scored
-        else None,
+        "confusion": {name: getattr(found, name) for name in _CONFUSION},
+        **{name: getattr(found, name) for name in _AGREEMENT},
+        "mean_absolute_error": error,
         "cost_per_item": cost / len(scored) if cost is not None and scored else None,
         "disagreements": [
             {
@@ -177,24 +170,8 @@ def _calibration(judged: list[Judged], threshold: float) -> dict[str, Any]:
     }
 
 
-def _numbers(found: Agreement) -> dict[str, Any]:
-    return {
-        "confusion": {
-            "true_positive": found.true_positive,
-            "false_positive": found.false_positive,
-            "false_negative": found.false_negative,
-            "true_negative": found.true_negative,
-        },
-        "accuracy": found.accuracy,
-        "precision": found.precision,
-        "recall": found.recall,
-        "kappa": found.kappa,
-        "kappa_interval": found.kappa_interval,
-    }
-
-
 def _cost(outcomes: list[Any]) -> float | None:
-    """US dollars of all scores; None when a price is unknown."""
+    """Sum the cost of all scores in US dollars; None if a price is unknown."""
     costs = [outcome.cost for outcome in outcomes if isinstance(outcome, Score)]
     return sum(c for c in costs if c is not None) if costs and None not in costs else None
 
@@ -207,9 +184,8 @@ def _show_check(reports: dict[str, Any], as_json: bool) -> None:
     for name, report in reports.items():
         families = ", ".join(f"{family} {n}" for family, n in report["families"].items())
         cost = "unknown" if report["cost"] is None else f"${report['cost']:.4f}"
-        table.add_row(
-            name, str(report["attempts"]), str(report["failed"]), str(report["moved"]), families, cost
-        )
+        counts = (str(report[key]) for key in ("attempts", "failed", "moved"))
+        table.add_row(name, *counts, families, cost)
     Console().print(table)
 
 
@@ -223,11 +199,8 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
     print(f"kappa {said(report['kappa'])}{between}")
     print(f"precision {said(report['precision'])}, recall {said(report['recall'])}")
     print(f"accuracy {said(report['accuracy'])}, mean absolute error {said(report['mean_absolute_error'])}")
-    print(
-        f"true positives {confusion['true_positive']}, false positives {confusion['false_positive']}, "
-        f"false negatives {confusion['false_negative']}, true negatives {confusion['true_negative']} "
-        "(positive: at or above the threshold; true: as the label says)"
-    )
+    counts = ", ".join(f"{name.replace('_', ' ')}s {confusion[name]}" for name in _CONFUSION)
+    print(f"{counts} (positive: at or above the threshold; true: same as the label)")
     cost = report["cost_per_item"]
     print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))
     for item in report["disagreements"][:show]:
@@ -236,30 +209,11 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
         print(f"  {visible((item['explanation'] or 'no explanation')[:2_000])}")
 
 
-# --- errors and progress ---
-
-
 def _fail_if_none(command: str, scorer_id: str, outcomes: list[Any]) -> None:
-    """Exit with 1, and say why, if nothing was scored."""
+    """Print the cause and exit with 1 if nothing was scored."""
     failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     if failures and not any(isinstance(outcome, Score) for outcome in outcomes):
         cause = root_cause(failures[0])
         said = visible(f"{type(cause).__name__}: {cause}"[:500])
         echo(f"otel-evals judge {command}: {scorer_id} scored nothing: {said}", err=True)
         raise typer.Exit(1)
-
-
-@contextmanager
-def _errors(command: str) -> Iterator[None]:
-    try:
-        yield
-    except OtelEvalsError as error:
-        echo(f"otel-evals judge {command}: {error}", err=True)
-        raise typer.Exit(2) from None
-
-
-@contextmanager
-def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-    with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)

@@ -10,49 +10,33 @@ from typing import Annotated, Any
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.cli.terminal import echo, exit_on, json_text
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
-from otel_evals._internal.model import Run, ToolCall
+from otel_evals._internal.model import Run
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
-from otel_evals.errors import ConfigError
-
-__all__ = ["run_as_json", "runs"]
 
 
 def runs(
     files: Annotated[
         list[str], typer.Argument(help="OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run and line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print the runs in OTLP files: as trees on a terminal, as JSON lines otherwise."""
     show = _print_json if as_json or not sys.stdout.isatty() else _print_trees
     try:
-        counted = [0]
-        with _progress(files) as advance:
-            show(_counting(_find(files, advance), counted))
-        if not counted[0]:
-            problem = "no run found: there is no span of an agent or a model"
-            echo(f"otel-evals runs: {', '.join(files)}: {problem}", err=True)
-            raise typer.Exit(1)
-    except ConfigError as error:
-        echo(f"otel-evals runs: {error}", err=True)
-        raise typer.Exit(2) from None
+        with exit_on(command="runs"), _progress(files) as advance:
+            traces = read_traces(files, progress=advance, skipped=_report_skipped)
+            count = show(read_runs(traces, load_dialects()))
     except BrokenPipeError:
         sys.stderr.close()
         raise typer.Exit(0) from None
-
-
-def _find(files: list[str], advance: Callable[[int], None] | None) -> Iterator[Run]:
-    return read_runs(read_traces(files, progress=advance, skipped=_report_skipped), load_dialects())
-
-
-def _counting(found: Iterable[Run], counted: list[int]) -> Iterator[Run]:
-    for run in found:
-        counted[0] += 1
-        yield run
+    if not count:
+        problem = "no run found: there is no span of an agent or a model"
+        echo(f"otel-evals runs: {', '.join(files)}: {problem}", err=True)
+        raise typer.Exit(1)
 
 
 def _report_skipped(path: str, line: int) -> None:
@@ -61,7 +45,7 @@ def _report_skipped(path: str, line: int) -> None:
 
 @contextmanager
 def _progress(files: list[str]) -> Iterator[Callable[[int], None] | None]:
-    """A progress bar on standard error while large files are read."""
+    """Show a progress bar on standard error while large files are read."""
     sizes = [Path(f).stat().st_size for f in files if f != "-" and Path(f).is_file()]
     if not sys.stderr.isatty() or sum(sizes) < 50_000_000:
         yield None
@@ -82,57 +66,39 @@ def _progress(files: list[str]) -> Iterator[Callable[[int], None] | None]:
         yield advance
 
 
-def _print_json(found: Iterable[Run]) -> None:
-    for run in found:
+def _print_json(found: Iterable[Run]) -> int:
+    count = 0
+    for count, run in enumerate(found, 1):  # noqa: B007 - the count is returned
         sys.stdout.write(json_text(run_as_json(run), default=str) + "\n")
+    return count
+
+
+_IDS = ("trace_id", "trace_ids", "root_span_id", "root_kind", "agent_name", "agent_version")
+_CONTENT = ("conversation_id", "user_id", "input", "output", "error", "error_type")
+_CALL = ("id", "name", "arguments", "result", "error", "error_type", "status", "span_id", "source")
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
-    """A run as one JSON object, without its operations."""
+    """Return a run as one JSON object, without its operations."""
     return {
-        "trace_id": run.trace_id,
-        "trace_ids": list(run.trace_ids),
-        "root_span_id": run.root_span_id,
-        "root_kind": run.root_kind,
-        "agent_name": run.agent_name,
-        "agent_version": run.agent_version,
-        "conversation_id": run.conversation_id,
-        "user_id": run.user_id,
-        "input": run.input,
-        "output": run.output,
-        "error": run.error,
-        "error_type": run.error_type,
-        "tool_calls": [_call_as_json(call) for call in run.tool_calls],
-        "documents": [{"id": d.id, "content": d.content, "score": d.score} for d in run.documents],
-        "models": list(run.models),
-        "provider": run.provider,
-        "finish_reasons": list(run.finish_reasons),
-        "usage": {"input_tokens": run.usage.input_tokens, "output_tokens": run.usage.output_tokens},
-        "start_time": run.start_time,
-        "duration": run.duration,
+        **_picked(run, *_IDS, *_CONTENT),
+        "tool_calls": [_picked(call, *_CALL) for call in run.tool_calls],
+        "documents": [_picked(document, "id", "content", "score") for document in run.documents],
+        **_picked(run, "models", "provider", "finish_reasons"),
+        "usage": _picked(run.usage, "input_tokens", "output_tokens"),
+        **_picked(run, "start_time", "duration", "dialect"),
         "availability": dict(run.availability),
-        "dialect": run.dialect,
     }
 
 
-def _call_as_json(call: ToolCall) -> dict[str, Any]:
-    return {
-        "id": call.id,
-        "name": call.name,
-        "arguments": call.arguments,
-        "result": call.result,
-        "error": call.error,
-        "error_type": call.error_type,
-        "status": call.status,
-        "span_id": call.span_id,
-        "source": call.source,
-    }
+def _picked(record: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 # --- trees ---
 
 
-def _print_trees(found: Iterable[Run]) -> None:
+def _print_trees(found: Iterable[Run]) -> int:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -140,6 +106,7 @@ def _print_trees(found: Iterable[Run]) -> None:
     for count, run in enumerate(found, 1):  # noqa: B007 - the count is printed at the end
         console.print(_tree(run))
     console.print(f"{count} run{'' if count == 1 else 's'}")
+    return count
 
 
 def _tree(run: Run) -> Any:
@@ -171,13 +138,9 @@ def _shown(run: Run, name: str) -> str:
 
 
 def _short(value: Any, width: int = 100) -> str:
-    """A value in one short line."""
+    """Shorten a value to one line."""
     from rich.markup import escape
 
     text = value if isinstance(value, str) else json_text(value, default=str)
     line = visible(" ".join(text[: 8 * width].split()))
     return escape(line if len(line) <= width else line[: width - 1] + "…")
-
-
-if __name__ == "__main__":
-    typer.run(runs)

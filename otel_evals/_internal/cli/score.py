@@ -1,4 +1,4 @@
-"""`otel-evals score`: scores the runs in OTLP files, or of a backend, with the configured rules."""
+"""`otel-evals score`: scores the runs in OTLP files or in a backend, with the configured rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import structs
 
 from otel_evals._internal.cli.judge import options_of
 from otel_evals._internal.cli.summary import Report, plain_summary, problems, show, unfinished, worst_runs
-from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
 from otel_evals._internal.cli.trace_files import query_of, stored_traces
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config
@@ -21,16 +21,14 @@ from otel_evals._internal.deliver.jsonl import JsonlDestination
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.durable_queue.progress import FileProgress
 from otel_evals._internal.evaluate.progress import Progress
-from otel_evals._internal.model import Dropped, Evaluation, Run, SpanRecord
+from otel_evals._internal.model import Dropped, Evaluation, SpanRecord
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.offline.tally import Kin, kin_of, tally
 from otel_evals._internal.otlp.files import read_traces
-from otel_evals._internal.read import reader
+from otel_evals._internal.read.reader import read_runs
 from otel_evals._internal.sampling.algebra import always
-from otel_evals.errors import ConfigError, OtelEvalsError
-
-__all__ = ["read_runs", "score", "score_files"]
+from otel_evals.errors import ConfigError
 
 _AT_ONCE = 64
 
@@ -44,24 +42,19 @@ def score(
         str | None,
         typer.Option(
             "--from",
-            help="Instead of files, a backend with traces, NAME or NAME=URL: "
-            "jaeger, langfuse, mlflow, phoenix, tempo.",
+            help="Read traces from a backend, NAME or NAME=URL: jaeger, langfuse, mlflow, phoenix, tempo.",
         ),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Traces that began since a time, or since 24h, 7d ago.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Traces that began before a time; 5 minutes ago by default.")
-    ] = None,
+    since: Annotated[str | None, typer.Option(help="Earliest start: a time, or 24h, 7d ago.")] = None,
+    until: Annotated[str | None, typer.Option(help="Latest start: a time; 5 minutes ago by default.")] = None,
     wanted: Annotated[
-        str | None, typer.Option("--filter", help="Only these traces, in the backend's own language.")
+        str | None, typer.Option("--filter", help="Filter of traces, in the backend's own language.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML file of rules and destinations; OTEL_EVALS_CONFIG by default.")
     ] = None,
     scorer: Annotated[
-        list[str] | None, typer.Option(help="Score with this scorer, by name, instead of a file's rules.")
+        list[str] | None, typer.Option(help="Name of a scorer to use instead of a file's rules.")
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="Option of the scorers as name=value, the value in YAML.")
@@ -74,34 +67,29 @@ def score(
     ] = False,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            help="Keep in this file what is done; with it, a run that was cut off goes on.", dir_okay=False
-        ),
+        typer.Option(help="Keep progress in this file, to continue after an interruption.", dir_okay=False),
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Score so many runs at a time, whatever the rules' own concurrency."),
+        typer.Option(min=1, help="Runs to score at the same time; replaces the rules' concurrency."),
     ] = None,
     fail_under: Annotated[
         float | None,
-        typer.Option(help="Exit with 1 if a mean is below; above 1 minus this, where lower is better."),
+        typer.Option(help="Exit with 1 if a mean is below; if lower is better, above 1 minus this."),
     ] = None,
-    worst: Annotated[int, typer.Option(min=0, help="How many of each scorer's worst runs to show.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    worst: Annotated[int, typer.Option(min=0, help="Number of worst runs to show per scorer.")] = 3,
+    as_json: AsJson = False,
 ) -> None:
-    """Score the runs in OTLP files, or of traces that a backend has, with the rules of live scoring.
+    """Score the runs in OTLP files or in a backend, with the rules of live scoring.
 
     Exits with 1 if there was no run, a scorer failed on all its runs, a budget was used up, scores could not
     be delivered, or a mean is below --fail-under; with 2 if an argument or the configuration is wrong.
     """
-    try:
+    with exit_on(command="score"):
         chosen = _config(config, scorer, option, jsonl, everything, concurrency)
         traces, place = _traces(files or [], source, since, until, wanted)
         progress = FileProgress(resume) if resume else Progress()
         report, evaluations = _scored(traces, chosen, progress, concurrency)
-    except OtelEvalsError as error:
-        echo(f"otel-evals score: {error}", err=True)
-        raise typer.Exit(2) from None
     wrong = [*unfinished(report, progress), *problems(place, report, evaluations, fail_under)]
     if as_json:
         done = {"resumed": progress.known_before, "left": progress.left, "problems": wrong}
@@ -119,7 +107,7 @@ def score(
 
 
 def score_files(files: list[str], config: Config) -> Report:
-    """Score the runs of these files; returns a tally for each scorer, the counters, and those of deliveries.
+    """Score the runs of files.
 
     Raises:
         ConfigError: a file is missing or is not OTLP.
@@ -135,32 +123,23 @@ def _scored(
     batch = BatchScorer(config, progress)
     try:
         with bar("scoring runs", None) as advance:
-            runs = (((run.trace_id, kin_of(run)), run) for run in reader.read_runs(traces, load_dialects()))
+            runs = (((run.trace_id, kin_of(run)), run) for run in read_runs(traces, load_dialects()))
             for (trace_id, whose), evaluations in batch.score_all(runs, at_once or _AT_ONCE, advance):
-                found += map(_told, evaluations)
+                found += map(_without_prompts, evaluations)
                 kin[trace_id] = whose
-        found += map(_told, batch.end_conversations())
+        found += map(_without_prompts, batch.end_conversations())
     finally:
         batch.close()
     return (tally(config.rules, found, kin), batch.stats(), batch.destination_stats()), found
 
 
-def _told(evaluation: Evaluation) -> Evaluation:
-    """What the summary needs of an evaluation: prompts and their contexts would fill the memory."""
+def _without_prompts(evaluation: Evaluation) -> Evaluation:
+    """Drop prompts and contexts: the summary does not need them, and they would fill the memory."""
     outcome = evaluation.outcome
     if isinstance(outcome, Dropped) or not outcome.steps:
         return evaluation
     steps = tuple(structs.replace(step, prompt=None, result=None, context=None) for step in outcome.steps)
     return structs.replace(evaluation, outcome=structs.replace(outcome, steps=steps))
-
-
-def read_runs(files: list[str]) -> Iterator[Run]:
-    """The runs of these files, each yielded as soon as its trace is read.
-
-    Raises:
-        ConfigError: a file is missing or is not OTLP.
-    """
-    return reader.read_runs(_read(files), load_dialects())
 
 
 def _read(files: list[str]) -> Iterator[Sequence[SpanRecord]]:
@@ -170,14 +149,14 @@ def _read(files: list[str]) -> Iterator[Sequence[SpanRecord]]:
 def _traces(
     files: list[str], source: str | None, since: str | None, until: str | None, wanted: str | None
 ) -> tuple[Iterator[Sequence[SpanRecord]], str]:
-    """The traces to score, and what they are called."""
+    """Return the traces to score, and their name in messages."""
     if bool(files) == bool(source):
-        raise ConfigError("FILES", "name files with traces, or a backend: --from NAME; one of them")
+        raise ConfigError("FILES", "give either files with traces, or a backend: --from NAME")
     if source:
         return stored_traces(source, query_of(since, until, wanted)), source.partition("=")[0]
     for field, given in (("--since", since), ("--until", until), ("--filter", wanted)):
         if given is not None:
-            raise ConfigError(field, "goes with --from")
+            raise ConfigError(field, "requires --from")
     return _read(files), ", ".join(files)
 
 
@@ -196,7 +175,9 @@ def _config(
     elif named:
         config = load_config(named)
     else:
-        raise ConfigError("--config", "is needed: a YAML file with `rules`; or --scorer with a scorer's name")
+        raise ConfigError(
+            "--config", "is required: a YAML file with `rules`; or --scorer with a scorer's name"
+        )
     if everything:
         config = replace(config, rules=tuple(replace(r, sample=always()) for r in config.rules))
     if concurrency is not None:

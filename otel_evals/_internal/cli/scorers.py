@@ -1,4 +1,4 @@
-"""`otel-evals scorers`: lists the scorers there are, and shows one with its options."""
+"""`otel-evals scorers`: lists the scorers, and shows one with its options."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo, json_text
+from otel_evals._internal.cli.terminal import AsJson, echo, json_text
 from otel_evals._internal.config.plugins import SCORERS, find_scorer, scorer_names
 from otel_evals.errors import ConfigError
 
-__all__ = ["app"]
-
-app = typer.Typer(help="See which scorers there are, and their options.", no_args_is_help=True)
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+app = typer.Typer(help="List the scorers and their options.", no_args_is_help=True)
 
 
 @app.command("list")
 def show_all(as_json: AsJson = False) -> None:
-    """List all registered scorers: name, who judges, and what the score says."""
+    """List all registered scorers: name, kind (code or judge), and first line of the description."""
     rows = [_row(name) for name in scorer_names()]
     if as_json:
         echo(json_text(rows, indent=2))
@@ -35,7 +32,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A scorer's name, or python:package.module:name.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what a scorer does, its options with their defaults, and a rule with it."""
+    """Show the description of a scorer, its options with their defaults, and a rule with it."""
     try:
         found = find_scorer(name, "scorer")
     except ConfigError as error:
@@ -45,13 +42,12 @@ def show(
     if as_json:
         echo(json_text({**_row(name), "options": options}, indent=2))
         return
-    echo(f"{name}\n\n{_words(found)}\n\nOptions:")
+    echo(f"{name}\n\n{_description(found)}\n\nOptions:")
     for option, default in options.items():
         echo(f"  {option}" + ("  (required)" if default is None else f" = {default}"))
     if not options:
         echo("  none")
-    required = [option for option, default in options.items() if default is None]
-    given = ", ".join(f"{option}: ..." for option in required)
+    given = ", ".join(f"{option}: ..." for option, default in options.items() if default is None)
     echo(f"\nIn YAML:\n  - scorer: {name}" + (f"\n    options: {{{given}}}" if given else ""))
 
 
@@ -61,16 +57,17 @@ def _row(name: str) -> dict[str, str]:
     except ConfigError as error:
         return {"name": name, "by": "?", "says": error.problem}
     by = "judge" if "model" in _options(found) else "code"
+    says = _description(found).splitlines()[0]
     points = {point.name: point.value for point in entry_points(group=SCORERS)}
-    return {"name": name, "by": by, "says": _words(found).splitlines()[0], "defined_in": points.get(name, "")}
+    return {"name": name, "by": by, "says": says, "defined_in": points.get(name, "")}
 
 
-def _words(found: Any) -> str:
+def _description(found: Any) -> str:
     return inspect.getdoc(found) or getattr(found, "description", "") or "not described"
 
 
 def _options(found: Any) -> dict[str, str | None]:
-    """The options with their defaults as text; None for those that must be given."""
+    """Return the options with their defaults as text; None for required ones."""
     if not inspect.isroutine(found) and not isinstance(found, type):
         return {}
     parameters = inspect.signature(found).parameters.values()

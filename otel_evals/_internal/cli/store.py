@@ -1,4 +1,4 @@
-"""`otel-evals store`: list, retry and delete the runs in a store."""
+"""`otel-evals store`: lists, retries and deletes the runs in a store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,42 +14,28 @@ from typing import Annotated
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo
-from otel_evals.errors import StoreError
-
-__all__ = ["store"]
+from otel_evals._internal.cli.terminal import echo, exit_on
+from otel_evals._internal.durable_queue import admin
+from otel_evals._internal.durable_queue.database import open_database
 
 store = typer.Typer(help="List, retry and delete the runs in a store.", no_args_is_help=True)
 
 _Path = Annotated[Path, typer.Argument(help="The store's file.")]
 _Traces = Annotated[list[str] | None, typer.Option("--trace", help="Only runs of this trace; repeatable.")]
-
-
-class _State(StrEnum):
-    WAITING = "waiting"
-    SCORING = "scoring"
-    DEAD_LETTER = "dead_letter"
-    DONE = "done"
-
-
-class _Droppable(StrEnum):
-    WAITING = "waiting"
-    DEAD_LETTER = "dead_letter"
-    DONE = "done"
+_State = StrEnum("_State", "WAITING SCORING DEAD_LETTER DONE")
+_Droppable = StrEnum("_Droppable", "WAITING DEAD_LETTER DONE")
 
 
 @store.command("list")
 def show(
     path: _Path,
     state: Annotated[_State | None, typer.Option(help="Only runs of this state.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run and line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """List the runs: waiting, being scored, dead letters with their reason, done ones kept for late spans."""
-    from otel_evals._internal.durable_queue.admin import list_runs
-
     counts: Counter[str] = Counter()
     with _opened(path) as connection:
-        for run in list_runs(connection, state):
+        for run in admin.list_runs(connection, state):
             counts[run.state] += 1
             if as_json:
                 echo(json.dumps(asdict(run)))
@@ -64,9 +50,7 @@ def show(
 
 @store.command()
 def retry(path: _Path, trace: _Traces = None) -> None:
-    """Have dead letters scored again, by the next process that uses the store."""
-    from otel_evals._internal.durable_queue import admin
-
+    """Score dead letters again, in the next process that uses the store."""
     with _opened(path) as connection:
         echo(f"{admin.retry(connection, trace or ())} runs will be scored again")
 
@@ -74,29 +58,18 @@ def retry(path: _Path, trace: _Traces = None) -> None:
 @store.command()
 def drop(
     path: _Path,
-    state: Annotated[_Droppable, typer.Option(help="Which runs.")] = _Droppable.DEAD_LETTER,
+    state: Annotated[_Droppable, typer.Option(help="State of the runs.")] = _Droppable.DEAD_LETTER,
     trace: _Traces = None,
 ) -> None:
     """Delete dead letters, waiting runs, or done ones that are kept for late spans."""
-    from otel_evals._internal.durable_queue import admin
-
     with _opened(path) as connection:
         echo(f"{admin.drop(connection, state, trace or ())} runs deleted")
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    from otel_evals._internal.durable_queue.database import open_database
-
-    try:
-        connection = open_database(path, create=False)
-        try:
-            yield connection
-        finally:
-            connection.close()
-    except (StoreError, sqlite3.Error) as error:
-        echo(f"otel-evals store: {error}", err=True)
-        raise typer.Exit(2) from None
+    with exit_on(sqlite3.Error, command="store"), closing(open_database(path, create=False)) as connection:
+        yield connection
 
 
 def _time(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What `otel-evals score` says at its end: the table, what is wrong, the worst runs."""
+"""Summary of `otel-evals score`: the table, problems, and the worst runs."""
 
 from __future__ import annotations
 
@@ -15,30 +15,28 @@ from otel_evals._internal.model import Direction, Evaluation, Score, ScorerFailu
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import ScorerTally
 
-__all__ = ["Report", "plain_summary", "problems", "show", "unfinished", "worst_runs"]
-
 _BUDGET = "BudgetExceededError"
 
 Report = tuple[tuple[ScorerTally, ...], Stats, dict[str, DestinationStats]]
 
 
 def unfinished(report: Report, progress: Progress) -> Iterator[str]:
-    """Why not everything was scored, and how it will be."""
+    """Explain why runs were left unscored, and how to continue."""
     refused = {each.scorer_id: each.failed.get(_BUDGET, 0) for each in report[0]}
     for scorer_id, count in refused.items():
         if count:
-            hint = "with --resume FILE, the same command goes on from there"
-            yield f"{scorer_id}: a budget was used up, and {count} runs were not scored ({_BUDGET}); {hint}"
+            hint = "fix: run the same command again with --resume FILE"
+            yield f"{scorer_id}: the budget is used up; {count} runs were not scored ({_BUDGET}); {hint}"
     if progress.stopped:
-        yield f"not all was scored: {progress.stopped}. The same command, later, goes on from there"
+        yield f"stopped early: {progress.stopped}; run the same command again to continue"
     elif progress.left:
-        yield f"{progress.left} evaluations could not be made now; the same command, later, makes them"
+        yield f"{progress.left} evaluations are left; run the same command again to continue"
 
 
 def problems(
     place: str, report: Report, evaluations: list[Evaluation], fail_under: float | None
 ) -> Iterator[str]:
-    """Why the command fails."""
+    """Yield the reasons to exit with 1."""
     tallies, stats, deliveries = report
     if not stats.seen:
         yield f"{place}: no run found: there is no span of an agent or a model"
@@ -67,7 +65,7 @@ def _first_failure(scorer_id: str, evaluations: list[Evaluation]) -> str:
 def worst_runs(
     tallies: Sequence[ScorerTally], evaluations: Sequence[Evaluation], count: int
 ) -> Iterator[str]:
-    """The worst runs of each scorer that are not perfect, with their reasons, as lines of text."""
+    """Yield a line for each of the worst runs per scorer, with its reason; perfect runs are left out."""
     for each in tallies:
         mine = [
             (e, e.outcome)
@@ -83,7 +81,7 @@ def worst_runs(
 
 
 def show(report: Report) -> None:
-    """Print the table, and what was left out."""
+    """Print the table, and counts of ignored and lost runs."""
     from rich.console import Console
 
     tallies, stats, deliveries = report
@@ -104,7 +102,7 @@ def show(report: Report) -> None:
 
 
 def plain_summary(report: Report) -> dict[str, Any]:
-    """The summary as JSON values."""
+    """Return the summary as JSON values."""
     tallies, stats, deliveries = report
     return {
         "scorers": [plain(each) for each in tallies],

@@ -1,37 +1,50 @@
-"""What commands print: nothing that was recorded may steer the terminal."""
+"""Output of commands: recorded text cannot control the terminal."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
 from otel_evals._internal.judges.fence import visible
+from otel_evals.errors import OtelEvalsError
 
-__all__ = ["echo", "json_text", "log_visibly"]
-
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n]")
 
 
 def echo(text: object = "", *, err: bool = False) -> None:
-    """Print a text, control and invisible characters as escapes."""
+    """Print a text, with control and invisible characters escaped."""
     typer.echo(visible(str(text)), err=err)
 
 
+@contextmanager
+def exit_on(*errors: type[Exception], command: str) -> Iterator[None]:
+    """Print an error of these types, or of ours, on standard error and exit with 2."""
+    kinds: tuple[type[Exception], ...] = (OtelEvalsError, *errors)
+    try:
+        yield
+    except kinds as error:
+        echo(f"otel-evals {command}: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
 def json_text(value: Any, **options: Any) -> str:
-    """A value as JSON, readable in every language; what cannot be printed is escaped as JSON does it."""
-    return _UNUSUAL.sub(_as_json_has_it, json.dumps(value, ensure_ascii=False, **options))
+    """Return a value as JSON, readable in every language; unprintable characters are escaped."""
+    return _UNUSUAL.sub(_escaped, json.dumps(value, ensure_ascii=False, **options))
 
 
-def _as_json_has_it(found: re.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def log_visibly() -> None:
-    """Have log lines printed likewise, where nobody has set up logging: they tell what scorers raised."""
+    """Escape log lines in the same way if logging is not configured: they may quote exceptions of scorers."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Visible())
 

@@ -1,4 +1,4 @@
-"""Stored traces from a backend, for the commands that read files otherwise."""
+"""Reads stored traces from a backend."""
 
 from __future__ import annotations
 
@@ -13,42 +13,39 @@ from otel_evals._internal.config.validation import call_with, suggestion
 from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.stored_traces import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
+from otel_evals._internal.statistics.moments import moment_of
 from otel_evals.errors import ConfigError, DestinationError
 
-__all__ = ["query_of", "stored_traces"]
-
 _WHOLE_SECONDS = 300
-"""A trace that began less than this ago may go on."""
+"""Seconds; a trace that began later may still continue."""
 
 
 def query_of(since: str | None, until: str | None, wanted: str | None) -> TraceQuery:
-    """The query that options stand for; it ends five minutes ago unless told.
+    """Build a query from options; by default it ends five minutes ago.
 
     Raises:
         ConfigError: an option is missing or wrong.
     """
-    from otel_evals._internal.statistics.moments import moment_of
-
     if since is None:
-        raise ConfigError("--since", "is needed with --from: a time such as 2026-11-20T10:00, or 24h ago")
+        raise ConfigError("--since", "is required with --from: a time such as 2026-11-20T10:00, or 24h ago")
     begin = moment_of(since, "--since")
     end = int(time.time()) - _WHOLE_SECONDS if until is None else moment_of(until, "--until")
     if begin >= end:
-        raise ConfigError("--until", "must be later than --since; it is five minutes ago unless given")
+        raise ConfigError("--until", "must be later than --since; the default is five minutes ago")
     return TraceQuery(since=begin * 10**9, until=end * 10**9, filter=wanted or "")
 
 
 def stored_traces(place: str, query: TraceQuery) -> Iterator[Sequence[SpanRecord]]:
-    """The traces of a backend, NAME or NAME=URL, each as soon as it was read.
+    """Yield the traces of a backend, NAME or NAME=URL, each as soon as it is read.
 
     Raises:
-        ConfigError: there is no such backend, it lacks an option, or it has no API for that; or it failed.
+        ConfigError: the backend is unknown, lacks an option, has no API for traces, or failed.
     """
     source = _source(place)
     name = place.partition("=")[0]
     found = source.read_traces(query)
     if found is None:
-        raise ConfigError(f"--from {name}", "has no API from which traces are read with these options")
+        raise ConfigError(f"--from {name}", "cannot be read with these options: it has no API for traces")
     with asyncio.Runner() as runner:
         try:
             while (trace := runner.run(_next(found))) is not None:
@@ -58,7 +55,9 @@ def stored_traces(place: str, query: TraceQuery) -> Iterator[Sequence[SpanRecord
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(f"--from {name}", f"an answer has another form: {error!r:.200}") from None
+            raise ConfigError(
+                f"--from {name}", f"its answer has an unexpected form: {error!r:.200}"
+            ) from None
         finally:
             runner.run(source.shutdown())
 
@@ -75,7 +74,7 @@ def _source(place: str) -> Any:
     known = {n: d for n, d in backends().items() if _reads(d)}
     if name not in known:
         fix = suggestion(name, {**points, **known})
-        raise ConfigError("--from", f"no traces are read from {name!r}{fix}")
+        raise ConfigError("--from", f"cannot read traces from {name!r}{fix}")
     try:
         return backend(place)
     except ConfigError as error:

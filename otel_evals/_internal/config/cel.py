@@ -1,7 +1,7 @@
 """A rule's `when` as an expression in the Common Expression Language (CEL, https://cel.dev) over the run.
 
-Expressions have no loops and no side effects. Their length is bounded, and macros such as `exists` may not
-stand in one another, so that the time grows with the run's size and no faster.
+Expressions have no loops and no side effects. Their length is bounded, and macros such as `exists` cannot be
+nested: the time is linear in the size of the run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from otel_evals._internal.config.validation import suggestion
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.model import Run
 from otel_evals.errors import ConfigError
-
-__all__ = ["CelCondition"]
 
 _FIELD = "when.cel"
 _LONGEST = 2_000
@@ -34,7 +32,7 @@ _PLACE = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 
 def _attributes(run: Run) -> Mapping[str, Any]:
-    """Those of the resource and of all spans in one; the root's go before others'."""
+    """Merge the attributes of the resource and all spans; the root's take precedence."""
     found = dict(run.resource)
     for operation in reversed(run.operations):
         found.update(operation.span.attributes)
@@ -61,7 +59,7 @@ _FIELDS: dict[str, Callable[[Run], Any]] = {
     "start_time": lambda run: run.start_time / 1e9,
     "end_time": lambda run: None if run.end_time is None else run.end_time / 1e9,
 }
-"""What an expression may name of a run, as `run.NAME`."""
+"""Fields of a run in expressions, as `run.NAME`."""
 
 
 class CelCondition:
@@ -83,11 +81,11 @@ class CelCondition:
         self._lock = threading.Lock()
 
     def __call__(self, run: Run) -> bool:
-        """Whether the run meets it.
+        """Return True if the run meets the condition.
 
         Raises:
-            TypeError: it gives neither true nor false.
-            Exception: it cannot be evaluated for this run: a key is missing, say, or types differ.
+            TypeError: the result is neither true nor false.
+            Exception: the expression fails for this run, for example because a key is missing.
         """
         values = {name: _FIELDS[name](run) for name in self._fields}
         with self._lock:
@@ -124,7 +122,7 @@ def _compiled(cel: Any, expression: str) -> Any:
 
 
 def _place(said: str) -> tuple[int, int, str]:
-    """Line, column and problem of a parser's message."""
+    """Return line, column and problem of a parser's message."""
     found = _PLACE.search(said)
     if found is None:
         return 1, 1, "it cannot be parsed"
@@ -146,7 +144,7 @@ def _bounded(expression: Any) -> str:
 
 
 def _named(expression: str) -> tuple[str, ...]:
-    """The fields of the run that a valid expression names, after a look at what the parser lets pass."""
+    """Return the fields of the run in an expression, and check the names that the parser does not check."""
     tokens = list(_tokens(expression))
     bound = set(_bound(tokens))
     fields: dict[str, None] = {}
@@ -155,7 +153,7 @@ def _named(expression: str) -> tuple[str, ...]:
         after = [token for token, _ in tokens[index + 1 : index + 3]]
         if name == "run" and before != ".":
             if after[:1] != ["."] or len(after) < 2:
-                raise _at(expression, at, "the run is used field by field, as in run.duration")
+                raise _at(expression, at, "name a field of the run, as in run.duration")
             if after[1] not in _FIELDS:
                 problem = f"a run has no field {after[1]!r}{suggestion(after[1], _FIELDS)}"
                 raise _at(expression, tokens[index + 2][1], problem)
@@ -166,7 +164,7 @@ def _named(expression: str) -> tuple[str, ...]:
 
 
 def _tokens(expression: str) -> Iterator[tuple[str, int]]:
-    """Names and signs with their places; texts and comments are left out."""
+    """Yield names and signs with their places; texts become `""`, comments are skipped."""
     for match in _TOKEN.finditer(expression):
         if match["text"] is None:
             yield match[0], match.start()
@@ -180,13 +178,17 @@ def _is_variable(name: str, before: str, after: list[str]) -> bool:
 
 
 def _bound(tokens: list[tuple[str, int]]) -> Iterator[str]:
-    """Names that macros bind; a macro inside another is a mistake."""
+    """Yield the names that macros bind.
+
+    Raises:
+        ConfigError: a macro is nested in another.
+    """
     depth, inside = 0, 0
     for index, (token, _) in enumerate(tokens):
         opens = tokens[index + 1 : index + 2] and tokens[index + 1][0] == "("
         if token in _MACROS and opens and index and tokens[index - 1][0] == ".":
             if inside:
-                problem = "stands in another macro: the time would grow with the square of the run"
+                problem = "is nested in another macro: its time would be quadratic in the size of the run"
                 raise ConfigError(_FIELD, f"{token!r} {problem}")
             inside = depth + 1
             yield from (name for name, _ in tokens[index + 2 : index + 3])

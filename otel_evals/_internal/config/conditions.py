@@ -9,18 +9,14 @@ from otel_evals._internal.config.validation import Problems, suggestion
 from otel_evals._internal.model import Run
 from otel_evals.errors import ConfigError
 
-__all__ = ["FIELDS", "Where", "condition"]
-
 FIELDS = (*(name for name in Run.__dataclass_fields__ if name not in ("operations", "children")), "input")
-"""What `when` may name of a run."""
+"""Fields of a run in `when`."""
 
 
 class Where:
-    """A printable condition: each field or attribute has one of its values.
+    """A printable condition: accepted values by field of the run, and by attribute of its spans or resource.
 
-    Args:
-        fields: values by field of the run. A field that is a list must contain one of them.
-        attributes: values by attribute of the run's spans or resource.
+    A field that is a list must contain one of its values.
     """
 
     def __init__(
@@ -30,7 +26,7 @@ class Where:
         self._attributes = dict(attributes)
 
     def __call__(self, run: Run) -> bool:
-        """Whether the run meets it."""
+        """Return True if the run meets the condition."""
         return all(_among(getattr(run, name), values) for name, values in self._fields.items()) and all(
             _has(run, key, values) for key, values in self._attributes.items()
         )
@@ -41,18 +37,22 @@ class Where:
 
 
 def condition(value: Any) -> Any:
-    """Make a condition of a mapping; anything else stays as it is.
+    """Build a condition from a mapping; other values are returned as they are.
 
-    `{cel: EXPRESSION}` is an expression over the run. In other mappings, a name with a dot that is no field
-    of runs is an attribute's; any attribute can stand under `attributes`.
+    `{cel: EXPRESSION}` is an expression over the run. In other mappings, a name with a dot that is not a
+    field of runs is an attribute; `attributes` may hold any attribute.
 
     Raises:
-        ConfigError: the mapping is empty, names no field of runs, or has a value that cannot be compared.
+        ConfigError: the mapping is empty, names an unknown field, or has a value that cannot be compared.
     """
     if not isinstance(value, Mapping):
         return value
     if "cel" in value:
-        return _cel(value)
+        if len(value) > 1:
+            raise ConfigError("when.cel", "must be the only key: join the other conditions into it with &&")
+        from otel_evals._internal.config.cel import CelCondition
+
+        return CelCondition(value["cel"])
     problems = Problems()
     fields: dict[str, tuple[Any, ...]] = {}
     attributes: dict[str, tuple[Any, ...]] = {}
@@ -66,30 +66,22 @@ def condition(value: Any) -> Any:
         elif "." in name:
             attributes[name] = _values(wanted, f"when.{name}", problems)
         else:
-            other = f"an attribute without a dot stands under `attributes: {{{name}: ...}}`"
+            other = f"an attribute without a dot goes under `attributes: {{{name}: ...}}`"
             problems.add(
                 f"when.{name}", f"a run has no field {name!r}, and {other}{suggestion(name, FIELDS)}"
             )
     if not value:
-        problems.add("when", "is empty: leave it out to have every run judged")
+        problems.add("when", "is empty: leave it out to judge every run")
     problems.raise_any()
     return Where(fields, attributes)
-
-
-def _cel(value: Mapping[Any, Any]) -> Any:
-    if len(value) > 1:
-        raise ConfigError("when.cel", "stands alone: put the other conditions into the expression, with &&")
-    from otel_evals._internal.config.cel import CelCondition
-
-    return CelCondition(value["cel"])
 
 
 def _values(wanted: Any, field: str, problems: Problems) -> tuple[Any, ...]:
     values = tuple(wanted) if isinstance(wanted, list | tuple | set | frozenset) else (wanted,)
     if not values:
-        problems.add(field, "is an empty list, which no run can meet: name at least one value")
+        problems.add(field, "is an empty list, which no run can match: name at least one value")
     if any(isinstance(each, Mapping | list | tuple) for each in values):
-        problems.add(field, "must be a value or a list of values, any of which will do")
+        problems.add(field, "must be a value or a list of accepted values")
     return values
 
 

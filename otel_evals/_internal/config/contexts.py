@@ -1,4 +1,4 @@
-"""Resolvers by name and in text, as configuration files write them.
+"""Builds resolvers from names and text in configuration files.
 
 Text: `tool_results`, `documents(top=5)`, `combine(tool_results(tools=['search']), static('All in euros.'))`.
 Values: `{documents: {top: 5}}`, `[tool_results, {static: [All in euros.]}]`.
@@ -15,20 +15,17 @@ from otel_evals._internal.config.imports import imported
 from otel_evals._internal.config.validation import call_with, suggestion
 from otel_evals.errors import ConfigError
 
-__all__ = ["RESOLVERS", "build_context"]
-
 RESOLVERS: Mapping[str, Callable[..., Any]] = {
     name: getattr(context, name)
     for name in ("attribute", "combine", "conversation", "documents", "static", "tool_results")
 }
-"""By name."""
 
 
 def build_context(value: Any, field: str) -> Any:
-    """A resolver: by name, as text, as a mapping of its name to its options, or several in a list.
+    """Build a resolver from its name, a call as text, `{name: options}`, or a list of these.
 
     Raises:
-        ConfigError: there is no such resolver, or it does not accept its options.
+        ConfigError: the resolver is unknown, or does not accept its options.
     """
     if isinstance(value, str):
         return _of_text(value.strip(), field)

@@ -1,4 +1,4 @@
-"""What a rule's judges are asked for one run, and what that costs."""
+"""Judge calls of a rule for one scored run, and their cost."""
 
 from __future__ import annotations
 
@@ -12,28 +12,20 @@ from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.scoring.steps import StepScorer
 
-__all__ = ["JudgeCalls", "judge_calls", "judges_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeCalls:
-    """The calls of one judge for one scored run."""
+    """Calls to one judge per scored run."""
 
     model: str
     calls: int
-    """At least: a step of code may ask more, and an answer of the wrong form is asked for again."""
+    """A lower bound: steps in code may make more calls, and a malformed answer is repaired by another."""
     price: float | None
-    """US dollars of one call of the given length; None where no price is known."""
+    """US dollars per call of the given length; None if unknown."""
 
 
 def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[JudgeCalls]:
-    """What is asked of each judge for one run; empty for scorers in code.
-
-    Args:
-        scorer: its prompts are counted; those of panels, by member.
-        input_tokens: assumed length of one question.
-        output_tokens: assumed length of one answer.
-    """
+    """Return the calls per judge and scored run; empty for scorers in code."""
     judges = list(judges_of(scorer))
     by_model = {judge.model: judge for judge in judges}
     counts = Counter(judge.model for judge in judges)
@@ -44,7 +36,7 @@ def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[J
 
 
 def judges_of(scorer: Any) -> Iterator[Any]:
-    """The judge of every prompt; those of panels, by member."""
+    """Yield the judge of every prompt, of all members of a panel."""
     for member in getattr(scorer, "members", ()):
         yield from judges_of(member)
     if isinstance(scorer, StepScorer):

@@ -1,4 +1,4 @@
-"""Imports what a configuration names as `python:package.module:name`."""
+"""Imports `python:package.module:name` in a configuration."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ from typing import Any, get_origin, get_type_hints
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["PREFIX", "imported"]
-
 PREFIX = "python:"
-"""Without it, no name in a configuration has code imported, but that of registered entry points."""
+"""Names without this prefix import nothing but registered entry points."""
 
 
 def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:
-    """The object that `python:package.module:name` names.
+    """Import an object.
 
     Args:
-        path: what the configuration says.
+        path: `python:package.module:name`.
         field: path of the option, for messages.
-        kind: the interface that it must have, or say that it returns; None for any.
+        kind: required interface of the object, or of its annotated return value; None for any.
 
     Raises:
-        ConfigError: it cannot be imported, is of another kind, or the path has another form.
+        ConfigError: the import fails, the object is of another kind, or the path is malformed.
     """
     value = _load(path, field)
-    if kind is not None and not _makes(value, kind):
+    if kind is not None and not _builds(value, kind):
         what = kind.__name__
         problem = f"{path!r} is no {what}, class of {what}s or function with the return type {what}"
         raise ConfigError(field, f"{problem}; it was not called")
@@ -51,10 +49,10 @@ def _load(path: str, field: str) -> Any:
     return value
 
 
-def _makes(found: Any, kind: type[Any]) -> bool:
-    """Whether an imported thing is what a configuration may name, or says that it makes one when called.
+def _builds(found: Any, kind: type[Any]) -> bool:
+    """Return True for an object of this kind, its class, or a function annotated to return one.
 
-    Anything else could do anything if it were called.
+    Nothing else is called: a call could have any effect.
     """
     if inspect.isroutine(found) or isinstance(found, partial):
         try:

@@ -1,6 +1,6 @@
 """Builds a Config from objects, names and mappings, or from a YAML file.
 
-In code a rule takes objects; in YAML the same fields take text:
+Rules take objects in code, and text in YAML:
 
     rules:
       - scorer: keyword_coverage
@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from otel_evals._internal.config import plugins as names
 from otel_evals._internal.config.mistakes import destination_mistake, scorer_mistake
 from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.plugins import build_destination, build_scorer
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.sections import build_section, section_names
 from otel_evals._internal.config.validation import Problems, suggestion
@@ -30,8 +30,6 @@ from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError, ConfigErrors
-
-__all__ = ["build_config", "load_config"]
 
 
 def build_config(rules: Sequence[Any] = (), destinations: Sequence[Any] = (), **options: Any) -> Config:
@@ -43,7 +41,8 @@ def build_config(rules: Sequence[Any] = (), destinations: Sequence[Any] = (), **
         options: the other fields of Config.
 
     Raises:
-        ConfigError: a value is wrong; the message names the field and the fix. A ConfigErrors if several are.
+        ConfigError: a value is wrong; the message names the field and the fix.
+        ConfigErrors: several values are wrong.
     """
     problems = Problems()
     built, places = [], []
@@ -62,13 +61,13 @@ def build_config(rules: Sequence[Any] = (), destinations: Sequence[Any] = (), **
 
 
 def _usable(options: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """The options that are fields of Config, with the sections of other packages in `sections`."""
+    """Return the options that are fields of Config, with the sections of other packages in `sections`."""
     fields = Config.__dataclass_fields__.keys() - {"sections"}
     known = fields | section_names() if options.keys() - fields else fields
     sections: dict[str, Any] = {}
     for name in options.keys() - fields:
         if name not in known:
-            problems.add(str(name), "there is no such option" + suggestion(str(name), known))
+            problems.add(str(name), "unknown option" + suggestion(str(name), known))
         elif options[name] is not None:
             with problems.noting():
                 sections[name] = build_section(name, options[name])
@@ -79,12 +78,11 @@ def load_config(path: str | Path) -> Config:
     """Read a Config from a YAML file.
 
     Raises:
-        ConfigError: the file cannot be read, or a value is wrong; the message names place and field. A
-            ConfigErrors if several values are wrong.
+        ConfigError: the file cannot be read, or a value is wrong; the message names place and field.
+        ConfigErrors: several values are wrong.
     """
     file = YamlFile(path)
     problems = Problems()
-    config = None
     if not isinstance(file.values, dict):
         problems.add("the file", "must be a mapping with `rules` and, if wanted, `destinations`")
     elif not file.values.get("rules"):
@@ -92,10 +90,9 @@ def load_config(path: str | Path) -> Config:
     else:
         with problems.noting():
             config = build_config(**{str(key): value for key, value in file.values.items()})
-    errors = file.placed(problems.found)
-    if errors:
+    if errors := file.placed(problems.found):
         raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
-    return cast("Config", config)
+    return config
 
 
 def _listed(value: Any, field: str, problems: Problems) -> Sequence[Any]:
@@ -123,16 +120,17 @@ def _rule_of_mapping(fields: dict[str, Any], field: str) -> Rule:
     known = {*Rule.__dataclass_fields__, "options"}
     options = fields.pop("options", None)
     for name in fields.keys() - known:
-        problems.add(f"{field}.{name}", "there is no such option" + suggestion(name, known))
+        problems.add(f"{field}.{name}", "unknown option" + suggestion(name, known))
     if "scorer" not in fields:
         problems.add(field, "must be a scorer's name, or a mapping with `scorer`")
     elif isinstance(fields["scorer"], str):
         with problems.noting():
-            fields["scorer"] = names.build_scorer(fields["scorer"], _options(options, field), field)
+            given = _options(options, f"{field}.options")
+            fields["scorer"] = build_scorer(fields["scorer"], given, field)
     elif options is not None:
-        problems.add(f"{field}.options", "only go with a scorer that is given by name")
+        problems.add(f"{field}.options", "require a scorer that is given by name")
     if problems.found:
-        # With any scorer, to see what else is wrong.
+        # Use any scorer, to find the other mistakes.
         usable = {name: value for name, value in fields.items() if name in known and name != "scorer"}
         with problems.noting(field):
             Rule(_AnyScorer(), **usable)
@@ -141,13 +139,12 @@ def _rule_of_mapping(fields: dict[str, Any], field: str) -> Rule:
 
 
 class _AnyScorer(Scorer):
-    """Stands where the scorer itself is wrong."""
+    """Replaces a scorer that is wrong itself."""
 
     id = "any"
     version = ""
 
     async def score(self, run: Any) -> Any:
-        """Never called."""
         raise NotImplementedError
 
 
@@ -155,18 +152,18 @@ def _options(options: Any, field: str) -> Mapping[str, Any]:
     if options is None:
         return {}
     if not isinstance(options, Mapping):
-        raise ConfigError(f"{field}.options", f"must be a mapping of options, not {type(options).__name__}")
+        raise ConfigError(field, f"must be a mapping of options, not {type(options).__name__}")
     return {str(key): value for key, value in options.items()}
 
 
 def _destination(value: Any, field: str) -> Destination:
     if isinstance(value, str):
-        return names.build_destination(value, {}, field)
+        return build_destination(value, {}, field)
     if isinstance(value, Mapping):
         if len(value) != 1:
             raise ConfigError(field, "must name one destination, as in `jsonl: {path: scores.jsonl}`")
         name, options = next(iter(value.items()))
-        return names.build_destination(str(name), _options(options, f"{field}.{name}"), field)
+        return build_destination(str(name), _options(options, f"{field}.{name}"), field)
     mistake = destination_mistake(value)
     if mistake is not None:
         raise ConfigError(field, mistake)

@@ -1,4 +1,4 @@
-"""What is wrong with an object that is given for a scorer or a destination, and what mends it."""
+"""Error messages, with the fix, for objects that are not scorers or destinations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 
 from otel_evals._internal.scoring.scorer import Scorer
 
-__all__ = ["destination_mistake", "scorer_mistake"]
-
 
 def scorer_mistake(value: Any) -> str | None:
-    """Why an object is no scorer; None for a scorer."""
+    """Explain why an object is not a scorer; None for a scorer."""
     if isinstance(value, Scorer):
         return None
     name = getattr(value, "__name__", type(value).__name__)
@@ -39,7 +37,7 @@ def _makes_scorers(function: Callable[..., Any]) -> bool:
 
 
 def destination_mistake(value: Any) -> str | None:
-    """Why an object is no destination; None for a destination."""
+    """Explain why an object is not a destination; None for a destination."""
     name = getattr(value, "__name__", type(value).__name__)
     if isinstance(value, type):
         return f"{name} is a class: call it, as in {name}()"
@@ -54,7 +52,7 @@ def destination_mistake(value: Any) -> str | None:
 
 
 def _is_async(method: Any) -> bool:
-    """Whether a method is async as far as can be seen; one that hands on another's coroutine says so."""
+    """Return True if a method is a coroutine function or annotated to return an awaitable."""
     function = inspect.unwrap(getattr(method, "__func__", method))
     if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
         return True

@@ -1,24 +1,30 @@
-"""All options besides rules. A wrong value raises when the Config is built, naming the field."""
+"""The options: as fields of `Config`, and as keyword arguments of `configure`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BeforeValidator, Field, PositiveInt, SkipValidation
 from pydantic.dataclasses import dataclass
 
-from otel_evals._internal.config.redaction import build_redaction
+from otel_evals._internal.config.imports import PREFIX, imported
 from otel_evals._internal.config.rules import Rule
-from otel_evals._internal.config.validation import MODEL, PositiveSeconds, Seconds, raises_config_errors
+from otel_evals._internal.config.validation import (
+    MODEL,
+    PositiveSeconds,
+    Seconds,
+    raises_config_errors,
+    suggestion,
+)
 from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.deliver.preset import EventPreset
-from otel_evals._internal.redaction.redactor import Redaction
+from otel_evals._internal.redaction.redactor import Redaction, redact_pii
+from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals.errors import ConfigError
-
-__all__ = ["Config"]
 
 _WHERE_SPANS = {"linked": "linked", "same_trace": "same_trace", "off": False, True: "linked", False: False}
 """YAML reads `off` as false."""
@@ -30,37 +36,66 @@ def _where_spans(value: Any) -> Any:
     raise ConfigError("evaluation_spans", f"must be linked, same_trace or off, not {value!r:.100}")
 
 
+_REDACTIONS = {"secrets": redact_secrets, "pii": redact_pii}
+
+
+def _redaction(value: Any) -> Redaction:
+    if isinstance(value, Redaction):
+        return value
+    if value is False or value == "off":  # YAML reads `off` as false
+        return Redaction(())
+    given = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    redaction = Redaction(tuple(map(_redacting, given)))
+    if redact_pii in redaction.functions:
+        redact_pii("0" * 12)  # raises if its library is missing
+    return redaction
+
+
+def _redacting(value: Any) -> Callable[[str], str]:
+    if isinstance(value, str):
+        if value in _REDACTIONS:
+            return _REDACTIONS[value]
+        if not value.startswith(PREFIX):
+            known = (*_REDACTIONS, "off", f"{PREFIX}package.module:function")
+            raise ConfigError("redact", f"{value!r:.100} is unknown{suggestion(value, known)}")
+        value = imported(value, "redact")
+    if not callable(value):
+        raise ConfigError("redact", f"must be a name or a function of a text, not {value!r:.100}")
+    function: Callable[[str], str] = value
+    return function
+
+
 @raises_config_errors
 @dataclass(frozen=True, config=MODEL, kw_only=True)
 class Config:
     """All options; the defaults suit a busy production service."""
 
     rules: tuple[Rule, ...] = ()
-    """What is scored, and how."""
+    """Scorers to run, with their sampling and limits."""
     destinations: tuple[SkipValidation[Destination], ...] = ()
-    """Where scored runs go besides OpenTelemetry."""
+    """Destinations of scored runs, in addition to OpenTelemetry."""
     span_attributes: bool = True
-    """Attach scores to the judged span as attributes; it is held for them, for at most `hold` seconds."""
+    """Attach scores to the judged span as attributes; the span is held for up to `hold` seconds."""
     wrap_exporters: bool = True
-    """Wrap the exporters of the tracer provider, so that judged spans carry their scores; without it, only
-    exporters wrapped by `Pipeline.hold` do."""
+    """Wrap the exporters of the tracer provider to add scores to judged spans. If false, only exporters
+    wrapped by `Pipeline.hold` add them."""
     evaluation_events: bool = True
     """Emit a `gen_ai.evaluation.result` log event per evaluation."""
     evaluation_spans: Annotated[Literal["linked", "same_trace", False], BeforeValidator(_where_spans)] = (
         "linked"
     )
-    """Where `evaluate <scorer>` spans are recorded. `linked`: for evaluations that call a judge, each in a
-    trace of its own with a link to the judged span. `same_trace`: for every evaluation, below the judged
-    span, whose trace then has the duration, tokens and cost of scoring too. `off`: nowhere."""
+    """Record `evaluate <scorer>` spans. `linked`: for evaluations that call a judge, each in its own trace
+    with a link to the judged span. `same_trace`: for every evaluation, below the judged span; the trace then
+    includes the duration, tokens and cost of scoring. `off`: none."""
     metrics: bool = True
     """Record metrics."""
     metric_attributes: tuple[Literal["version", "tenant"], ...] = ()
-    """What the sums of weighted means are told apart by, besides scorer and agent: `version` of the agent,
-    `tenant`; of each, the first hundred values, and `_OTHER` for the rest."""
+    """Attributes of the sums of weighted means, in addition to scorer and agent: `version` of the agent,
+    `tenant`. Each keeps its first hundred values; the rest become `_OTHER`."""
     hold: Seconds = 10.0
     """Seconds after its end that a judged span may wait for its scores before it is exported."""
     hold_limit: PositiveInt = 2048
-    """How many spans are held at most; more are exported without attributes."""
+    """Maximum number of held spans; further spans are exported without attributes."""
     grace: Seconds = 0.5
     """Seconds after its root's end in which a run's other spans and log records may still arrive.
 
@@ -68,57 +103,58 @@ class Config:
     a root's end in 32 runs, and never a log record.
     """
     max_age: PositiveSeconds = 600.0
-    """Seconds without a new span after which a trace is evicted whose root has not ended: as lost, even if it
-    ends later."""
+    """Seconds without a new span after which a trace with an open root is evicted and counted as lost, even
+    if the root ends later."""
     max_open_traces: PositiveInt = 10_000
-    """How many traces are assembled at once."""
+    """Maximum number of traces that are assembled at once."""
     max_spans_per_trace: PositiveInt = 2_000
-    """How many spans of one trace are kept; a run that has more is not scored (`run_truncated`)."""
+    """Maximum number of spans per trace; a run with more is not scored (`run_truncated`)."""
     max_bytes: PositiveInt = 256 * 1024 * 1024
-    """How many bytes the spans and log records of open traces may take, approximately; the same goes for what
-    waits before they are read, for runs that wait for scorers or for each destination, and for held spans."""
+    """Approximate limit in bytes for the spans and log records of open traces. The same limit applies to
+    items waiting to be read, to runs waiting for scorers or for each destination, and to held spans."""
     max_conversations: PositiveInt = 10_000
-    """How many conversations are held at once, for rules of scope `conversation`."""
+    """Maximum number of conversations in memory, for rules of scope `conversation`."""
     max_conversation_bytes: PositiveInt = 256 * 1024 * 1024
-    """How much memory, in bytes, the runs of these conversations may take, approximately."""
+    """Approximate limit in bytes for the runs of these conversations."""
     conversation_keep: Seconds = 3_600.0
     """Seconds after its last run that a judged conversation is kept, to be judged again if it continues."""
     queue_size: PositiveInt = 2048
-    """How many evaluations may be queued; more are dropped and counted."""
+    """Maximum number of queued evaluations; further ones are dropped and counted."""
     trust_remote: bool = False
-    """Believe what requests say of themselves: that evaluations sent them, which are not scored, and by which
-    threshold their trace was sampled (`ot=th:` in tracestate). By default only marks that are signed (see
-    OTEL_EVALS_TRUST_KEY) count. For services behind a proxy that removes strangers' `baggage` and
+    """Trust the marks of incoming requests: that an evaluation sent them (such requests are not scored), and
+    their trace's sampling threshold (`ot=th:` in tracestate). By default only signed marks count (see
+    OTEL_EVALS_TRUST_KEY). Enable it for services behind a proxy that removes strangers' `baggage` and
     `tracestate`."""
     capture_content: bool = True
     """Keep prompts, contexts and explanations on the scores; the scores themselves never depend on it."""
-    redact: Annotated[SkipValidation[Redaction], BeforeValidator(build_redaction)] = Redaction()
-    """What every text goes through before it leaves: into prompts of judges, onto spans and events, to
-    destinations. `secrets` (keys, tokens, passwords), `pii` (email addresses, telephone numbers, payment
-    cards, IBANs), `python:package.module:function`, a list of these, or `off`; in code also functions that
-    take and return a text. Where one fails, nothing of the text is left."""
+    redact: Annotated[SkipValidation[Redaction], BeforeValidator(_redaction)] = Redaction()
+    """Redaction of every text before it leaves: in prompts of judges, on spans and events, at destinations.
+    `secrets` (keys, tokens, passwords), `pii` (email addresses, telephone numbers, payment cards, IBANs),
+    `python:package.module:function`, a list of these, or `off`; in code also functions that take and return
+    a text. If one fails, the whole text is removed."""
     explain_traces: PositiveInt = 10_000
-    """How many traces the trace log keeps for `explain`; within 24 MiB."""
-    quiet_after: Seconds = 60.0
-    """Seconds after which it is logged once that nothing was seen, with the likely cause; 0 for never."""
+    """Maximum number of traces in the trace log for `explain`, within 24 MiB."""
+    no_traffic_after: Seconds = 60.0
+    """Seconds without any run after which one log line names the likely cause; 0 disables it."""
     shutdown_timeout: PositiveSeconds = 10.0
-    """Seconds that shutdown may take."""
+    """Maximum seconds that shutdown takes."""
     handle_sigterm: bool = False
     """Shut down gracefully on SIGTERM too, then let the signal have its usual effect."""
     store: Path | None = None
-    """File that keeps sampled runs until they are scored and delivered, over crashes too; none by default."""
+    """File that keeps sampled runs until they are scored and delivered, even if the process crashes; none by
+    default."""
     store_max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 1024 * 1024 * 1024
-    """How large that file may grow; beyond it, the oldest runs are evicted and counted."""
+    """Maximum size of that file in bytes; beyond it, the oldest runs are evicted and counted."""
     store_max_age: PositiveSeconds = 86_400.0
     """Seconds after which a run that could not be scored is evicted."""
     store_keep: Seconds = 600.0
-    """Seconds that a scored run is kept, so that late spans have it scored again."""
+    """Seconds that a scored run is kept; late spans within this time cause a new revision of its scores."""
     store_lease: PositiveSeconds = 15.0
     """Seconds without a heartbeat after which another process takes over a process's runs."""
     store_attempts: PositiveInt = 3
-    """How often scoring a run may fail, not counting unavailable judges, before it becomes a dead letter."""
+    """Failures, not counting unavailable judges, after which a run becomes a dead letter."""
     sections: dict[str, Any] = Field(default_factory=dict)
-    """Sections that other packages define, by name; in a file and in `configure` they are options of their own."""
+    """Sections that other packages define, by name; a file and `configure` have them at the top level."""
 
     def __post_init__(self) -> None:
         seen: dict[tuple[str, str], int] = {}
@@ -139,14 +175,14 @@ class Config:
 
     @property
     def holds(self) -> bool:
-        """Whether spans are held for scores; for those of conversations they never are."""
+        """Return True if spans are held for scores; conversation scores never hold one."""
         return self.span_attributes and any(rule.scope != "conversation" for rule in self.rules)
 
     @property
     def ceiling(self) -> float:
-        """The highest sampling probability that any rule can give a trace at its first span.
+        """Highest sampling probability of a trace at its first span, over all rules.
 
-        It is 1 with conversation rules: the conversation's id, which they sample by, is not known then.
+        It is 1 with conversation rules: they sample by the conversation's id, which is unknown by then.
         """
         ceilings = (r.sample.ceiling for r in self.rules)
         any_trace = any(r.scope == "conversation" and r.sample.ceiling > 0 for r in self.rules)
@@ -161,3 +197,40 @@ def _check_store(path: Path) -> None:
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK):
         raise ConfigError("store", f"{place} cannot be written by this user: change its permissions")
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Types of the fields of `Config` as keyword arguments of `configure`, for editors and type checkers."""
+
+    span_attributes: bool
+    wrap_exporters: bool
+    evaluation_events: bool
+    evaluation_spans: Literal["linked", "same_trace", "off", True, False]
+    metrics: bool
+    metric_attributes: Sequence[Literal["version", "tenant"]]
+    hold: float | str
+    hold_limit: int
+    grace: float | str
+    max_age: float | str
+    max_open_traces: int
+    max_spans_per_trace: int
+    max_bytes: int
+    max_conversations: int
+    max_conversation_bytes: int
+    conversation_keep: float | str
+    queue_size: int
+    trust_remote: bool
+    capture_content: bool
+    redact: Redaction | Callable[[str], str] | Sequence[str | Callable[[str], str]] | Literal[False]
+    explain_traces: int
+    no_traffic_after: float | str
+    shutdown_timeout: float | str
+    handle_sigterm: bool
+    store: str | Path | None
+    store_max_bytes: int
+    store_max_age: float | str
+    store_keep: float | str
+    store_lease: float | str
+    store_attempts: int
+    alarms: object
+    gateway: object

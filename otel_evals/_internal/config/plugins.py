@@ -1,4 +1,4 @@
-"""Finds scorers and destinations by name: registered as entry points, or `python:package.module:name`."""
+"""Builds scorers and destinations from their names: entry points, or `python:package.module:name`."""
 
 from __future__ import annotations
 
@@ -16,36 +16,29 @@ from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["SCORERS", "build_destination", "build_scorer", "find_scorer", "scorer_names"]
-
 SCORERS = "otel_evals_scorer"
 """Entry-point group of scorers: each is a Scorer, or a callable that returns one."""
 
 
 def scorer_names() -> list[str]:
-    """The names of all registered scorers."""
+    """Return the names of all registered scorers."""
     return sorted({point.name for point in entry_points(group=SCORERS)})
 
 
 def find_scorer(name: str, field: str) -> Any:
-    """A scorer or its factory by name.
+    """Find a scorer or its factory.
 
     Raises:
-        ConfigError: there is no such scorer.
+        ConfigError: the scorer is unknown.
     """
     return _find(SCORERS, "scorer", name, field)
 
 
 def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
-    """A scorer by name, built with these options.
-
-    Args:
-        name: registered, or `python:package.module:name`.
-        options: by name, as YAML has them.
-        field: path of the rule, for messages.
+    """Build a scorer from its name and its options in YAML; `field` is the path of its rule.
 
     Raises:
-        ConfigError: there is no such scorer, or it does not accept the options.
+        ConfigError: the scorer is unknown, or does not accept the options.
     """
     options = dict(options)
     found = find_scorer(name, f"{field}.scorer")
@@ -57,7 +50,7 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
         with problems.noting():
             found = call_with(found, options, f"{field}.options")
     elif options:
-        problems.add(f"{field}.options", f"{name!r} is a scorer already and takes no options: leave them out")
+        problems.add(f"{field}.options", f"{name!r} is a scorer and takes no options: leave them out")
     problems.raise_any()
     if not isinstance(found, Scorer):
         raise ConfigError(f"{field}.scorer", scorer_mistake(found) or f"{name!r} is not a scorer")
@@ -65,12 +58,12 @@ def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
 
 
 def build_destination(name: str, options: Mapping[str, Any], field: str) -> Destination:
-    """A destination by name, built with these options.
+    """Build a destination from its name and options.
 
-    Those that stand for a backend take `trace_url` besides: the address at which it shows a trace.
+    Backends also take `trace_url`: the address of a trace in their user interface.
 
     Raises:
-        ConfigError: there is no such destination, or it does not accept the options.
+        ConfigError: the destination is unknown, or does not accept the options.
     """
     found = _find(DESTINATIONS, "destination", name, field)
     shows = options.get("trace_url") if hasattr(found, "trace_url") else None
@@ -79,7 +72,7 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
     if isinstance(found, type) or not hasattr(found, "export"):
         found = call_with(found, options, f"{field}.{name}")
     elif options:
-        problem = f"{name!r} is a destination already and takes no options: leave them out"
+        problem = f"{name!r} is a destination and takes no options: leave them out"
         raise ConfigError(f"{field}.{name}", problem)
     mistake = destination_mistake(found)
     if mistake is not None:

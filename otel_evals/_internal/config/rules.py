@@ -20,8 +20,6 @@ from otel_evals._internal.sampling.parser import parse
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["Rule"]
-
 
 def _sampler(value: Any) -> Any:
     if isinstance(value, str):
@@ -46,39 +44,42 @@ class Rule:
     """
 
     scorer: Annotated[Scorer, BeforeValidator(_scorer)]
-    """Judges the runs."""
+    """Scorer of the runs."""
     _: KW_ONLY
     sample: Annotated[Sampler, BeforeValidator(_sampler)] = Field(default_factory=always)
-    """Which of the runs it applies to are scored."""
+    """Sampler of the runs that the rule applies to."""
     when: Annotated[Callable[[Run], Any] | None, BeforeValidator(condition)] = None
-    """Which runs it applies to; all by default. In YAML a mapping: run fields and attributes, each with a
-    value or a list of values; or `cel` with an expression."""
+    """Condition for a run to be judged; all runs by default. In YAML a mapping of run fields and attributes
+    to a value or a list of values, or `cel` with an expression."""
     scope: Literal["run", "agent", "conversation"] = "run"
-    """`run` judges runs; `agent` judges every agent operation in a run, as a run of its own; `conversation`
-    judges all runs of a conversation together, each time it has become idle."""
+    """`run` judges runs; `agent` judges every agent operation as a separate run; `conversation` judges all
+    runs of a conversation together, each time it becomes idle."""
     idle: PositiveSeconds = 300.0
     """Seconds without a new run after which a conversation is judged; for the scope `conversation`."""
     timeout: PositiveSeconds = 30.0
-    """Seconds that one attempt may take."""
+    """Maximum seconds per attempt."""
     concurrency: PositiveInt = 16
-    """How many runs this rule scores at once."""
+    """Maximum number of runs that this rule scores at once."""
     attempts: PositiveInt = 3
-    """How often an evaluation is attempted if the judge is unavailable."""
+    """Maximum attempts per evaluation while the judge is unavailable."""
     isolation: Literal["thread", "process"] = "thread"
-    """`process` scores in child processes: for scorers that compute for long or may crash."""
+    """`process` scores in child processes: for scorers that are slow to compute or may crash."""
 
     def __post_init__(self) -> None:
         self.scorer.check()
         if self.scope != "conversation" and self.idle != Rule.idle:
             raise ConfigError(
-                "idle", f"goes with scope='conversation', not with {self.scope!r}; leave it out"
+                "idle", f"only applies to scope='conversation', not {self.scope!r}; leave it out"
             )
         if self.isolation == "process":
-            _check_portable(self.scorer)
+            try:
+                pack(self.scorer)
+            except NotPortableError as error:
+                raise ConfigError("isolation", f"{self.scorer.id!r} {error}") from None
 
     @cached_property
     def name(self) -> str:
-        """The rule's unique name in counters and logs: the scorer's id, and `@scope` if that is not `run`."""
+        """Unique name in counters and logs: the scorer's id, and `@scope` unless it is `run`."""
         return self.scorer.id if self.scope == "run" else f"{self.scorer.id}@{self.scope}"
 
     @cached_property
@@ -88,20 +89,13 @@ class Rule:
 
     @cached_property
     def evaluates_as(self) -> str:
-        """What ids of evaluations are derived from: the scorer's id, and the scope `agent`.
+        """Base of evaluation ids: the scorer's id, and the scope `agent`.
 
-        A run's root may be an agent that is judged by itself as well.
+        The root of a run may be an agent that is judged separately too.
         """
         return self.name if self.scope == "agent" else self.scorer.id
 
     @cached_property
     def asked_with(self) -> str:
-        """Rules with the same value are evaluated together: those of one scope, and of one idle time."""
+        """Group of rules that are evaluated together: same scope and same idle time."""
         return f"conversation, idle {self.idle:g} s" if self.scope == "conversation" else self.scope
-
-
-def _check_portable(scorer: Scorer) -> None:
-    try:
-        pack(scorer)
-    except NotPortableError as error:
-        raise ConfigError("isolation", f"{scorer.id!r} {error}") from None

@@ -11,14 +11,11 @@ from dataclasses import is_dataclass
 from typing import Any, Literal, Union
 
 from otel_evals._internal.config.imports import PREFIX
-from otel_evals._internal.config.options import Config
+from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.config.plugins import find_scorer, scorer_names
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.config.sections import section_model, section_names
-from otel_evals._internal.config.typed import ConfigOptions
 from otel_evals.errors import ConfigError
-
-__all__ = ["config_schema", "described_fields"]
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
@@ -36,7 +33,7 @@ _RULE: dict[str, Any] = {
 
 
 def config_schema() -> dict[str, Any]:
-    """The JSON schema of configuration files, with the scorers that are installed and their options."""
+    """Return the JSON schema of configuration files, with the installed scorers and their options."""
     names = scorer_names()
     name = {"anyOf": [{"enum": names}, {"type": "string", "pattern": f"^{PREFIX}"}]}
     words = {field: text for field, _, text in described_fields(Rule)}
@@ -66,7 +63,7 @@ def config_schema() -> dict[str, Any]:
 
 
 def described_fields(model: type) -> Iterator[tuple[str, str, str]]:
-    """Name, default and description of each field of a configuration class, as its source has them."""
+    """Yield name, default and description of each field of a configuration class, from its source."""
     body = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(body, ast.ClassDef)
     for field, doc in zip(body.body, body.body[1:], strict=False):
@@ -111,7 +108,7 @@ def _description(words: dict[str, str], field: str) -> dict[str, str]:
 
 
 def _kind(hint: Any) -> dict[str, Any]:
-    """The schema of a type; of one that is not plain, anything."""
+    """Return the schema of a simple type; other types accept anything."""
     if typing.get_origin(hint) is Literal:
         return {"enum": list(typing.get_args(hint))}
     parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -122,7 +119,7 @@ def _kind(hint: Any) -> dict[str, Any]:
 
 
 def _options_of(name: str) -> dict[str, Any]:
-    """What the options of one scorer may be."""
+    """Return the schema of the options of a scorer."""
     try:
         found = find_scorer(name, "scorer")
         parameters = inspect.signature(found).parameters if callable(found) else {}
@@ -140,7 +137,7 @@ def _options_of(name: str) -> dict[str, Any]:
 
 
 def _described(factory: Callable[..., Any], option: str) -> dict[str, str]:
-    """An option's line in the docstring's Args."""
+    """Return the description of an option in the docstring's Args."""
     for line in (inspect.getdoc(factory) or "").splitlines():
         name, found, text = line.strip().partition(": ")
         if found and name == option:

@@ -19,7 +19,7 @@ class Watch(Protocol):
     """Background work of a process that scores."""
 
     def start(self) -> None:
-        """Start, again in a forked child."""
+        """Start; called again in a forked child."""
 
     def stop(self) -> None:
         """Stop."""
@@ -27,13 +27,13 @@ class Watch(Protocol):
 
 @runtime_checkable
 class WatchingSection(Protocol):
-    """A section that asks for background work in every process that scores."""
+    """A section with background work in every process that scores."""
 
     def watch(self, destinations: tuple[Any, ...], logger: Callable[[], Logger]) -> Watch:
         """Start the work and return it.
 
         Raises:
-            ConfigError: the configuration lacks what the work needs.
+            ConfigError: the configuration lacks an option that the work needs.
         """
 
 
@@ -43,7 +43,7 @@ def section_names() -> set[str]:
 
 
 def section_model(name: str) -> type:
-    """The model of a section."""
+    """Load the model of a section."""
     (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
     model: type = point.load()
     return model

@@ -15,17 +15,6 @@ from pydantic import BeforeValidator, ConfigDict, NonNegativeFloat, PositiveFloa
 
 from otel_evals.errors import ConfigError, ConfigErrors
 
-__all__ = [
-    "MODEL",
-    "PositiveSeconds",
-    "Problems",
-    "Seconds",
-    "call_with",
-    "raises_config_errors",
-    "seconds",
-    "suggestion",
-]
-
 _Model = TypeVar("_Model")
 MODEL = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 """The pydantic settings of the configuration's dataclasses."""
@@ -35,7 +24,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
 
 
 def seconds(value: Any) -> Any:
-    """A duration as text, such as `5s`, `1m30s` or `200ms`, in seconds; anything else as it is.
+    """Convert a duration such as `5s`, `1m30s` or `200ms` to seconds; other values are returned unchanged.
 
     Raises:
         ValueError: the text is not a duration.
@@ -54,11 +43,11 @@ def seconds(value: Any) -> Any:
 Seconds = Annotated[NonNegativeFloat, BeforeValidator(seconds)]
 """Seconds, or a duration as text."""
 PositiveSeconds = Annotated[PositiveFloat, BeforeValidator(seconds)]
-"""More than no seconds, or a duration as text."""
+"""Seconds above 0, or a duration as text."""
 
 
 class Problems:
-    """Collects mistakes, so that all of them are told at once."""
+    """Collects mistakes, to report all of them at once."""
 
     def __init__(self) -> None:
         self.found: list[ConfigError] = []
@@ -69,7 +58,7 @@ class Problems:
 
     @contextmanager
     def noting(self, prefix: str = "") -> Iterator[None]:
-        """Note the mistakes that are raised inside, with this before their fields."""
+        """Note the mistakes that are raised inside, with this prefix for their fields."""
         try:
             yield
         except ConfigError as error:
@@ -77,11 +66,7 @@ class Problems:
                 self.add(_joined(prefix, each.field), each.problem)
 
     def raise_any(self) -> None:
-        """Raise what was noted.
-
-        Raises:
-            ConfigError: there was one mistake; a ConfigErrors if there were several.
-        """
+        """Raise the noted mistake as ConfigError, or several as ConfigErrors."""
         if self.found:
             raise self.found[0] if len(self.found) == 1 else ConfigErrors(self.found)
 
@@ -93,7 +78,7 @@ def _joined(prefix: str, field: str) -> str:
 
 
 def raises_config_errors(model: type[_Model]) -> type[_Model]:
-    """Have a model's constructor raise ConfigError where pydantic raises its own."""
+    """Make a model's constructor raise ConfigError instead of pydantic's ValidationError."""
     build = model.__init__
 
     @functools.wraps(build)
@@ -114,7 +99,7 @@ def _config_error(error: Any, known: Iterable[str]) -> ConfigError:
     loc = ("scorer", *error["loc"][1:]) if error["loc"][:1] == (0,) else error["loc"]  # the one positional
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return ConfigError(path, "there is no such option" + suggestion(path, known))
+        return ConfigError(path, "unknown option" + suggestion(path, known))
     ours = error.get("ctx", {}).get("error")
     if isinstance(ours, ConfigError):
         return ConfigError(_joined(path, ours.field) if ours.field != path else path, ours.problem)
@@ -123,25 +108,25 @@ def _config_error(error: Any, known: Iterable[str]) -> ConfigError:
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """The end of an error message: the most similar known name, or all known names."""
+    """Return the end of an error message: the most similar known name, or all known names."""
     names = sorted(name for name in known if not name.startswith("_"))
     near = difflib.get_close_matches(wrong, names, n=1)
     if near:
-        return f"; meant {near[0]!r}?"
-    return f"; known are {', '.join(names)}" if names else "; it takes none"
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else "; it takes none"
 
 
 def call_with(function: Callable[..., Any], options: Mapping[str, Any], field: str, *values: Any) -> Any:
-    """Call something with options by name, after a look at which it takes.
+    """Check the names of options, then call a function with them.
 
     Args:
-        function: a scorer's or destination's factory, say.
+        function: for example a scorer's or destination's factory.
         options: by name.
         field: path of the options, for messages.
-        values: those that go before them, without names.
+        values: positional arguments.
 
     Raises:
-        ConfigError: it does not take an option, lacks one, or refuses a value.
+        ConfigError: an option is unknown, missing, or has a value that the function refuses.
     """
     problems = Problems()
     _check_names(function, options, field, problems, len(values))
@@ -171,7 +156,7 @@ def _check_names(
     if all(p.kind is not kinds.VAR_KEYWORD for p in parameters.values()):
         for name in options:
             if name not in named:
-                problems.add(f"{field}.{name}", "there is no such option" + suggestion(name, named))
+                problems.add(f"{field}.{name}", "unknown option" + suggestion(name, named))
     if problems.found:
         return
     for name, parameter in [*named.items()][values:]:

@@ -1,4 +1,4 @@
-"""A YAML file as plain values: environment variables put in, and the line and column of every field known."""
+"""Reads YAML files: substitutes environment variables, and remembers the line and column of every field."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import yaml
 
 from otel_evals.errors import ConfigError
 
-__all__ = ["YamlFile"]
-
 _REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _STRING = "tag:yaml.org,2002:str"
@@ -23,13 +21,9 @@ _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "null
 class YamlFile:
     """A configuration file.
 
-    `${NAME}` and `${env:NAME}` stand for environment variables, `${NAME:-default}` for one that may be unset,
-    and `$$` for a dollar sign, as in the OpenTelemetry Collector; only in values, and never for more than one
-    value. A value that is nothing but a reference, without quotes, has the type that its text has in YAML.
-
-    Args:
-        path: the file.
-        environment: the variables.
+    As in the OpenTelemetry Collector, `${NAME}` and `${env:NAME}` are environment variables,
+    `${NAME:-default}` is one with a default, and `$$` is a dollar sign. References work in values only and
+    never add keys or items. An unquoted value that is a single reference gets the YAML type of its text.
 
     Raises:
         ConfigError: the file cannot be read, or is not YAML.
@@ -39,7 +33,7 @@ class YamlFile:
         self.path = str(path)
         self._environment = os.environ if environment is None else environment
         self.errors: list[ConfigError] = []
-        """References to variables that are not set, and keys that are there twice."""
+        """References to variables that are not set, and duplicate keys."""
         try:
             loader = yaml.SafeLoader(Path(path).read_text(encoding="utf-8"))
             self._root = loader.get_single_node()
@@ -57,18 +51,14 @@ class YamlFile:
             raise ConfigError(self.path, f"is not YAML: {error}") from error
 
     def placed(self, errors: Iterable[ConfigError]) -> list[ConfigError]:
-        """These errors with their places, and the file's own, in the order of the file."""
-        own = {error.place.rpartition(":")[0] for error in self.errors}  # by line: the cause of what follows
+        """Return these errors with their places, and the file's own, in the order of the file."""
+        own = {error.place.rpartition(":")[0] for error in self.errors}  # by line: they cause the others
         found = [ConfigError(each.field, each.problem, self.place(each.field)) for each in errors]
         others = [each for each in found if each.place.rpartition(":")[0] not in own]
         return sorted([*self.errors, *others], key=lambda error: _numbers(error.place))
 
     def place(self, field: str) -> str:
-        """Where a field stands, or the innermost one around it that is there, as `path:line:column`.
-
-        Args:
-            field: its path, such as `rules[0].options.top`.
-        """
+        """Return `path:line:column` of a field such as `rules[0].options.top`, or of its nearest parent."""
         node, mark = self._root, getattr(self._root, "start_mark", None)
         while field and node is not None:
             step = _step(node, field)
@@ -81,8 +71,8 @@ class YamlFile:
         return self.path if mark is None else f"{self.path}:{mark.line + 1}:{mark.column + 1}"
 
     def _substitute(self, node: Any, loader: yaml.SafeLoader, done: set[int]) -> None:
-        """Put variables into the values below a node, and note keys that are there twice."""
-        if node is None or id(node) in done:  # an alias of what was seen
+        """Substitute variables in the values below a node, and note duplicate keys."""
+        if node is None or id(node) in done:  # an alias
             return
         done.add(id(node))
         if isinstance(node, yaml.ScalarNode):
@@ -94,7 +84,7 @@ class YamlFile:
             keys: set[str] = set()
             for key, value in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.value in keys and key.value != "<<":
-                    self._note(key, key.value, "is there twice: the first one would be ignored")
+                    self._note(key, key.value, "appears twice: the first one would be ignored")
                 keys.add(str(key.value))
                 self._substitute(value, loader, done)
 
@@ -117,11 +107,8 @@ class YamlFile:
         if not value and default is not None:
             return default
         if value is None:
-            self._note(
-                node,
-                match[0],
-                f"the environment variable {name} is not set; for a default, write ${{{name}:-default}}",
-            )
+            problem = f"the environment variable {name} is not set; for a default, write ${{{name}:-default}}"
+            self._note(node, match[0], problem)
         return value or ""
 
     def _note(self, node: Any, field: str, problem: str) -> None:
@@ -129,7 +116,7 @@ class YamlFile:
 
 
 def _tag(text: str, loader: Any) -> str:
-    """The type that a text without quotes has in YAML, if it is a plain one."""
+    """Return the YAML type of an unquoted text, if it is a scalar type."""
     tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))
     if tag not in _PLAIN:
         return _STRING
@@ -141,12 +128,11 @@ def _tag(text: str, loader: Any) -> str:
 
 
 def _numbers(place: str) -> list[int]:
-    """Line and column."""
     return [int(part) for part in place.rsplit(":", 2)[1:] if part.isdigit()]
 
 
 def _step(node: Any, field: str) -> tuple[Any, Any, str] | None:
-    """From a node to the one that the beginning of a field's path names: that node, its place, the rest."""
+    """Take the first step of a field's path: return the node, its place and the rest of the path."""
     if isinstance(node, yaml.SequenceNode):
         index = re.match(r"\[(\d+)\]\.?", field)
         if index is None or int(index[1]) >= len(node.value):
@@ -155,7 +141,7 @@ def _step(node: Any, field: str) -> tuple[Any, Any, str] | None:
         return item, item.start_mark, field[index.end() :]
     if not isinstance(node, yaml.MappingNode):
         return None
-    # The longest key: those of `when` may hold dots.
+    # Longest keys first: keys of `when` may contain dots.
     for key, value in sorted(node.value, key=lambda pair: -len(str(pair[0].value))):
         name = str(key.value)
         rest = field[len(name) :]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from otel_evals._internal.deliver.capabilities import holds, keeps_picks, link_traces
 from otel_evals._internal.deliver.counts import DestinationStats
@@ -92,7 +93,7 @@ class FanOut:
     def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names."""
         queues = [queue for queue in self._queues if names is None or queue.name in names]
-        leaving = redacted(scored) if queues else scored
+        leaving = replace(scored, run=redacted(scored.run)) if queues else scored
         for queue in queues:
             queue.put(scored, leaving)
         return [queue.name for queue in queues]

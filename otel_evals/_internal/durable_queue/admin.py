@@ -1,4 +1,4 @@
-"""Administration of a store: list its runs, have dead letters scored again, delete runs."""
+"""Administration of a queue's file: list its runs, have dead letters scored again, delete runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from otel_evals._internal.durable_queue.database import transaction
 from otel_evals._internal.durable_queue.stored_run import load_status
-
-__all__ = ["ListedRun", "drop", "list_runs", "retry"]
+from otel_evals._internal.util.sqlite_file import transaction
 
 _STATES = {
     "waiting": "state = 'open' AND owner IS NULL",
@@ -22,7 +20,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """One run in the store."""
+    """One run in the file."""
 
     id: int
     trace_id: str
@@ -39,7 +37,7 @@ class ListedRun:
 
 
 def list_runs(connection: sqlite3.Connection, state: str | None = None) -> Iterator[ListedRun]:
-    """The runs of one state, or of all, oldest first."""
+    """List the runs of one state, or of all, oldest first."""
     for name, where in _STATES.items():
         if state is None or name == state:
             rows = connection.execute(
@@ -54,12 +52,7 @@ def list_runs(connection: sqlite3.Connection, state: str | None = None) -> Itera
 
 
 def retry(connection: sqlite3.Connection, trace_ids: Sequence[str] = ()) -> int:
-    """Have dead letters scored again, as their next revision; returns their number.
-
-    Args:
-        connection: from `open_database`.
-        trace_ids: only runs of these traces; all dead letters by default.
-    """
+    """Have dead letters of these traces, or all, scored again as their next revision; return their number."""
     with transaction(connection):
         return sum(
             connection.execute(
@@ -72,13 +65,7 @@ def retry(connection: sqlite3.Connection, trace_ids: Sequence[str] = ()) -> int:
 
 
 def drop(connection: sqlite3.Connection, state: str, trace_ids: Sequence[str] = ()) -> int:
-    """Delete runs of a state; returns their number.
-
-    Args:
-        connection: from `open_database`.
-        state: `waiting`, `dead_letter` or `done`.
-        trace_ids: only runs of these traces; all of that state by default.
-    """
+    """Delete the runs of a state, of these traces or all; return their number."""
     with transaction(connection):
         return sum(
             connection.execute(f"DELETE FROM run WHERE {_STATES[state]}{only}", values).rowcount
@@ -91,7 +78,7 @@ def _each(trace_ids: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _rules(jobs: str | None) -> tuple[str, ...]:
-    """The rules that a run waits for; none where its row cannot be read."""
+    """Return the rules that a run waits for; none if its row is unreadable."""
     try:
         status = load_status(jobs)
     except ValueError:

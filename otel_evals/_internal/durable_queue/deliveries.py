@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from otel_evals._internal.deliver.retry import FINAL_REASONS
 from otel_evals._internal.model import ScoredRun
 
-__all__ = ["Deliveries"]
-
 _FINAL = {"exported"} | FINAL_REASONS
-"""Results of a delivery after which there is no point in another one."""
+"""Results of a delivery after which another attempt is pointless."""
 _START = "\0start"
-"""Awaited, besides the destinations, until all of them were given the scored run."""
+"""Awaited, besides the destinations, until the scored run is queued for all of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +26,7 @@ class Deliveries:
     """Hands scored runs to destinations and reports when all of them have answered.
 
     Args:
-        put: queues a scored run for destinations, all or those named; returns their names.
+        put: queues a scored run for destinations, all or some by name; returns their names.
     """
 
     def __init__(self, put: Callable[[ScoredRun, Collection[str] | None], Collection[str]]) -> None:
@@ -38,7 +36,7 @@ class Deliveries:
     def start(
         self, scored: ScoredRun, destinations: Collection[str] | None, done: Callable[[list[str]], None]
     ) -> None:
-        """Deliver a scored run; `done` is called once, with the destinations to try again later."""
+        """Deliver a scored run; call `done` once, with the destinations to try again later."""
         delivery = self._deliveries[id(scored)] = _Delivery(scored, done)
         names = self._put(scored, destinations)
         # A destination whose queue is full has answered already, inside `put`.
@@ -46,7 +44,7 @@ class Deliveries:
         self._answered(delivery, _START)
 
     def answered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """A destination has accepted or lost scored runs: `end` is `exported` or the reason."""
+        """Note that a destination accepted or lost scored runs: `end` is `exported` or the reason."""
         for scored in batch:
             delivery = self._deliveries.get(id(scored))
             if delivery is not None:

@@ -1,4 +1,4 @@
-"""Late spans, which end after their run was closed: batched for a moment, then added to that run."""
+"""Late spans end after their run was closed: they are batched for a moment, then added to that run."""
 
 from __future__ import annotations
 
@@ -8,34 +8,26 @@ from collections.abc import Callable, Sequence
 from otel_evals._internal.durable_queue.stored_run import StoredRun
 from otel_evals._internal.model import SpanRecord
 
-__all__ = ["Late", "LateSpans", "add_late", "run_of"]
-
 _GATHER_SECONDS = 0.5
-_MAX_HELD = 10_000
+_MAX_WAITING = 10_000
 
 Late = tuple[SpanRecord, str | None]
 """A late span and the id of its nearest known ancestor."""
 
 
 class LateSpans:
-    """Batches late spans by trace, so that a run is scored again once for all of them.
-
-    Lives on the engine's thread.
-
-    Args:
-        join: called with a trace id and its late spans.
-    """
+    """Batches late spans by trace, so a run is scored again once for all of them. Engine's thread only."""
 
     def __init__(self, join: Callable[[str, Sequence[Late]], None]) -> None:
         self._join = join
-        self._held: dict[str, list[Late]] = {}
+        self._waiting: dict[str, list[Late]] = {}
         self._count = 0
 
     def take(self, span: SpanRecord, above: str | None) -> bool:
-        """Take a late span; False if too many are held already."""
-        if self._count >= _MAX_HELD:
+        """Take a late span; False if too many wait."""
+        if self._count >= _MAX_WAITING:
             return False
-        gathered = self._held.setdefault(span.trace_id, [])
+        gathered = self._waiting.setdefault(span.trace_id, [])
         gathered.append((span, above))
         self._count += 1
         if len(gathered) == 1:
@@ -43,19 +35,19 @@ class LateSpans:
         return True
 
     def _pass_on(self, trace_id: str) -> None:
-        late = self._held.pop(trace_id)
+        late = self._waiting.pop(trace_id)
         self._count -= len(late)
         self._join(trace_id, late)
 
 
 def run_of(runs: Sequence[StoredRun], late: Sequence[Late]) -> StoredRun | None:
-    """The run that late spans belong to."""
+    """Return the run that late spans belong to."""
     near = {name for span, above in late for name in (span.span_id, span.parent_span_id, above)}
     return next((run for run in runs if any(span.span_id in near for span in run.spans)), None)
 
 
 def add_late(run: StoredRun, late: Sequence[Late]) -> None:
-    """Add late spans to a run that is being scored; it is scored again with them when that is done."""
+    """Add late spans to a run that is being scored; it is scored again with them afterwards."""
     links = {span.span_id: above for span, above in late if above != span.parent_span_id}
     run.links = {**run.links, **links}
     run.late += [span for span, _ in late]

@@ -1,7 +1,6 @@
-"""Knows which traces still have evaluations to make or to deliver, for sources that keep what they gave.
+"""Tracks traces with pending evaluations or deliveries, for sources that repeat what was not acknowledged.
 
-Such a source, a broker for instance, gives everything again that was not acknowledged. So nothing has to be
-kept here; only what is done with has to be known.
+A broker, for instance, delivers unacknowledged messages again, so nothing has to be stored here.
 """
 
 from __future__ import annotations
@@ -12,45 +11,40 @@ from collections.abc import Collection, Sequence
 
 from otel_evals._internal.durable_queue.deliveries import Deliveries
 from otel_evals._internal.evaluate.job import Job, Target
-from otel_evals._internal.evaluate.run_store import RunStore, StoreClient
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, StoreClient
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Dropped, Outcome, ScoredRun
-
-__all__ = ["OutcomeTracker"]
 
 _AGAIN_SECONDS = 5.0
 _QUEUE_SECONDS = 0.05
 
 
-class OutcomeTracker(RunStore):
-    """Follows every sampled run until all destinations have answered; on the engine's thread."""
+class OutcomeTracker(DurableQueue):
+    """Follows every sampled run until all destinations have answered. Engine's thread only."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
         """Targets by trace id."""
         self._followed: set[Target] = set()
         self._waiting: deque[Job] = deque()
-        """Jobs for which there was no room in the queue."""
+        """Jobs for which the queue had no room."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces with evaluations to make or to deliver."""
         return set(self._open)
 
     def open(self, client: StoreClient) -> None:
-        """Connect to the stages."""
         self._client = client
         self._deliveries = Deliveries(client.put)
 
     def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
-        """The rules have decided."""
         for target in {job.target: None for job in jobs}:
             self._followed.add(target)
             self._open.update(_traces(target))
 
     def defer(self, job: Job, outcome: Outcome) -> bool:
-        """Have a job wait for room in the queue: the source gives no more while much of that waits."""
+        """Have a job wait for room in the queue; meanwhile the source delivers nothing new."""
         full = isinstance(outcome, Dropped) and outcome.reason == "queue_full"
         if full and job.target in self._followed:
             self._waiting.append(job)
@@ -59,12 +53,11 @@ class OutcomeTracker(RunStore):
         return False
 
     async def prepare_shutdown(self, seconds: float) -> None:
-        """Nothing runs any more: what waits for room ends as what is queued does."""
+        """Submit the waiting jobs: nothing runs any more, so they end as queued jobs do."""
         for job in [self._waiting.popleft() for _ in range(len(self._waiting))]:
             self._submit(job)
 
     def deliver(self, target: Target) -> bool:
-        """Deliver the evaluations of a target."""
         if target not in self._followed:
             return False
         self._followed.discard(target)
@@ -75,11 +68,10 @@ class OutcomeTracker(RunStore):
         return True
 
     def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """A destination has accepted or lost scored runs."""
         self._deliveries.answered(destination, batch, end)
 
     def _send(self, target: Target, scored: ScoredRun, destinations: Collection[str] | None) -> None:
-        """Deliver to destinations, and again to those that were unavailable."""
+        """Deliver to destinations, and again to the unavailable ones."""
 
         def answered(missed: list[str]) -> None:
             if missed:
@@ -94,7 +86,7 @@ class OutcomeTracker(RunStore):
             self._timer = asyncio.get_running_loop().call_later(_QUEUE_SECONDS, self._submit_waiting)
 
     def _submit_waiting(self) -> None:
-        """Submit what waits, in its order, until the queue is full again."""
+        """Submit the waiting jobs in order until the queue is full again."""
         self._timer = None
         waiting, self._waiting = self._waiting, deque()
         while waiting and not self._waiting:
@@ -113,5 +105,4 @@ class OutcomeTracker(RunStore):
 
 
 def _traces(target: Target) -> set[str]:
-    """Ids of the traces that a target's run is made of."""
     return {target.run.trace_id, *target.run.trace_ids}

@@ -1,10 +1,8 @@
-"""Encodes spans for the store: compact JSON that decodes to equal spans, and never runs code.
+"""Encodes spans for the queue's file: compact JSON that decodes to equal spans, and never runs code.
 
-The first line is what they have in common, and each span has a line: one call for all of a large run would
-keep the interpreter's lock from other threads for as long as it takes.
-
-Attribute values are what OpenTelemetry allows; log bodies may nest. Sequences come back as tuples inside
-attributes, as the SDK has them, and bytes as bytes.
+The first line has the resources and links, then each span has a line: encoding a large run in one call would
+keep the interpreter's lock from other threads all that time. Sequences in attributes decode to tuples, as the
+SDK has them, and bytes to bytes.
 """
 
 from __future__ import annotations
@@ -20,17 +18,15 @@ from msgspec.structs import replace
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.rows import span_of, span_rows
 
-__all__ = ["decode", "encode"]
-
 _BYTES = "\x00bytes"
 
 
 def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> bytes:
-    """Spans and the links between them as bytes.
+    """Encode spans and the links between them.
 
     Raises:
-        ValueError: an attribute holds something that JSON cannot represent, such as a circular reference.
-        RecursionError: one is nested too deep.
+        ValueError: JSON cannot represent an attribute, such as a circular reference.
+        RecursionError: an attribute is nested too deep.
     """
     rows, resources = span_rows(spans)
     common = {"links": dict(links), "resources": resources, "count": len(rows)}
@@ -38,11 +34,7 @@ def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> byte
 
 
 def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None]]:
-    """The spans and links that `encode` was given.
-
-    Raises:
-        ValueError: the bytes are not an encoded run.
-    """
+    """Invert `encode`; raise ValueError if the bytes are not an encoded run."""
     try:
         first, *lines = payload.split(b"\n")
         common = json.loads(first)
@@ -62,7 +54,7 @@ def _line(value: Any) -> bytes:
 
 
 def _is_span(span: SpanRecord) -> bool:
-    """Whether what everything else relies on has its type: other programs may have written the file."""
+    """Check the types that everything else relies on: other programs may have written the file."""
     texts = span.trace_id, span.span_id, span.name, span.status, span.trace_state
     return (
         all(type(each) is str for each in texts)
@@ -74,7 +66,7 @@ def _is_span(span: SpanRecord) -> bool:
 
 
 def _restored(span: SpanRecord) -> SpanRecord:
-    """The span with tuples and bytes restored, which JSON does not have."""
+    """Restore tuples and bytes, which JSON does not have."""
     _attributes(span.attributes)
     if not (span.events or span.logs):
         return span
@@ -106,7 +98,7 @@ def _value(value: Any) -> Any:
 
 
 def _body(value: Any) -> Any:
-    """A log's body with its bytes restored."""
+    """Restore the bytes in a log's body."""
     if type(value) is dict:
         if len(value) == 1 and _BYTES in value:
             return base64.b64decode(value[_BYTES])

@@ -1,7 +1,6 @@
-"""What a long `otel-evals score` has done, in a file: started again, it goes on where it was cut off.
+"""Progress of a long `otel-evals score` in a file: started again, it continues where it stopped.
 
-An evaluation is written as soon as its outcome is known,
-before it is delivered, so that a judge is not asked again for what it has answered.
+An evaluation is written before it is delivered, so a judge is not asked the same question twice.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.sqlite_file import SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
-__all__ = ["FileProgress"]
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS evaluation (
     id TEXT, turns TEXT, revision INTEGER NOT NULL, final INTEGER NOT NULL, content TEXT NOT NULL,
@@ -36,16 +33,11 @@ CREATE TABLE IF NOT EXISTS delivery (
     id TEXT, revision INTEGER, destination TEXT, PRIMARY KEY (id, revision, destination)
 );
 """
-
-
 _BUDGET, _UNAVAILABLE = "BudgetExceededError", "JudgeUnavailableError"
 
 
 class FileProgress(Progress):
-    """Keeps evaluations and their deliveries in a SQLite file, which one process uses at a time.
-
-    Args:
-        path: of the file; it is made, readable by its owner only.
+    """Keeps evaluations and their deliveries in a private SQLite file, which one process uses at a time.
 
     Raises:
         ConfigError: the file cannot be used, or another process uses it.
@@ -61,7 +53,7 @@ class FileProgress(Progress):
         """The last revision of each conversation's evaluations in this process, by evaluation id."""
 
     def known(self, job: Job) -> Evaluation | None:
-        """Return an evaluation that stands: it did not fail, or the conversation went on after it.
+        """Return an evaluation that is final, or that a later state of the conversation has overtaken.
 
         Readers keep the newest revision, so revisions ascend with the conversation, in whatever order its
         states are scored. An evaluation that an earlier state has overtaken becomes the next revision.
@@ -81,14 +73,13 @@ class FileProgress(Progress):
         return found
 
     def ended(self, evaluation: Evaluation, run: Run) -> None:
-        """Keep an evaluation."""
         final = not isinstance(evaluation.outcome, ScorerFailure | Dropped)
         content = json.dumps(stored(evaluation))
         row = (evaluation.evaluation_id, _turns(run), evaluation.revision, final, content)
         self._write("INSERT OR REPLACE INTO evaluation VALUES (?, ?, ?, ?, ?)", [row])
 
     def leaves(self, outcome: Outcome) -> str | None:
-        """Budgets that are used up, judges that are away and interruptions pass."""
+        """Return the reason to try again later: an empty budget, an unavailable judge, an interruption."""
         reason = None
         if isinstance(outcome, Dropped):
             reason = outcome.reason
@@ -100,16 +91,18 @@ class FileProgress(Progress):
         return reason
 
     def lacking(self, scored: ScoredRun, names: Collection[str]) -> Iterable[tuple[ScoredRun, str | None]]:
-        """The evaluations that each destination was not given before."""
         query = "SELECT destination FROM delivery WHERE id = ? AND revision = ?"
-        there = {(e.evaluation_id, *row) for e in scored.evaluations for row in self._rows(query, _known(e))}
+        there = {
+            (e.evaluation_id, *row)
+            for e in scored.evaluations
+            for row in self._rows(query, (e.evaluation_id, e.revision))
+        }
         for name in names:
             lacks = tuple(e for e in scored.evaluations if (e.evaluation_id, name) not in there)
             if lacks:
                 yield replace(scored, evaluations=lacks), name
 
     def undelivered(self, name: str) -> Sequence[Known]:
-        """What was made and perhaps not delivered, before the process ended."""
         query = (
             "SELECT id, revision FROM evaluation AS made WHERE NOT EXISTS (SELECT 1 FROM delivery "
             "WHERE id = made.id AND revision = made.revision AND destination = ?)"
@@ -117,19 +110,18 @@ class FileProgress(Progress):
         return self._rows(query, (name,))
 
     def delivered(self, name: str, known: Iterable[Known]) -> None:
-        """Keep that a destination has evaluations."""
         rows = [(id, revision, name) for id, revision in known]
         self._write("INSERT OR IGNORE INTO delivery VALUES (?, ?, ?)", rows)
 
     def close(self) -> None:
-        """Let go of the file, for other processes."""
+        """Close the file, for other processes."""
         self._file.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _newest(self, id: str) -> int:
-        """Return the highest revision of an evaluation, in the file or being made."""
+        """Return the highest revision of an evaluation, in the file or in progress."""
         rows = self._rows("SELECT max(revision) FROM evaluation WHERE id = ?", (id,))
         return max([self._last.get(id, 0), *(revision or 0 for (revision,) in rows)])
 
@@ -137,7 +129,7 @@ class FileProgress(Progress):
         query = "SELECT revision, final, content FROM evaluation WHERE id = ? AND turns = ?"
         for revision, final, content in self._rows(query, (id, _turns(run))):
             if final or self._last.get(id, 0) <= revision < newest:
-                with suppress(ValueError):  # written by another version: made again
+                with suppress(ValueError):  # written by another version: evaluate again
                     return restored(json.loads(content))
         return None
 
@@ -157,25 +149,21 @@ class FileProgress(Progress):
             self._fail(error)
 
     def _fail(self, error: StoreError) -> None:
-        """Score no more than what is in progress: it would be scored and paid for again."""
+        """Score only the evaluations in progress: anything else would be scored and paid for again."""
         self.stopped = self.stopped or f"what is done cannot be kept: {error}"
 
 
-def _known(evaluation: Evaluation) -> Known:
-    return evaluation.evaluation_id, evaluation.revision
-
-
 def _turns(run: Run) -> str:
-    """Tells the states of a conversation apart; empty for a single run."""
+    """Return a key for the state of a conversation; empty for a single run."""
     turns = "\0".join(f"{turn.trace_id}:{turn.root_span_id}" for turn in run.turns)
     return sha256(turns.encode("utf-8", "surrogatepass")).hexdigest()[:32] if turns else ""
 
 
 def _locked(path: Path) -> int | None:
-    """A lock on the file that ends with this process; None where there are no such locks.
+    """Lock the file until this process ends; None if the system has no such locks.
 
     Raises:
-        ConfigError: another process has it.
+        ConfigError: another process has the lock.
     """
     if not HAS_FILE_LOCKS:
         return None

@@ -6,17 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.durable_queue.stored_run import StoredRun
-from otel_evals._internal.evaluate.run_store import Resumption
+from otel_evals._internal.evaluate.queue_interface import Resumption
 from otel_evals._internal.model import OperationKind, Run, Sampled
 from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.read.runs import subruns
 
-__all__ = ["expected_ids", "judged_runs", "resumptions"]
-
 
 def judged_runs(stored: StoredRun, runs: Sequence[Run]) -> Sequence[Run]:
-    """The runs that the tasks are to judge: those of its spans, or the conversation they form."""
+    """Return the runs to judge: the runs of the stored spans, or the conversation they form."""
     is_conversation = any(task.scope == "conversation" for task in stored.status.tasks or ())
     return [as_conversation(runs)] if is_conversation and runs else runs
 
@@ -24,7 +22,7 @@ def judged_runs(stored: StoredRun, runs: Sequence[Run]) -> Sequence[Run]:
 def resumptions(
     stored: StoredRun, runs: Sequence[Run], rules: Mapping[str, Rule]
 ) -> tuple[list[Resumption], list[int]]:
-    """The evaluations to make now, and the positions of the tasks whose rule is not configured here.
+    """Return the evaluations to make now, and the positions of tasks whose rule is not configured here.
 
     Args:
         stored: the stored run.
@@ -32,7 +30,7 @@ def resumptions(
         rules: by name.
 
     Raises:
-        ValueError: a judged span is no longer among the spans.
+        ValueError: a judged span is missing from the spans.
     """
     tasks = stored.status.tasks or ()
     roots = {run.root_span_id: run for run in runs}
@@ -58,12 +56,12 @@ def resumptions(
 def expected_ids(
     stored: StoredRun, rules: Mapping[str, Rule], read: Callable[[], Sequence[Run]]
 ) -> dict[str, list[str]]:
-    """The ids of the evaluations to make, by judged span, where their rules are configured here.
+    """Return the ids of the evaluations to make by rules configured here, by judged span.
 
     Args:
         stored: the stored run.
         rules: by name.
-        read: assembles the runs of its spans, which the ids of a conversation's evaluations depend on.
+        read: assembles the runs of the stored spans; called only for conversations, whose ids depend on them.
     """
     ids: dict[str, list[str]] = {}
     for position in _left(stored):

@@ -1,4 +1,4 @@
-"""Retries from the store: whether a run that could not be scored or delivered is tried again, and when."""
+"""Retries from the queue: whether and when a run that was not scored or delivered is tried again."""
 
 from __future__ import annotations
 
@@ -9,37 +9,18 @@ from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun
 from otel_evals._internal.model import Dropped, Outcome, ScorerFailure
 from otel_evals._internal.util.retry import backoff
 
-__all__ = [
-    "ABSENT",
-    "ABSENT_SECONDS",
-    "UNAVAILABLE_SECONDS",
-    "absent",
-    "failure_of",
-    "may_succeed_later",
-    "postpone",
-    "settled",
-]
-
 UNAVAILABLE_SECONDS = 30.0
-"""Wait before the next attempt where a judge or a destination is unavailable."""
-
+"""Wait before the next attempt if a judge or a destination is unavailable."""
 ABSENT = "its rule is not configured here"
 ABSENT_SECONDS = 60.0
-"""Wait before the next attempt where another process may have the rule."""
-
+"""Wait before the next attempt if another process may have the rule."""
 _FIRST_RETRY, _LONGEST_RETRY = 5.0, 3600.0
 """Seconds before a failed evaluation is tried again."""
 _UNAVAILABLE = "JudgeUnavailableError"
 
 
 def may_succeed_later(status: RunStatus, outcome: Outcome, attempts: int) -> bool:
-    """Whether another attempt at an evaluation is worthwhile.
-
-    Args:
-        status: of its run.
-        outcome: of this attempt.
-        attempts: how often scoring a run may fail.
-    """
+    """Return True if another attempt at an evaluation is worthwhile; a run may fail `attempts` times."""
     match outcome:
         case Dropped() | ScorerFailure(error_type="JudgeUnavailableError"):
             return True
@@ -51,7 +32,7 @@ def may_succeed_later(status: RunStatus, outcome: Outcome, attempts: int) -> boo
 
 
 def failure_of(outcome: Outcome) -> str:
-    """An evaluation's error on one line; empty if it did not fail."""
+    """Return an evaluation's error on one line; empty if it did not fail."""
     return f"{outcome.error_type}: {outcome.message}"[:500] if isinstance(outcome, ScorerFailure) else ""
 
 
@@ -70,12 +51,12 @@ def postpone(run: StoredRun, position: int, outcome: Outcome) -> None:
 
 
 def absent(status: RunStatus) -> RunStatus:
-    """The status of a run whose rules are not configured here: free for another process."""
+    """Return the status of a run whose rules are not configured here: free for another process."""
     return replace(status, free=True, due=time.time() + ABSENT_SECONDS, reason=ABSENT)
 
 
 def settled(run: StoredRun) -> RunStatus:
-    """The status of a run of which no task is in progress: to be tried again, dead letter, or done."""
+    """Return the status of a run without tasks in progress: to be tried again, dead letter, or done."""
     status = run.status
     if run.postponed or run.undelivered:
         return replace(

@@ -1,11 +1,11 @@
-"""The store in an SQLite file: when runs are written, retried, delivered again and scored again.
+"""The durable queue in an SQLite file: when runs are written, retried, delivered again and scored again.
 
-Lives on the engine's thread; the writer has a thread of its own. A sampled run is handed to the writer as
-soon as the rules have decided, and is scored meanwhile. What then cannot be completed (the queue is full, a
-judge or a destination is unavailable, the process ends) is tried again later, if the run is in the file.
+Engine's thread only; the writer has its own thread. A sampled run is handed to the writer once the rules
+have decided, and is scored meanwhile. An evaluation that cannot be completed (the queue is full, a judge or a
+destination is unavailable, the process ends) is tried again later, if the run is in the file.
 
-Long for one module, because a stored run changes hands here: what adds to what it waits for and what removes
-from it must be read side by side, or a run is deleted too early or never.
+Long for one module: additions to a run's pending deliveries and removals from them must be read side by side,
+or a run is deleted too early or never.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,31 +23,29 @@ from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.durable_queue import retries
 from otel_evals._internal.durable_queue.deliveries import Deliveries
 from otel_evals._internal.durable_queue.late_spans import Late, LateSpans, add_late, run_of
-from otel_evals._internal.durable_queue.queue_file import store_limits
 from otel_evals._internal.durable_queue.resumption import expected_ids, judged_runs, resumptions
 from otel_evals._internal.durable_queue.stored_evaluations import restored, stored
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task, Undelivered, merged
 from otel_evals._internal.durable_queue.writer import Writer
 from otel_evals._internal.evaluate.job import Job, Target
-from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun, RunStore, StoreClient
+from otel_evals._internal.evaluate.queue_interface import (
+    ConversationState,
+    DurableQueue,
+    KeptRun,
+    StoreClient,
+)
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, ScoredRun, SpanRecord
 from otel_evals._internal.read.rejoin import group_of
 from otel_evals._internal.util.error_log import tell
 from otel_evals._internal.util.plain import plain_text, type_name
 
-__all__ = ["SQLiteStore"]
-
 _logger = logging.getLogger(__name__)
 _MAX_ENDED = 20_000
 
 
-class SQLiteStore(RunStore):
-    """Keeps sampled runs in a file until they are scored and delivered.
-
-    Args:
-        config: the store's path and bounds, and the rules.
-    """
+class SQLiteQueue(DurableQueue):
+    """Keeps sampled runs in a file until they are scored and delivered."""
 
     keeps = True
 
@@ -54,39 +53,29 @@ class SQLiteStore(RunStore):
         self._config = config
         self.use_rules(config.rules)
         self._ended: dict[str, StoredRun] = {}
-        """By root span id: runs whose grace period is not over."""
+        """Runs in their grace period, by root span id."""
         self._by_target: dict[Target, StoredRun] = {}
         self._by_trace: dict[str, list[StoredRun]] = {}
-        """Runs that are being scored."""
+        """Runs in progress."""
         self._late_spans = LateSpans(self._join)
         self._asking: set[asyncio.Future[None]] = set()
         self._stopping = False
 
     def use_rules(self, rules: Iterable[Rule]) -> None:
-        """Resume the evaluations of these rules from now on."""
         self._rules = {rule.name: rule for rule in rules}
 
     def open(self, client: StoreClient) -> None:
-        """Connect the store to the stages."""
         self._client = client
         self._deliveries = Deliveries(client.put)
-        self._writer = Writer(
-            str(self._config.store),
-            store_limits(self._config),
-            client.post,
-            self._room,
-            self._take_up,
-            self._resolve_undecided,
-        )
+        self._writer = Writer(self._config, client.post, self._room, self._take_up, self._resolve_undecided)
 
     def start(self) -> None:
-        """Start to claim what earlier processes left."""
         self._writer.start()
 
-    # --- the way of a run ---
+    # --- from a run's end to its delivery ---
 
     def root_ended(self, root: str, group: SpanGroup) -> None:
-        """Write a run whose root has ended, so that a crash within its grace period does not lose it."""
+        """Write the run, so a crash within its grace period does not lose it."""
         run = self._ended[root] = StoredRun(group.spans[0].trace_id, group.spans, group.links)
         self._writer.save(run)
         if len(self._ended) > _MAX_ENDED:
@@ -108,7 +97,6 @@ class SQLiteStore(RunStore):
             self._writer.save(run)
 
     def add(self, job: Job) -> None:
-        """Write one more job of a run that is in the store."""
         run = self._by_target.get(job.target)
         if run is None:
             return
@@ -119,7 +107,6 @@ class SQLiteStore(RunStore):
         self._writer.save(run)
 
     def defer(self, job: Job, outcome: Outcome) -> bool:
-        """Keep a job for another attempt, if one is worthwhile and the run is in the file."""
         run = self._by_target.get(job.target)
         if run is None or run.kept is False:
             return False
@@ -133,7 +120,6 @@ class SQLiteStore(RunStore):
         return True
 
     def deliver(self, target: Target) -> bool:
-        """Deliver the evaluations of a target whose run is in the store."""
         run = self._by_target.pop(target, None)
         if run is None:
             return False
@@ -148,15 +134,12 @@ class SQLiteStore(RunStore):
         return True
 
     def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """A destination has accepted or lost scored runs."""
         self._deliveries.answered(destination, batch, end)
 
     def take_late(self, span: SpanRecord, above: str | None) -> bool:
-        """Take a late span; whether it was accepted."""
         return not self._stopping and self._late_spans.take(span, above)
 
     def stats(self) -> StoreStats:
-        """Runs written, taken over and lost so far."""
         return self._writer.stats()
 
     def _adopt(self, run: StoredRun, jobs: Iterable[Job]) -> None:
@@ -172,47 +155,39 @@ class SQLiteStore(RunStore):
     # --- runs that wait with their conversation ---
 
     def keep_for_conversation(self, run: Run, state: ConversationState) -> KeptRun:
-        """Write a run whose conversation waits."""
         group = group_of([run])
         kept = StoredRun(run.trace_id, group.spans, group.links, RunStatus(conversation=state))
         self._writer.save(kept)
         return kept
 
     def note_conversation(self, kept: KeptRun, state: ConversationState) -> None:
-        """Write the conversation's current state."""
         run = cast("StoredRun", kept)
         run.status = replace(run.status, conversation=state)
         self._writer.save(run)
 
     def forget_conversation(self, kept: Iterable[KeptRun]) -> None:
-        """Delete runs."""
         self._delete(cast("Iterable[StoredRun]", kept))
 
     # --- the process ---
 
     def before_fork(self) -> None:
-        """Have the file closed while this process forks."""
         self._writer.before_fork()
 
     def after_fork_in_parent(self) -> None:
-        """Resume after the fork."""
         self._writer.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
-        """Leave the parent's runs and connection to the parent."""
         self._writer.after_fork_in_child()
 
     async def all_sent(self, seconds: float) -> None:
-        """Wait until destinations were asked what they have already, and the rest was queued for them."""
+        """Wait until crashed runs were compared with their destinations and the rest was queued for them."""
         if self._asking:
             await asyncio.wait(self._asking, timeout=max(0.0, seconds))
 
     async def flush(self, seconds: float) -> bool:
-        """Have everything written; whether that was done in time."""
         return await self._ask_writer(self._writer.flush, seconds)
 
     async def prepare_shutdown(self, seconds: float) -> None:
-        """Find out which runs are in the file; the others end as they would without a store."""
         self._stopping = True
         for task in self._asking:
             task.cancel()
@@ -223,13 +198,17 @@ class SQLiteStore(RunStore):
                 self._resolve_undecided(run)
 
     async def close(self, seconds: float) -> None:
-        """Free the runs that this process still holds, and close the file."""
         await self._ask_writer(self._writer.close, seconds)
 
     async def _ask_writer(self, ask: Callable[[Callable[[], None]], None], seconds: float) -> bool:
         loop = asyncio.get_running_loop()
         answered = asyncio.Event()
-        ask(lambda: _call_soon(loop, answered.set))
+
+        def answer() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(answered.set)
+
+        ask(answer)
         try:
             await asyncio.wait_for(answered.wait(), max(0.0, seconds))
         except TimeoutError:
@@ -243,7 +222,7 @@ class SQLiteStore(RunStore):
         self._client.withdraw(job, run.reason)
 
     def _resolve_undecided(self, run: StoredRun) -> None:
-        """End or postpone the jobs that waited to know whether their run is in the file."""
+        """End or postpone the jobs that waited until the writer knew if their run is in the file."""
         undecided, run.undecided = run.undecided, []
         for job, outcome in undecided:
             if run.kept:
@@ -252,13 +231,13 @@ class SQLiteStore(RunStore):
                 self._client.finish(job, outcome)
 
     def _done(self, run: StoredRun, awaited: object) -> None:
-        """A target, or an earlier evaluation of one, was delivered or postponed."""
+        """Note that a target, or an earlier evaluation of one, was delivered or postponed."""
         run.awaited.discard(awaited)
         if not run.awaited:
             self._settle(run)
 
     def _settle(self, run: StoredRun) -> None:
-        """Nothing of a run is in progress: write its state, or score it again with its late spans."""
+        """Write the state of a run without tasks in progress, or score it again with its late spans."""
         self._forget(run)
         if run.late and not self._stopping:
             self._score_again(run)
@@ -290,7 +269,7 @@ class SQLiteStore(RunStore):
         )
 
     async def _deliver_to_lacking(self, run: StoredRun, target: Target, scored: ScoredRun) -> None:
-        """Deliver only where evaluations are missing: the process that crashed may have delivered some."""
+        """Deliver only to destinations without the evaluations: the crashed process may have delivered."""
         ids = [evaluation.evaluation_id for evaluation in scored.evaluations]
         lacking = await self._client.lacking(ids, run.status.revision)
         self._send(run, target, target.span_id, scored, lacking)
@@ -313,11 +292,11 @@ class SQLiteStore(RunStore):
         return 0 if self._stopping else max(1, self._config.queue_size // 2) - self._client.waiting
 
     def _take_up(self, runs: Sequence[StoredRun]) -> None:
-        """Go on with runs that the writer has claimed."""
+        """Continue with claimed runs."""
         for run in runs:
             try:
                 self._go_on_with(run)
-            except Exception as error:  # it costs no other run
+            except Exception as error:  # other runs continue
                 tell(_logger, "a stored run could not be resumed", error=error)
                 run.status = replace(run.status, state="dead_letter", reason=type_name(error))
                 self._writer.save(run)
@@ -333,7 +312,7 @@ class SQLiteStore(RunStore):
             self._resume(run)
 
     def _take_back(self, run: StoredRun, state: ConversationState) -> None:
-        """Add a run to its conversation, which is stored anew by the conversation stage."""
+        """Add a run to its conversation, which the conversation stage stores again."""
         if self._stopping:
             return
         if state.asked.keys() & self._rules.keys():
@@ -345,7 +324,7 @@ class SQLiteStore(RunStore):
             self._writer.save(run)
 
     def _score_ended(self, run: StoredRun) -> None:
-        """Score a run whose process ended within the grace period, before the rules were evaluated."""
+        """Score a run whose process ended in the grace period, before the rules were evaluated."""
         if not self._stopping:
             self._ended[run.spans[0].span_id] = run
             self._client.score_group(SpanGroup(run.spans, run.links))
@@ -361,7 +340,7 @@ class SQLiteStore(RunStore):
             tell(_logger, "destinations could not be asked what they have", error=error)
 
     async def _resume_crashed(self, run: StoredRun) -> None:
-        """Ask the destinations first: the process may have crashed between delivering and committing that."""
+        """Ask the destinations first: the process may have crashed between delivery and commit."""
         lacking: dict[str, tuple[str, ...]] = {}
         expected = expected_ids(run, self._rules, lambda: self._client.read(run.spans, run.links))
         for span_id, ids in expected.items():
@@ -372,12 +351,12 @@ class SQLiteStore(RunStore):
         self._resume(run)
 
     def _resume(self, run: StoredRun) -> None:
-        """Make the remaining evaluations of a run, and deliver those that were not delivered."""
+        """Make the remaining evaluations of a run, and deliver the undelivered ones."""
         if self._stopping:
             return
         self._by_trace.setdefault(run.trace_id, []).append(run)
         run.begin_attempt()
-        all_begun = object()  # awaited too, so that the run cannot settle before everything has begun
+        all_begun = object()  # awaited too, so the run cannot settle before everything has begun
         run.awaited = {all_begun}
         try:
             runs = judged_runs(run, self._client.read(run.spans, run.links))
@@ -406,7 +385,7 @@ class SQLiteStore(RunStore):
     # --- late spans ---
 
     def _join(self, trace_id: str, late: Sequence[Late]) -> None:
-        """Add late spans to the run that is being scored, or have the writer find the one that was."""
+        """Add late spans to the run in progress, or have the writer find the stored one."""
         run = run_of(self._by_trace.get(trace_id, []), late)
         if run is not None:
             add_late(run, late)
@@ -441,10 +420,3 @@ class SQLiteStore(RunStore):
 
 def _task(job: Job) -> Task:
     return Task(job.rule.name, job.target.span_id, job.sampled.probability, job.sampled.rule, job.rule.scope)
-
-
-def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:  # the loop is closed
-        _logger.debug("the scoring thread has already ended")

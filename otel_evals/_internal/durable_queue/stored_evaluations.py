@@ -1,4 +1,4 @@
-"""Encodes evaluations that are still to be delivered as JSON values for the store, and decodes them."""
+"""Encodes undelivered evaluations as JSON values for the queue's file, and decodes them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from otel_evals._internal.model import (
     Usage,
 )
 
-__all__ = ["restored", "stored"]
-
 _OUTCOMES: dict[str, type[Outcome]] = {
     "scored": Score,
     "not_scored": NotScored,
@@ -33,17 +31,13 @@ _OUTCOMES: dict[str, type[Outcome]] = {
 
 
 def stored(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation as JSON values; step results that JSON cannot represent become their text."""
+    """Return an evaluation as JSON values; step results that JSON cannot represent become text."""
     values = {name: plain(value) for name, value in asdict(evaluation).items()}
     return {**values, "status": evaluation.status, "direction": evaluation.direction.value}
 
 
 def restored(values: Mapping[str, Any]) -> Evaluation:
-    """The evaluation that `stored` was given.
-
-    Raises:
-        ValueError: the values are not a stored evaluation.
-    """
+    """Invert `stored`; raise ValueError if the values are not a stored evaluation."""
     try:
         given = dict(values)
         outcome, kind = dict(given.pop("outcome")), _OUTCOMES[given.pop("status")]

@@ -1,4 +1,4 @@
-"""A run in the store, shared by the engine's thread and the writer."""
+"""A run in the queue's file, shared by the engine's thread and the writer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun
+from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun
 from otel_evals._internal.model import Outcome, SpanRecord
-
-__all__ = ["RunStatus", "StoredRun", "Task", "Undelivered", "load_status", "merged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +24,12 @@ class Task:
     sampler: str
     """The rule's sampler, as written in configuration."""
     scope: str = "run"
-    """Of the rule: `run`, `agent` or `conversation`."""
+    """Scope of the rule: `run`, `agent` or `conversation`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """Evaluations that some destinations have not accepted yet."""
+    """Evaluations that some destinations have not accepted."""
 
     target: str
     """Id of the judged span."""
@@ -42,31 +40,31 @@ class Undelivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """The part of a run's row that changes. Replaced as a whole."""
+    """The changing part of a run's row. Replaced as a whole."""
 
     state: Literal["open", "done", "dead_letter", "gone"] = "open"
     """To be scored, kept for late spans, given up, or to be deleted."""
     free: bool = False
-    """Whether any process may claim it."""
+    """True if any process may claim it."""
     due: float = 0.0
-    """Not to be claimed before, in seconds since the Unix epoch."""
+    """Earliest time to claim it, in seconds since the Unix epoch."""
     attempts: int = 0
-    """How often scoring it failed."""
+    """Failed attempts at scoring it."""
     crashes: int = 0
-    """How many processes ended while they scored it."""
+    """Processes that ended while they scored it."""
     revision: int = 1
     reason: str = ""
     """Why it is free or a dead letter."""
     tasks: tuple[Task, ...] | None = None
     """All its evaluations; None before the rules were evaluated."""
     left: tuple[int, ...] | None = None
-    """Positions in `tasks` of the evaluations that are still to be made; None for all."""
+    """Positions in `tasks` of the remaining evaluations; None for all."""
     undelivered: tuple[Undelivered, ...] = ()
     conversation: ConversationState | None = None
-    """Set where the run is stored only as part of a conversation."""
+    """Set if the run is stored only as part of a conversation."""
 
     def dump(self) -> str | None:
-        """The `jobs` column: tasks, remaining positions and undelivered evaluations, as JSON."""
+        """Return the `jobs` column: tasks, remaining positions and undelivered evaluations, as JSON."""
         if (state := self.conversation) is not None:
             return json.dumps({"conversation": [dict(state.asked), state.waits]}, separators=(",", ":"))
         if self.tasks is None:
@@ -80,7 +78,7 @@ class RunStatus:
 
 @dataclass(slots=True, eq=False)
 class StoredRun(KeptRun):
-    """A run in the store. The engine's thread changes it and hands it to the writer, which writes it."""
+    """A run in the queue. The engine's thread changes it and hands it to the writer."""
 
     trace_id: str
     spans: tuple[SpanRecord, ...]
@@ -89,56 +87,52 @@ class StoredRun(KeptRun):
     row: int | None = None
     """Row id in the file; set by the writer."""
     grown: bool = False
-    """Whether spans were added since the row was written; cleared by the writer."""
+    """True if spans were added since the row was written; cleared by the writer."""
     written: RunStatus | None = None
     """The status in the file; set by the writer."""
     counted: bool = False
-    """Whether it was counted as not written."""
+    """True once it is counted as not written."""
     kept: bool | None = None
-    """Whether it was committed to the file; None while that is not known."""
+    """True if it was committed to the file; None until the writer knows."""
     awaited: set[object] = field(default_factory=set)
-    """What is still to be delivered: targets, and tokens for earlier evaluations of targets."""
+    """Pending deliveries: targets, and tokens for earlier evaluations of targets."""
     postponed: list[int] = field(default_factory=list)
     """Positions of the tasks to try again later."""
     undelivered: list[Undelivered] = field(default_factory=list)
     failed_attempt: bool = False
-    """Whether one of them failed in a way that counts as an attempt."""
+    """True if one of them failed in a way that counts as an attempt."""
     delay: float = 0.0
     """Seconds before the next attempt."""
     reason: str = ""
     """Why the run will be tried again."""
     failed: str = ""
-    """The error of an evaluation that is not tried again."""
+    """Error of an evaluation that is not tried again."""
     undecided: list[tuple[Job, Outcome]] = field(default_factory=list)
     """Jobs to try again if the run was committed to the file, and to end with this outcome if not."""
     late: list[SpanRecord] = field(default_factory=list)
-    """Spans that arrived while it was being scored."""
+    """Spans that arrived during scoring."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """After a crash, by judged span: the destinations that lack its evaluations, where they can tell."""
+    """After a crash, by judged span: the destinations that lack its evaluations, if they can tell."""
 
     @property
     def changed(self) -> bool:
-        """Whether it is not in the file as it is: it may change again before its change was written."""
+        """True if the file does not have it as it is; it may change again before a change is written."""
         return self.row is None or self.grown or self.status is not self.written
 
     def begin_attempt(self) -> None:
-        """Reset what the last attempt left."""
+        """Reset the results of the last attempt."""
         self.postponed, self.undelivered, self.failed, self.reason = [], [], "", ""
         self.failed_attempt, self.delay = False, 0.0
 
     def position(self, job: Job) -> int:
-        """The position of a job's task in `status.tasks`."""
+        """Return the position of a job's task in `status.tasks`."""
         tasks = self.status.tasks or ()
         wanted = job.rule.name, job.target.span_id
         return next(place for place, task in enumerate(tasks) if (task.rule, task.target) == wanted)
 
 
 def load_status(jobs: str | None, **columns: Any) -> RunStatus:
-    """The status of a row, from its `jobs` column and the others.
-
-    Raises:
-        ValueError: the `jobs` column cannot be read.
-    """
+    """Return the status of a row; raise ValueError if its `jobs` column is unreadable."""
     if jobs is None:
         return RunStatus(**columns)
     try:
@@ -160,7 +154,7 @@ def load_status(jobs: str | None, **columns: Any) -> RunStatus:
 
 
 def merged(spans: Sequence[SpanRecord], late: Sequence[SpanRecord]) -> tuple[SpanRecord, ...]:
-    """A run's spans with its late spans; a late span replaces an earlier one of the same id."""
+    """Return a run's spans with its late spans; a late span replaces an earlier one with the same id."""
     known = {span.span_id: span for span in spans}
     known.update((span.span_id, span) for span in late)
     return tuple(known.values())

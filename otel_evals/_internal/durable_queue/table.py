@@ -1,4 +1,4 @@
-"""The table of stored runs: insert, update, claim, release, evict. For one connection on one thread."""
+"""The table of stored runs: insert, update, claim, release, evict. One connection on one thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ from typing import Any
 from otel_evals._internal.durable_queue.payload import decode
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, load_status
 
-__all__ = ["MAX_CRASHES", "RunTable", "boot_id"]
-
 _CLAIMED_TOGETHER = (1_000_000, 16, 4, 1)
-"""By number of crashes: how many runs a process holds at a time.
-
-The fewer runs a process holds when it crashes, the more certain it is which of them caused the crash.
-"""
+"""Runs that a process may hold at a time, by their number of crashes: fewer suspects point to the cause."""
 
 MAX_CRASHES = len(_CLAIMED_TOGETHER)
 """A run becomes a dead letter after this many crashes."""
@@ -29,11 +24,11 @@ _STEP = 256
 
 
 class RunTable:
-    """The operations of one process on the table; times are seconds since the Unix epoch.
+    """Operations of one process on the table; times are seconds since the Unix epoch.
 
     Args:
         connection: from `open_database`.
-        owner: this process's unique id.
+        owner: unique id of this process.
         lease: seconds without a heartbeat after which a process counts as ended.
     """
 
@@ -43,7 +38,7 @@ class RunTable:
         self._lease = lease
         self._boot = boot_id()
         self.unreadable = 0
-        """Rows that were set aside because they could not be read."""
+        """Unreadable rows that became dead letters."""
         self._page_size = int(self._one("PRAGMA page_size"))
 
     @property
@@ -53,11 +48,10 @@ class RunTable:
         return int(pages) * self._page_size
 
     def limit(self, max_bytes: int) -> None:
-        """Have SQLite refuse to let the file grow more than a quarter beyond this size."""
+        """Have SQLite refuse growth beyond 125 % of this size."""
         self._sql.execute(f"PRAGMA max_page_count = {max(64, max_bytes * 5 // 4 // self._page_size)}")
 
     def beat(self) -> None:
-        """Write a heartbeat."""
         self._sql.execute(
             "INSERT INTO owner (id, pid, boot, seen) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (id) DO UPDATE SET seen = excluded.seen",
@@ -65,7 +59,7 @@ class RunTable:
         )
 
     def insert(self, run: StoredRun, status: RunStatus, payload: bytes) -> int:
-        """Write a run that is not in the file yet; returns its row."""
+        """Write a new run; return its row."""
         cursor = self._sql.execute(
             "INSERT INTO run (state, since, owner, due, attempts, crashes, revision, reason, jobs, trace_id,"
             " payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -74,7 +68,7 @@ class RunTable:
         return int(cursor.lastrowid or 0)
 
     def update(self, row: int, status: RunStatus, payload: bytes | None) -> bool:
-        """Update a run's row; False if another process has taken it over in the meantime."""
+        """Update a run's row; False if another process has taken it over."""
         if status.state == "gone":
             cursor = self._sql.execute("DELETE FROM run WHERE id = ? AND owner = ?", (row, self._owner))
         else:
@@ -87,7 +81,7 @@ class RunTable:
         return cursor.rowcount > 0
 
     def expire(self) -> int:
-        """Free the runs of processes whose lease has expired; returns their number."""
+        """Free the runs of processes whose lease has expired; return their number."""
         now = time.monotonic()
         gone = [
             owner
@@ -107,12 +101,7 @@ class RunTable:
         return freed
 
     def claim(self, limit: int, held: Mapping[int, int]) -> list[StoredRun]:
-        """Claim free runs that are due.
-
-        Args:
-            limit: how many at most.
-            held: how many this process holds already, by number of crashes.
-        """
+        """Claim up to `limit` free runs that are due; `held` counts those of this process, by crashes."""
         taken: list[StoredRun] = []
         for crashes, together in enumerate(_CLAIMED_TOGETHER):
             room = min(limit - len(taken), together - held.get(crashes, 0))
@@ -125,11 +114,11 @@ class RunTable:
         return taken
 
     def take_done(self, trace_id: str) -> list[StoredRun]:
-        """Claim the runs of a trace that were scored and are still kept."""
+        """Claim the scored runs of a trace that are kept for late spans."""
         return self._take("trace_id = ? AND state = 'done'", (trace_id,))
 
     def release(self) -> int:
-        """Free the runs that this process holds, and remove the process; returns their number."""
+        """Free the runs of this process, and remove the process; return their number."""
         freed = self._sql.execute(
             "UPDATE run SET owner = NULL, due = 0, reason = 'its process shut down' WHERE owner = ?",
             (self._owner,),
@@ -138,10 +127,9 @@ class RunTable:
         return freed
 
     def evict(self, *, max_bytes: int, max_age: float, keep: float) -> Counter[str]:
-        """Delete what is too old, then what does not fit: done runs, then dead letters, then waiting ones.
+        """Delete old runs, then excess ones: done runs, then dead letters, then waiting runs.
 
-        Returns:
-            How many runs were lost, by reason; done runs were scored and are no loss.
+        Return the number of lost runs by reason; done runs were scored and are no loss.
         """
         lost: Counter[str] = Counter()
         now = time.time()
@@ -162,10 +150,6 @@ class RunTable:
                 lost["size"] += deleted if state != "done" else 0
         return +lost
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._sql.close()
-
     def _take(self, where: str, values: tuple[Any, ...]) -> list[StoredRun]:
         rows = self._sql.execute(f"SELECT {_COLUMNS} FROM run WHERE {where}", values).fetchall()
         if rows:
@@ -183,7 +167,7 @@ class RunTable:
                 status = load_status(
                     jobs, attempts=attempts, crashes=crashes, revision=revision, reason=reason
                 )
-            except Exception as error:  # nested too deep, say, or of another shape: it costs no other row
+            except Exception as error:  # nested too deep or of another shape: other rows stay readable
                 self._sql.execute(
                     "UPDATE run SET state = 'dead_letter', owner = NULL, reason = ? WHERE id = ?",
                     (f"it cannot be read: {type(error).__name__}: {error}"[:500], row),
@@ -221,7 +205,7 @@ class RunTable:
 
 
 def boot_id() -> str:
-    """An id that changes with every boot of the machine; empty where the system has none."""
+    """Return an id that changes with every boot of the machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

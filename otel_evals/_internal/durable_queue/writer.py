@@ -1,14 +1,15 @@
-"""The store's thread: writes changed runs in group commits, and claims free ones.
+"""The queue's thread: writes changed runs in group commits, and claims free ones.
 
-Neither the application nor the engine ever waits for the disk. When the file cannot be used (full, locked,
-corrupt), scoring continues without it: what could not be written is counted and logged once.
+Neither the application nor the engine ever waits for the disk. If the file cannot be used (full, locked,
+corrupt), scoring continues without it: unwritten runs are counted and logged once.
 
-Long for one module, because a commit that fails has to put back exactly what the batch had taken: the queues,
-the batch and both ends of it stand together.
+Long for one module: a failed commit has to put back exactly the items of its batch, so the queues, the batch
+and both ends of it are next to each other.
 """
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import sqlite3
 import threading
@@ -20,26 +21,25 @@ from functools import partial
 from typing import TypeVar
 
 from otel_evals._internal.accounting.counters import StoreStats
-from otel_evals._internal.durable_queue.database import transaction
+from otel_evals._internal.config.options import Config
 from otel_evals._internal.durable_queue.payload import encode
-from otel_evals._internal.durable_queue.queue_file import StoreFile, StoreLimits
+from otel_evals._internal.durable_queue.queue_file import QueueFile
 from otel_evals._internal.durable_queue.stored_run import StoredRun
 from otel_evals._internal.durable_queue.table import RunTable
 from otel_evals._internal.util.error_log import tell
-
-__all__ = ["Writer"]
+from otel_evals._internal.util.sqlite_file import transaction
 
 _logger = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.05
 _REST = 4.0
-"""Pause after a commit, as a multiple of its duration: at most a fifth of the time goes into commits."""
+"""Pause after a commit, as a multiple of its duration: commits take at most a fifth of the time."""
 _POLL_SECONDS = 1.0
 _CLAIM = 256
 _BACKLOG = 20_000
 _FORK_SECONDS = 2.0
 
-_inherited: list[StoreFile] = []
-"""Connections of the parent process: a forked child must neither use nor close them."""
+_inherited: list[QueueFile] = []
+"""Files of the parent process: a forked child must neither use nor close their connections."""
 
 Then = Callable[[Sequence[StoredRun]], None]
 _Item = TypeVar("_Item")
@@ -58,27 +58,25 @@ class _Batch:
 
 
 class Writer:
-    """Writes runs to the file, on a thread of its own.
+    """Writes runs to the file on its own thread.
 
     Args:
-        path: the store's file.
-        limits: its bounds.
+        config: the file and its bounds.
         post: has a function called on the engine's thread.
-        room: how many more runs the engine can take.
-        claimed: called on the engine's thread with runs that were claimed.
-        resolved: called on the engine's thread once it is known whether a new run is in the file.
+        room: returns how many more runs the engine can take.
+        claimed: called on the engine's thread with claimed runs.
+        resolved: called on the engine's thread once it is known if a new run is in the file.
     """
 
     def __init__(
         self,
-        path: str,
-        limits: StoreLimits,
+        config: Config,
         post: Callable[[Callable[[], object]], None],
         room: Callable[[], int],
         claimed: Then,
         resolved: Callable[[StoredRun], None],
     ) -> None:
-        self._limits = limits
+        self._config = config
         self._post = post
         self._room = room
         self._claimed = claimed
@@ -86,11 +84,12 @@ class Writer:
         self._counts: Counter[str] = Counter()
         self._not_written: Counter[str] = Counter()
         self._evicted: Counter[str] = Counter()
-        self._file = StoreFile(path, limits, self._evicted)
+        self._file = QueueFile(config, self._evicted)
         self._changed: deque[StoredRun] = deque()
         self._asked: deque[tuple[str, Then]] = deque()
         self._waiting: deque[Callable[[], None]] = deque()
-        self._held: Counter[int] = Counter()
+        self._leased: Counter[int] = Counter()
+        """Claimed runs that this process still has, by their number of crashes."""
         self._work = threading.Event()
         self._hurry = threading.Event()
         self._starting = threading.Lock()
@@ -102,12 +101,11 @@ class Writer:
         self._claim_at = self._rest_until = 0.0
 
     def stats(self) -> StoreStats:
-        """Runs written, taken over and lost so far. May be called from any thread."""
-        counts = self._counts
+        """Return the counts of runs written, taken over and lost. Any thread may call it."""
         return StoreStats(
-            written=counts["written"],
-            taken_over=counts["taken_over"],
-            lease_lost=counts["lease_lost"],
+            written=self._counts["written"],
+            taken_over=self._counts["taken_over"],
+            lease_lost=self._counts["lease_lost"],
             not_written=dict(self._not_written),
             evicted=dict(self._evicted),
         )
@@ -118,17 +116,17 @@ class Writer:
         """Start the thread, if it is not running."""
         with self._starting:
             if self._thread is None and not self._closing:
-                thread = threading.Thread(target=self._run, name="otel-evals-store", daemon=True)
+                # In a copy of this context, which has the privacy settings of the pipeline.
+                main, args = contextvars.copy_context().run, (self._run,)
+                thread = threading.Thread(target=main, args=args, name="otel-evals-store", daemon=True)
                 try:
                     thread.start()
-                except (
-                    RuntimeError
-                ):  # no thread can be had, at the moment or any more: the next run tries again
+                except RuntimeError:  # the system has no thread left: the next run tries again
                     return
                 self._thread = thread
 
     def save(self, run: StoredRun) -> None:
-        """Have a run's status written; for a new run, `run.kept` is set when it was or could not be."""
+        """Write a run's status; for a new run, `run.kept` is set once it is written or lost."""
         if self._thread is None:
             self.start()
         if self._closing or self._thread is None or len(self._changed) >= _BACKLOG:
@@ -142,13 +140,13 @@ class Writer:
             self._work.set()
 
     def ask(self, trace_id: str, then: Then) -> None:
-        """Claim the done runs of a trace; `then` is called with them on the engine's thread."""
+        """Claim the done runs of a trace; call `then` with them on the engine's thread."""
         self._asked.append((trace_id, then))
         self._work.set()
         self.start()
 
     def flush(self, then: Callable[[], None]) -> None:
-        """Write everything now; `then` is called on the writer's thread after the attempt."""
+        """Write everything now; call `then` on the writer's thread after the attempt."""
         self._waiting.append(then)
         self._hurry.set()
         self._work.set()
@@ -156,7 +154,7 @@ class Writer:
             _call_all(_popped(self._waiting))
 
     def close(self, then: Callable[[], None]) -> None:
-        """Write everything, free the runs that are still held, and end the thread."""
+        """Write everything, free the remaining runs of this process, and end the thread."""
         self._closing = True
         self.flush(then)
 
@@ -175,13 +173,13 @@ class Writer:
             self._paused.wait(_FORK_SECONDS)
 
     def after_fork_in_parent(self) -> None:
-        """Resume; the file is opened again when there is something to write."""
+        """Resume; the file is opened again for the next write."""
         self._pausing = False
         if self._forking.locked():
             self._forking.release()
 
     def after_fork_in_child(self) -> None:
-        """Keep a connection of the parent that is still open from being closed by this process."""
+        """Keep the child from closing the parent's connection, if it is still open."""
         _inherited.append(self._file)
 
     # --- on the writer's thread ---
@@ -189,8 +187,9 @@ class Writer:
     def _run(self) -> None:
         while True:
             self._work.wait(0.0 if self._closing else self._idle_for())
-            if not self._closing:
-                self._gather()
+            if not self._closing:  # gather more to write: not at all for new runs, a little for changes
+                self._hurry.wait(_GATHER_SECONDS)
+                time.sleep(max(0.0, self._rest_until - time.monotonic()))
             closing, waiting = self._closing, _popped(self._waiting)
             self._work.clear()
             self._hurry.clear()
@@ -207,21 +206,16 @@ class Writer:
                 return
 
     def _pause(self) -> None:
-        """Close the file and wait, while the process forks."""
+        """Close the file and wait while the process forks."""
         if self._pausing:
-            self._file.pause()
+            self._file.close(0.0)
             while self._pausing:
                 self._paused.set()
                 time.sleep(0.001)
 
-    def _gather(self) -> None:
-        """Wait for more to write: not at all for new runs after a pause, a little for changes."""
-        self._hurry.wait(_GATHER_SECONDS)
-        time.sleep(max(0.0, self._rest_until - time.monotonic()))
-
     def _idle_for(self) -> float:
-        """Seconds until the next poll or heartbeat."""
-        longest = min(_POLL_SECONDS, self._limits.lease / 3)
+        """Return the seconds until the next poll or heartbeat."""
+        longest = min(_POLL_SECONDS, self._config.store_lease / 3)
         return max(0.0, min(longest, self._claim_at - time.monotonic()))
 
     def _step(self, closing: bool) -> None:
@@ -229,9 +223,7 @@ class Writer:
         batch = _Batch(changed, _popped(self._asked))
         table = self._file.opened()
         if table is None:
-            self._refuse(batch.changed, "unusable")
-            for _, then in batch.asked:
-                self._post(partial(then, ()))
+            self._refuse(batch, "unusable")
             return
         may_claim = not closing and time.monotonic() >= self._claim_at
         if not (batch.changed or batch.asked or closing or may_claim or self._file.upkeep_due()):
@@ -258,11 +250,11 @@ class Writer:
                 table.release()
 
     def _save(self, table: RunTable, run: StoredRun) -> int | None:
-        """Write one run; returns its row id, or None if it is not in the file."""
+        """Write one run; return its row id, or None if it is not in the file."""
         status = run.written = run.status
-        if status.state == "done" and not self._limits.keep:
+        if status.state == "done" and not self._config.store_keep:
             status = replace(status, state="gone")
-        # Cleared before the spans are read, so that what the engine adds meanwhile is written next time.
+        # Cleared before the spans are read: spans that the engine adds meanwhile are written next time.
         grown, run.grown = run.grown, False
         if run.row is not None:
             payload = self._encoded(run) if grown else None
@@ -281,16 +273,15 @@ class Writer:
         return table.insert(run, status, payload)
 
     def _encoded(self, run: StoredRun) -> bytes | None:
-        """What is written of a run's spans; None, counted, where they cannot be written."""
         try:
             return encode(run.spans, run.links)
-        except Exception:  # whatever the values of attributes do when they are read
+        except Exception:  # attribute values of any type may raise anything when read
             self._count_not_written(run, "unserializable")
             return None
 
     def _claim(self, table: RunTable) -> list[StoredRun]:
         limit = min(_CLAIM, self._room())
-        claimed = table.claim(limit, self._held) if limit > 0 else []
+        claimed = table.claim(limit, self._leased) if limit > 0 else []
         self._counts["taken_over"] += sum(run.status.crashes > 0 for run in claimed)
         # There may be more: claim again soon if the limit was reached or suspect runs were claimed.
         more = len(claimed) >= limit or any(run.status.crashes for run in claimed)
@@ -308,15 +299,15 @@ class Writer:
                 refused |= row is None and run.kept is None and run.status.state == "open"
                 new.append(run)
             elif run.status.state != "open" or run.status.free:
-                self._held[run.status.crashes] -= self._held[run.status.crashes] > 0
+                self._leased[run.status.crashes] -= self._leased[run.status.crashes] > 0
         if new:
             self._post(partial(self._resolve, new))
         for then, found in batch.answers:
             self._post(partial(then, found))
-        self._held.update(run.status.crashes for run in batch.claimed)
+        self._leased.update(run.status.crashes for run in batch.claimed)
         if batch.claimed:
             self._post(partial(self._claimed, batch.claimed))
-        # A transaction that wrote nothing would succeed on a full disk as well.
+        # A transaction without writes would succeed on a full disk as well.
         if any(row is not None for row in batch.rows) and not refused:
             self._file.fine()
 
@@ -324,20 +315,20 @@ class Writer:
         self._file.failed(error)
         for run in batch.changed:
             run.grown, run.written = True, None
-        self._refuse(batch.changed, "failed")
-        for _, then in batch.asked:
-            self._post(partial(then, ()))
+        self._refuse(batch, "failed")
         # Updates of existing rows are tried again; if the process ends first, their lease expires.
         if not self._closing:
             self._changed.extendleft(run for run in reversed(batch.changed) if run.row is not None)
             self._claim_at = time.monotonic() + _POLL_SECONDS
 
-    def _refuse(self, runs: Sequence[StoredRun], reason: str) -> None:
-        for run in runs:
+    def _refuse(self, batch: _Batch, reason: str) -> None:
+        for run in batch.changed:
             if run.row is None and run.kept is None:
                 self._count_not_written(run, reason)
-        if runs:
-            self._post(partial(self._resolve, runs))
+        if batch.changed:
+            self._post(partial(self._resolve, batch.changed))
+        for _, then in batch.asked:
+            self._post(partial(then, ()))
 
     def _count_not_written(self, run: StoredRun, reason: str) -> None:
         """Count a run once: it may be saved again before the engine learns that it was not written."""

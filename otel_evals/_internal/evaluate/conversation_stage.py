@@ -16,7 +16,7 @@ from otel_evals._internal.accounting.trace_log import LoggedEvaluation
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.evaluate.conversations import Conversation, Conversations, DueConversation
-from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun, RunStore
+from otel_evals._internal.evaluate.queue_interface import ConversationState, DurableQueue, KeptRun
 from otel_evals._internal.model import Run
 from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import conversation_key
@@ -68,7 +68,7 @@ class ConversationStage:
         store: keeps runs over a crash while they wait.
     """
 
-    def __init__(self, config: Config, ledger: Ledger, store: RunStore) -> None:
+    def __init__(self, config: Config, ledger: Ledger, store: DurableQueue) -> None:
         self._rules = [rule for rule in config.rules if rule.scope == "conversation"]
         self._ceiling = max((rule.sample.ceiling for rule in self._rules), default=0.0)
         self._ledger = ledger

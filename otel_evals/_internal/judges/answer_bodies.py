@@ -1,9 +1,8 @@
-"""What of a server's response is shown to LiteLLM: an answer of the usual form, or an error's first words.
+"""Bounds the server responses that LiteLLM sees: an answer of the usual form, or the start of an error.
 
-LiteLLM looks for secrets in the text of every error, and of answers that it cannot read, with patterns that
-take time growing with the cube of the text and keep the interpreter's lock: some thousand characters would
-stop the application for seconds. Servers repeat in their errors what they were asked, so anybody may write
-such text.
+LiteLLM searches the text of every error, and of answers that it cannot read, for secrets, with patterns
+that take time cubic in the text and hold the interpreter's lock: a few thousand characters would stop the
+application for seconds. Errors often quote the request, so anybody may write such text.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ from typing import Any
 
 from otel_evals._internal.redaction.secrets import redact_secrets
 
-__all__ = ["bounded_body", "bounded_headers"]
-
 _MAX_ERROR = 300
-"""Characters of texts in the body of an error."""
 _MAX_NAME = 200
 _MAX_CALLS = 10
 _MAX_PARTS = 100
@@ -25,23 +21,19 @@ _ANSWERS = {
     "candidates", "choices", "completion", "content", "generations", "message", "output", "outputs",
     "response", "result", "results", "text",
 }  # fmt: skip
-"""Where providers with a form of their own put an answer."""
+"""Fields of answers in providers' own forms."""
 _KEPT = ("content-type", "location", "retry-after", "retry-after-ms", "x-request-id")
 
 
 def bounded_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that matter for judges, cut short."""
     return {name: headers[name][:_MAX_NAME] for name in _KEPT if name in headers}
 
 
 def bounded_body(body: bytes, *, success: bool, path: str) -> bytes:
-    """The body of a response as LiteLLM may see it.
+    """Return the body of a response as LiteLLM may see it.
 
-    Args:
-        body: as it was received.
-        success: whether the status says that it is an answer.
-        path: of the request. If it asked for a chat completion in OpenAI's form, or for content in Gemini's,
-            nothing is kept that has no place in an answer of that form.
+    If `path` asked for a chat completion in OpenAI's form, or for content in Gemini's, only the fields of
+    such an answer are kept.
     """
     try:
         value = json.loads(body)
@@ -65,7 +57,7 @@ def _encoded(value: Any) -> bytes:
 
 
 class _Shortened:
-    """One error's JSON, its texts cut short: codes and the first words tell what it is."""
+    """Cuts the texts of an error's JSON short."""
 
     def __init__(self) -> None:
         self._left = _MAX_ERROR
@@ -83,7 +75,7 @@ class _Shortened:
 
 
 def _completion(value: dict[str, Any]) -> dict[str, Any] | None:
-    """A chat completion of OpenAI's form; None where it is none."""
+    """Return the fields of a chat completion in OpenAI's form, None for anything else."""
     choices = value.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None
@@ -107,7 +99,7 @@ def _completion(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _generated(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Content of Gemini's form; None where it is none."""
+    """Return the fields of content in Gemini's form, None for anything else."""
     candidates = value.get("candidates")
     first = candidates[0] if isinstance(candidates, list) and candidates else None
     if not isinstance(first, dict):
@@ -127,7 +119,7 @@ def _generated(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """A text, or the call of a function by which an answer of a given form was given."""
+    """Return a text, or the function call that carries a structured answer."""
     text, call = part.get("text"), part.get("functionCall")
     kept: dict[str, Any] = {"text": text} if isinstance(text, str) else {}
     if isinstance(call, dict) and isinstance(call.get("args"), dict):
@@ -139,11 +131,11 @@ _FORMS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "/chat/completions": _completion,
     ":generateContent": _generated,
 }
-"""By how the path of a request ends: makes an answer anew, of what has a place in it."""
+"""Functions that copy the known fields of an answer, by the end of the request's path."""
 
 
 def _content(content: Any) -> str | None:
-    """Text; that of an answer in parts is joined."""
+    """Return the text of an answer, with its parts joined."""
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         return "".join(part for part in parts if isinstance(part, str))
@@ -151,7 +143,7 @@ def _content(content: Any) -> str | None:
 
 
 def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Calls of functions, by which some models give an answer of a given form."""
+    """Return the function calls, in which some models give structured answers."""
     calls = message.get("tool_calls")
     found = []
     for number, call in enumerate(calls[:_MAX_CALLS] if isinstance(calls, list) else ()):

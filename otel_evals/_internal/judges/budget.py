@@ -1,7 +1,7 @@
-"""Budgets: what judges may cost in a day, in money and tokens.
+"""Budgets: limits on what judges cost in a day, in money and tokens.
 
-What a call can cost at most is reserved before it is made, and settled when it is over, so that calls made at
-the same time, in however many processes, stay within the budget together.
+The maximum cost of a call is reserved before it is made, and settled afterwards, which keeps concurrent
+calls, in any number of processes, within the budget together.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from otel_evals.errors import (
     StoreError,
 )
 
-__all__ = ["Budget", "BudgetLedger"]
-
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """
@@ -41,22 +39,20 @@ CREATE TABLE IF NOT EXISTS judge_budget (key TEXT PRIMARY KEY, usd REAL NOT NULL
 
 
 class Budget:
-    """What judges may cost per day (UTC). Share one object, or one store, among those who share the budget.
+    """Limits what judges cost per day (UTC). Share one object, or one store, to share the budget.
 
     Args:
         usd: US dollars per day.
         tokens: tokens per day, in and out.
-        per: whether each `scorer` or each `model` has this budget for itself, or `all` together.
-        store: path of a SQLite file that holds the budget across the processes of one machine, or address
-            `redis://HOST:PORT/NUMBER` of a server that holds it across machines; in memory, and of one
-            process, when None.
-        unknown_price: whether a model without a known price is refused under a budget in dollars, or counted
-            as nothing.
-        name: tells budgets of the same kind apart in one store.
+        per: each `scorer` or each `model` has this budget for itself, or `all` together.
+        store: path of a SQLite file that shares the budget among the processes of one machine, or address
+            `redis://HOST:PORT/NUMBER` of a server that shares it among machines; in memory by default.
+        unknown_price: under a budget in dollars, refuse a model without a known price, or count it as free.
+        name: distinguishes budgets in one store.
         now: seconds since the epoch.
 
     Raises:
-        ConfigError: there is neither `usd` nor `tokens`, one is not positive, or the address is none.
+        ConfigError: `usd` and `tokens` are missing or not positive, or the address is invalid.
         StoreError: the file cannot be used, or is not private to this user.
     """
 
@@ -82,7 +78,7 @@ class Budget:
         self._ledger = _ledger(store)
 
     def spent(self, what: str = "") -> tuple[float, int]:
-        """Dollars and tokens spent or reserved today; `what` names the scorer or model it is per."""
+        """Return the dollars and tokens spent or reserved today, for one scorer or model if per those."""
         return self._ledger.read(self._key(what))
 
     @asynccontextmanager
@@ -90,9 +86,9 @@ class Budget:
         """Reserve before the call, settle after it.
 
         Raises:
-            BudgetExceededError: what the call can cost is not left.
+            BudgetExceededError: the rest of the budget is less than the maximum cost of the call.
             JudgeUnavailableError: the budget's file or server cannot be used now.
-            JudgeError: the price is not known, or the answer's length not limited.
+            JudgeError: the price is unknown, or the answer's length unlimited.
         """
         usd, tokens = self._most(call)
         key = self._key({"scorer": call.scorer_id, "model": call.model}.get(self._per, ""))
@@ -126,7 +122,7 @@ class Budget:
             raise JudgeUnavailableError(f"a budget cannot be reserved: {error}") from error
 
     def _most(self, call: Call) -> tuple[float, int]:
-        """Dollars and tokens a call can take at most."""
+        """Return the maximum dollars and tokens of a call."""
         if self._usd is not None and call.max_cost is None and self._refuses_unknown:
             raise JudgeError(
                 f"{call.model}: its price is not known, so a budget in dollars cannot hold: give the judge "
@@ -155,12 +151,12 @@ def _ledger(store: str | Path | None) -> BudgetLedger | SharedBudgetLedger:
 
 
 def _unbilled(error: JudgeError) -> bool:
-    """Whether the provider refused the call before doing any work."""
+    """Return True if the provider refused the call before doing any work."""
     return error.status is not None and 400 <= error.status < 500 and error.status != 408
 
 
 class BudgetLedger:
-    """Sums by key, in SQLite; each change is one transaction."""
+    """Sums by key in SQLite; each change is one transaction. Raises StoreError if the file cannot be used."""
 
     def __init__(self, path: str) -> None:
         self._file = SQLiteFile(path, _SCHEMA)
@@ -168,11 +164,7 @@ class BudgetLedger:
     def reserve(
         self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
     ) -> bool:
-        """Add to a key's sums, unless one would exceed its limit.
-
-        Raises:
-            StoreError: the file cannot be used; nothing is reserved.
-        """
+        """Add to a key's sums, unless one would exceed its limit; return True if added."""
         with self._file.transaction() as db:
             spent_usd, spent_tokens = _sums(db, key)
             if most_usd is not None and spent_usd + usd > most_usd + 1e-12:
@@ -183,7 +175,7 @@ class BudgetLedger:
         return True
 
     def give_back(self, key: str, usd: float, tokens: int) -> None:
-        """Take from a key's sums what was reserved and not used; not while the file cannot be used."""
+        """Return the unused part of a reservation; logs a warning if the file cannot be used."""
         try:
             with self._file.transaction() as db:
                 _add(db, key, -usd, -tokens)
@@ -191,11 +183,7 @@ class BudgetLedger:
             _log.warning("a budget keeps a whole reservation as spent: %s", error)
 
     def read(self, key: str) -> tuple[float, int]:
-        """A key's sums.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
+        """Return a key's sums."""
         with self._file.transaction() as db:
             return _sums(db, key)
 

@@ -1,4 +1,4 @@
-"""A cache of judges' answers; equal questions at the same time make one call."""
+"""A cache of judges' answers; equal concurrent questions make one call."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
 from otel_evals.errors import ConfigError, StoreError
 
-__all__ = ["CachedJudge"]
-
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """
@@ -31,15 +29,16 @@ CREATE INDEX IF NOT EXISTS judge_cache_used ON judge_cache (used);
 class CachedJudge:
     """A judge that remembers its answers. A remembered answer costs nothing and counts no attempt.
 
-    Questions are the same when system message, prompt (but for the fences' random marks), form and vote are,
-    and the judge's `identity`: for LiteLLM's model, server, temperature and the other options. A cache that
-    cannot be used, locked or full or deleted or away, is asked past: the answer is paid for again, not lost.
+    Questions are equal if their system message, prompt (except the fences' random marks), form and vote
+    are, and the judge's `identity`: for LiteLLM's model, server, temperature and the other options. If the
+    cache cannot be used (locked, full, deleted, away), the judge is asked directly: the answer is paid for
+    again, but not lost.
 
     Args:
-        judge: who is asked what is not remembered.
-        store: path of a SQLite file to remember in across processes and restarts, or address
-            `redis://HOST:PORT/NUMBER` of a server to remember in across machines; in memory when None.
-        max_entries: how many answers are kept; the longest unused go first.
+        judge: answers new questions.
+        store: path of a SQLite file to share answers across processes and restarts, or address
+            `redis://HOST:PORT/NUMBER` of a server to share them across machines; in memory by default.
+        max_entries: maximum number of answers; the least recently used go first.
 
     Raises:
         ConfigError: `max_entries` is not positive.
@@ -58,7 +57,7 @@ class CachedJudge:
 
     @property
     def judge(self) -> Judge:
-        """Who is asked what is not remembered."""
+        """The judge that answers new questions."""
         return self._judge
 
     @property
@@ -68,15 +67,15 @@ class CachedJudge:
 
     @property
     def identity(self) -> str:
-        """What answers depend on besides the question: the judge's own word for it, or its type and model."""
+        """Everything else that answers depend on: the judge's `identity`, or its type and model."""
         own = getattr(self._judge, "identity", None)
         return own if isinstance(own, str) else f"{type(self._judge).__qualname__} {self._judge.model}"
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
-        """Answer from memory, from a question under way, or by asking.
+        """Return a remembered answer, wait for an equal question, or ask; failures are not remembered.
 
         Raises:
-            JudgeError: as the judge behind it does; failures are not remembered.
+            JudgeError: as the judge behind it does.
         """
         key = question_key(self.identity, request)
         asking = self._asking.get(None)
@@ -101,7 +100,7 @@ class CachedJudge:
 
 
 class _Pending:
-    """A question under way."""
+    """A question that is being asked."""
 
     def __init__(self) -> None:
         self.done = anyio.Event()
@@ -109,7 +108,7 @@ class _Pending:
 
 
 def question_key(identity: str, request: JudgeRequest) -> str:
-    """What makes two questions the same, as hex digits."""
+    """Return hex digits that are equal for equal questions."""
     schema = request.schema.model_json_schema() if request.schema else None
     parts = [identity, request.instructions, request.prompt, schema, request.sample]
     text = json.dumps(parts, sort_keys=True)
@@ -123,7 +122,7 @@ def _free(reply: JudgeReply) -> JudgeReply:
 
 
 def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply | None:
-    """A remembered answer; None where what is remembered is no answer to this question."""
+    """Return a remembered answer, None if it does not fit the question."""
     model, text = found
     try:
         value = json.loads(text) if request.schema is None else request.schema.model_validate_json(text)
@@ -139,7 +138,7 @@ def _kept(store: str | Path | None, max_entries: int) -> _FileAnswers | SharedAn
 
 
 class _Answers:
-    """Answers by key. What keeps them and cannot be used costs a question, never an answer."""
+    """Answers by key; an unusable store costs a question, never an answer."""
 
     def __init__(self, kept: _FileAnswers | SharedAnswers) -> None:
         self._kept = kept
@@ -166,8 +165,6 @@ class _Answers:
 
 
 class _FileAnswers:
-    """In SQLite."""
-
     def __init__(self, path: str, max_entries: int) -> None:
         self._file = SQLiteFile(path, _SCHEMA, wait=1.0)
         self._max_entries = max_entries

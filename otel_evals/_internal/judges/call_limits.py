@@ -1,12 +1,13 @@
-"""Limits of a judge's provider: how many calls at once, how many per minute, and when to make none.
+"""Call limits of a judge's provider: concurrency, calls and tokens per time, and a circuit breaker.
 
-Calls beyond a limit wait in line. A call is refused only while the circuit breaker is open, or while the
-provider has asked to be left alone for longer than a call should wait.
+Calls beyond a limit wait in line. A call fails at once only while the circuit breaker is open, or while the
+provider has asked for a pause that is longer than a call should wait.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,40 +19,135 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import RunVar
 
-from otel_evals._internal.judges.breaker import CircuitBreaker
 from otel_evals._internal.judges.limiter import Call, Settle
-from otel_evals._internal.judges.rate_window import RateWindow, Reservation, parse_rate
 from otel_evals._internal.judges.shared_limits import SharedWindows
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import ConfigError, JudgeUnavailableError
 
-__all__ = ["JudgeLimits"]
-
 _LONGEST_WAIT = 5.0
-"""Seconds a call waits for the end of a pause that the provider asked for; it fails before a longer one."""
+"""Seconds a call waits for the end of a provider's pause; it fails at once for a longer one."""
 _POLL = 0.05
-"""Seconds between two looks for room: a call that ends sooner than expected makes room sooner."""
+
+
+class CircuitBreaker:
+    """Opens after failures in a row; after a cooldown, one trial call decides whether it closes.
+
+    Not thread-safe: its user holds a lock. Times are seconds on the user's clock.
+    """
+
+    def __init__(self, failures: int, cooldown: float) -> None:
+        self.failures = failures
+        self._cooldown = cooldown
+        self._failed_in_a_row = 0
+        self._closed_to: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._failed_in_a_row >= self.failures
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until a call may be made."""
+        return 0.0 if self._closed_to is None else max(0.0, self._closed_to - now)
+
+    def call_started(self, now: float) -> None:
+        """Record a call; the trial of an open breaker is the only one for a cooldown."""
+        if self.is_open:
+            self._closed_to = now + self._cooldown
+
+    def call_failed(self, now: float) -> None:
+        self._failed_in_a_row += 1
+        if self.is_open:
+            self._closed_to = now + self._cooldown
+
+    def call_succeeded(self) -> None:
+        self._failed_in_a_row = 0
+        self._closed_to = None
+
+
+_UNITS = {1.0: ("s", "sec", "second"), 60.0: ("m", "min", "minute"), 3600.0: ("h", "hour")}
+_SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names}
+_RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
+
+
+class Reservation:
+    """The room that one call takes in a window: an amount, until a time."""
+
+    __slots__ = ("amount", "until")
+
+    def __init__(self, amount: int, until: float) -> None:
+        self.amount = amount
+        self.until = until
+
+
+class RateWindow:
+    """Lets at most `limit` arrive at the server within any `length` seconds.
+
+    A call arrives between its start and its end. Its reservation lasts until `length` after its end; or,
+    since slow calls would cost throughput, until `length` after a quarter of `length` from its start, which
+    is ample for a request to arrive. That is not assumed before the first call has ended, because the first
+    call loads code.
+
+    Not thread-safe: its user holds a lock.
+    """
+
+    def __init__(self, limit: int, length: float) -> None:
+        self._limit = limit
+        self._length = length
+        self._arrives_within = math.inf
+        self._reservations: list[Reservation] = []
+
+    def wait(self, now: float, amount: int) -> float:
+        """Return the seconds until there may be room; an amount above the limit waits for an empty window."""
+        self._reservations = [r for r in self._reservations if r.until > now]
+        short = min(amount, self._limit) + sum(r.amount for r in self._reservations) - self._limit
+        wait = 0.0
+        for reservation in sorted(self._reservations, key=lambda reservation: reservation.until):
+            if short <= 0:
+                break
+            short -= reservation.amount
+            wait = reservation.until - now
+        return wait
+
+    def reserve(self, now: float, amount: int) -> Reservation:
+        """Take room for a call that starts now."""
+        reservation = Reservation(min(amount, self._limit), now + self._arrives_within + self._length)
+        self._reservations.append(reservation)
+        return reservation
+
+    def call_ended(self, now: float, reservation: Reservation) -> None:
+        reservation.until = min(reservation.until, now + self._length)
+        self._arrives_within = self._length / 4
+
+
+def parse_rate(rate: str, field: str) -> tuple[int, float]:
+    """Return count and seconds of a rate such as `10/s`, `500/min` or `1_000 per hour`."""
+    found = _RATE.fullmatch(rate)
+    if found is None or found[2] not in _SECONDS or int(found[1]) < 1:
+        raise ConfigError(field, f"must be a rate such as '10/s' or '500/min', not {rate!r}")
+    return int(found[1]), _SECONDS[found[2]]
 
 
 class JudgeLimits:
-    """What a provider may be asked to bear. Share one object among the judges that share the provider.
+    """Call limits of a provider. Share one object among the judges that use the provider.
 
     Args:
-        concurrency: calls at the same time.
-        requests: calls per time, such as `10/s` or `500/min`; never exceeded over any window of that length.
-        tokens: tokens per time, in and out, such as `200_000/min`; estimated before a call, corrected after.
-        failures: calls in a row that find the provider unavailable until the breaker opens.
-        cooldown: seconds an open breaker fails every call without making it; then one call tries again.
-        longest_pause: seconds that a provider's `Retry-After` may stop calls at most.
-        store: address `redis://HOST:PORT/NUMBER` of a server over which `requests` and `tokens` hold for all
-            processes that name it; of one process when None. While it is away, they hold for each process.
-        name: of the provider, where several have limits in one store.
-        clock: seconds, never going back.
+        concurrency: concurrent calls.
+        requests: calls per time, such as `10/s` or `500/min`; never exceeded over any window of that
+            length.
+        tokens: tokens per time, in and out, such as `200_000/min`; estimated before a call, corrected
+            after.
+        failures: unavailable answers in a row that open the breaker.
+        cooldown: seconds for which an open breaker fails every call; then one call tries again.
+        longest_pause: maximum seconds of a pause by the provider's `Retry-After`.
+        store: address `redis://HOST:PORT/NUMBER` of a server that applies `requests` and `tokens` to all
+            processes that name it; by default they apply to one process, and also while the server is away.
+        name: of the provider, if several have limits in one store.
+        clock: seconds, monotonic.
 
     Raises:
-        ConfigError: an option is out of its range, or the store's address is none.
+        ConfigError: an option is out of range, or the store's address is invalid.
     """
 
     def __init__(
@@ -92,7 +188,7 @@ class JudgeLimits:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """In a forked child: a lock that nobody holds."""
+        """Replace the lock in a forked child."""
         self.lock = threading.Lock()
 
     @asynccontextmanager
@@ -118,7 +214,6 @@ class JudgeLimits:
                 self._breaker.call_succeeded()
 
     def _queue(self) -> _LoopQueue:
-        """Where calls of this event loop wait."""
         queue = self._queues.get(None)
         if queue is None:
             queue = _LoopQueue(self._concurrency)
@@ -144,7 +239,7 @@ class JudgeLimits:
                 await anyio.sleep(min(wait, _POLL))
 
     async def _take_shared(self, id: str, wanted: dict[str, int], taken: list[Reservation]) -> float:
-        """Take room in the windows of all processes too; or the seconds to wait, and nothing is taken."""
+        """Take room in the shared windows, or return the seconds to wait and release `taken`."""
         if self._shared is None:
             return 0.0
         wait = math.inf
@@ -202,7 +297,7 @@ def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -
 
 
 class _LoopQueue:
-    """Where the calls of one event loop wait: for a slot, then in line for room in the windows."""
+    """The waiting calls of one event loop: for a slot, then in line for room in the windows."""
 
     def __init__(self, concurrency: int) -> None:
         self.slots = anyio.Semaphore(concurrency)

@@ -12,35 +12,26 @@ from anyio.lowlevel import RunVar
 from otel_evals._internal.judges.answer_bodies import bounded_body, bounded_headers
 from otel_evals._internal.judges.litellm_calls import AnswerTooLongError
 
-__all__ = ["openai_client", "provider_client"]
-
 _MAX_BYTES = 1024 * 1024
 _clients: RunVar[dict[tuple[str, ...], Any]] = RunVar("otel_evals.judge.clients")  # of each event loop
 _OTHER_SDK = {"chatgpt", "github_copilot"}
-"""Providers compatible with OpenAI for which LiteLLM does more than to give an address and a key."""
+"""OpenAI-compatible providers that need more of LiteLLM than an address and a key."""
 _AZURE = {"azure", "azure_text"}
 _AZURE_V1 = {"v1", "latest", "preview"}
 """Versions of Azure's API that are OpenAI's own."""
 
 
 class BoundedTransport(httpx.AsyncBaseTransport):
-    """Ends a response that is longer than 1 MiB, or whose length is hidden by a compression not asked for.
+    """Refuses responses that are longer than 1 MiB, or compressed without being asked to.
 
-    LiteLLM sees what `answer_bodies` leaves of it.
-
-    Args:
-        inner: sends the requests.
+    LiteLLM sees the part of a response that `answer_bodies` keeps.
     """
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and read the response.
-
-        Raises:
-            AnswerTooLongError: it exceeds the bound.
-        """
+        """Send a request and read the response; raise AnswerTooLongError if it exceeds the bound."""
         request.headers["accept-encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
         try:
@@ -56,7 +47,6 @@ class BoundedTransport(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._inner.aclose()
 
 
@@ -72,9 +62,9 @@ async def _read(response: httpx.Response) -> bytes:
 
 
 def openai_client(api_base: str, api_key: str) -> Any:
-    """The OpenAI SDK's client for a server, one per event loop. It follows no redirect and retries nothing.
+    """Return the OpenAI SDK's client for a server, one per event loop, without redirects and retries.
 
-    A redirect could send a prompt, which holds recorded conversations, to another host.
+    A redirect could send a prompt, which contains recorded conversations, to another host.
     """
 
     def make() -> Any:
@@ -86,17 +76,9 @@ def openai_client(api_base: str, api_key: str) -> Any:
 def provider_client(
     litellm: Any, model: str, api_base: str | None, api_key: str | None, api_version: str | None = None
 ) -> Any:
-    """A client for a model's provider, one per event loop, with proxies and certificates as LiteLLM has them.
+    """Return a client for a model's provider, one per event loop, with LiteLLM's proxies and certificates.
 
-    Args:
-        litellm: the library.
-        model: as LiteLLM names it.
-        api_base: address, if it is not the provider's usual one.
-        api_key: key, if it is not in the provider's usual variable.
-        api_version: version of Azure's API, if it is not in its usual variable.
-
-    Returns:
-        The kind of client by which LiteLLM asks this provider; None where it takes none, or there is no key.
+    It is of the kind that LiteLLM uses for this provider; None if LiteLLM takes none, or there is no key.
     """
     try:
         _, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
@@ -124,7 +106,7 @@ def provider_client(
 def _azure_client(
     litellm: Any, given: tuple[str | None, str | None, str | None], http: httpx.AsyncClient
 ) -> Any:
-    """The OpenAI SDK's client for Azure; None without a key or token, where LiteLLM logs in by itself."""
+    """Return the OpenAI SDK's client for Azure; None without key and token: LiteLLM logs in by itself."""
     import openai
 
     env = os.environ.get
@@ -169,10 +151,10 @@ def _sdk_client(api_base: str | None, api_key: str, http: httpx.AsyncClient) -> 
 
 
 def _http_handler(sdk: Any = None) -> Any:
-    """LiteLLM's HTTP client, bounded.
+    """Return LiteLLM's HTTP client, bounded.
 
-    With the OpenAI SDK's client it can stand for that too: which of them LiteLLM uses for a provider that is
-    compatible with OpenAI changes from version to version.
+    It also passes for the OpenAI SDK's client `sdk`: LiteLLM's versions differ in which of them they use
+    for providers that are compatible with OpenAI.
     """
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, get_ssl_configuration
 
@@ -189,7 +171,7 @@ def _http_handler(sdk: Any = None) -> Any:
 
 
 def _bounded(client: httpx.AsyncClient) -> httpx.AsyncClient:
-    """The client, its transports wrapped: only for transports of its own does httpx take the proxies set."""
+    """Wrap the transports of a client, since httpx applies proxies only to transports of its own."""
     client._transport = BoundedTransport(client._transport)
     client._mounts = {p: None if t is None else BoundedTransport(t) for p, t in client._mounts.items()}
     return client

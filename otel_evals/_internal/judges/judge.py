@@ -9,8 +9,6 @@ from pydantic import BaseModel
 
 from otel_evals._internal.model import Usage
 
-__all__ = ["Judge", "JudgeReply", "JudgeRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRequest:
@@ -19,15 +17,15 @@ class JudgeRequest:
     instructions: str
     """System message."""
     prompt: str
-    """User message; judged content stands inside fences."""
+    """User message, with judged content inside fences."""
     schema: type[BaseModel] | None = None
     """Form of the answer; None asks for plain text."""
     scorer_id: str = ""
     step: str = ""
     mark: str = ""
-    """The fences' random mark: differs each time, so a cache leaves it out of the key."""
+    """The fences' random mark, which a cache leaves out of its key."""
     sample: int = 0
-    """Which vote this is; votes are never answered from each other's cache entry."""
+    """Number of the vote; a cache keeps an answer for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +38,16 @@ class JudgeReply:
     """The model that answered, as the provider names it."""
     usage: Usage = Usage()  # noqa: RUF009  # frozen
     cost: float | None = None
-    """US dollars; None when the price is unknown, which is never the same as zero."""
+    """US dollars; None if the price is unknown."""
     attempts: int = 1
-    """Calls made, repairs and retries included."""
+    """Calls made, including repairs and retries."""
 
 
 class Judge(Protocol):
     """Answers questions about a run.
 
-    A judge may also have `redact`, a function applied to judged text before it stands in a prompt; without
-    it common shapes of secrets are taken out.
+    A judge may also have `redact`, a function applied to judged text before it appears in a prompt; by
+    default common forms of secrets are removed.
     """
 
     @property
@@ -60,6 +58,6 @@ class Judge(Protocol):
         """Ask once.
 
         Raises:
-            JudgeUnavailableError: worth another try later.
+            JudgeUnavailableError: a later try may succeed.
             JudgeReplyError: the answer does not fit the schema, even after one repair.
         """

@@ -1,4 +1,4 @@
-"""The interface for what every single call of a model goes through: limits and budgets.
+"""The interface of limits and budgets, which every single call of a model passes.
 
 A question to a judge may take several calls (another form, a repair); a limiter sees each of them.
 """
@@ -12,8 +12,6 @@ from typing import Protocol, TypeVar
 
 from otel_evals._internal.model import Usage
 
-__all__ = ["Call", "Limiter", "Settle", "call_limited"]
-
 _Answer = TypeVar("_Answer")
 
 
@@ -26,20 +24,20 @@ class Call:
     max_input_tokens: int
     """An upper bound: a token is at least one byte."""
     max_output_tokens: int | None
-    """None when the answer's length is not limited."""
+    """None if the answer's length is unlimited."""
     max_cost: float | None
-    """US dollars it can cost at most; None when the price or the answer's length is not known."""
+    """Maximum US dollars; None if the price or the answer's length is unknown."""
 
 
 Settle = Callable[[Usage, float | None], None]
-"""Tells a limiter what a call has used and cost in US dollars; None is an unknown cost."""
+"""Reports a call's usage and cost in US dollars, None if unknown."""
 
 
 class Limiter(Protocol):
-    """Lets calls through: at once, later, or not at all."""
+    """Delays or refuses calls."""
 
     def around(self, call: Call) -> AbstractAsyncContextManager[Settle]:
-        """Entered before the call is made, left when it has ended; errors of the call pass through.
+        """Enter before the call and leave after it; errors of the call pass through.
 
         Raises:
             JudgeError: the call must not be made (now, or at all).

@@ -1,7 +1,7 @@
-"""LiteLLM as judge: any provider it knows, and any OpenAI-compatible address.
+"""LiteLLM as judge: any provider it supports, and any OpenAI-compatible address.
 
-Only LiteLLM's translation between providers is used. Its retries, router, cache and telemetry stay off: there
-are our own, and LiteLLM's multiply calls, reject instead of queueing, or fail.
+Only LiteLLM's translation between providers is used. Its retries, router, cache and telemetry stay
+disabled: this package has its own, and LiteLLM's multiply calls, reject instead of queueing, or fail.
 """
 
 from __future__ import annotations
@@ -25,53 +25,51 @@ from otel_evals._internal.judges.litellm_calls import Completion, judge_error, l
 from otel_evals._internal.judges.reply_parser import describe_schema, parse_reply
 from otel_evals._internal.model import Usage
 from otel_evals._internal.recursion import need_span, signature
-from otel_evals._internal.redaction.credentials import own_secrets
+from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.addresses import without_credentials
 from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 
-__all__ = ["LiteLLMJudge"]
-
 _OWN_CLIENT = {
     "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
     "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
 }  # fmt: skip
-"""Options of LiteLLM that a client made here would not know of."""
+"""Options of LiteLLM that a client created here would ignore."""
 
 
 @dataclass(frozen=True, repr=False)
 class LiteLLMJudge:
     """A model asked through LiteLLM.
 
-    A typed answer is asked for in the provider's own way first, then by showing the schema in the prompt,
-    then once more with what was wrong.
+    A typed answer is requested by the provider's structured output first, then by showing the schema in the
+    prompt, then once more with the problem.
 
     Raises:
-        ConfigError: LiteLLM is not installed, or an option is out of its range.
+        ConfigError: LiteLLM is not installed, or an option is out of range.
     """
 
     model: str
-    """As LiteLLM names it: `openai/gpt-5-mini`; with `api_base`, `openai/` and any name the server knows."""
+    """LiteLLM's name: `openai/gpt-5-mini`; with `api_base`, `openai/` and the server's name of a model."""
     _: KW_ONLY
     api_base: str | None = None
     """Address of an OpenAI-compatible server, such as `http://localhost:8000/v1`."""
     api_key: str | None = field(default=None, repr=False)
-    """Read from the provider's usual environment variable when None."""
+    """By default read from the provider's usual environment variable."""
     temperature: float | None = 0.0
-    """Left out for models that refuse it; None leaves it to the provider."""
+    """Left out for models that refuse it; None for the provider's default."""
     timeout: float = 60.0
-    """Seconds for one call, until the whole answer is there."""
+    """Seconds for one call with its whole answer."""
     max_tokens: int | None = None
     """Limit of one answer."""
     input_price: float | None = None
-    """US dollars per million input tokens; for models LiteLLM has no price of."""
+    """US dollars per million input tokens, for models without a price in LiteLLM."""
     output_price: float | None = None
     """US dollars per million output tokens."""
     limiters: tuple[Limiter, ...] = ()
-    """What each call goes through: JudgeLimits, Budget. Share them among judges of the same provider."""
+    """JudgeLimits and Budgets of each call. Share them among judges of the same provider."""
     redact: Callable[[str], str] = redact
-    """Applied to all judged text before it leaves the process; by default what the configuration says."""
+    """Applied to all judged text before it leaves the process; by default the configured redaction."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `litellm.acompletion`, such as `reasoning_effort`."""
     _plain_text_only: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -91,19 +89,19 @@ class LiteLLMJudge:
             raise ConfigError("judge.output_price", "goes together with input_price: give both or neither")
 
     def __repr__(self) -> str:
-        """Model and server; no option's value, since any may be a secret."""
+        """Show model and server; no value of an option, since any may be a secret."""
         server = f", api_base={without_credentials(self.api_base)!r}" if self.api_base else ""
         options = f", options={sorted(self.options)}" if self.options else ""
         return f"LiteLLMJudge({self.model!r}{server}{options})"
 
     @property
     def identity(self) -> str:
-        """What an answer depends on besides the question; part of a cache's key."""
+        """Everything but the question that answers depend on; a part of a cache's key."""
         options = json.dumps(dict(self.options), sort_keys=True, default=str)
         return f"litellm {self.model} {self.api_base} {self.temperature} {self.max_tokens} {options}"
 
     def prepare(self) -> None:
-        """Import LiteLLM now, so that the first run's time is not spent on it."""
+        """Import LiteLLM before the first run."""
         load()
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
@@ -112,7 +110,7 @@ class LiteLLMJudge:
         Raises:
             JudgeUnavailableError: 429, 5xx, connection lost or timed out.
             JudgeReplyError: the answer does not fit the schema.
-            JudgeError: the provider refused the request for good.
+            JudgeError: the provider refused the request permanently.
         """
         spent = CallTotals()
         need_span()
@@ -135,7 +133,7 @@ class LiteLLMJudge:
         return await self._by_prompt(request, request.schema, spent)
 
     async def _natively(self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals) -> Any:
-        """The answer by the provider's own structured output; None where that did not work."""
+        """Return the answer by the provider's own structured output, None if that fails."""
         try:
             answer = await self._complete(request, spent, native=True)
         except JudgeError as error:
@@ -161,7 +159,7 @@ class LiteLLMJudge:
         raise JudgeReplyError(f"{complaint} ({self.model}, {answer.finish_reason}); it answered: {said!r}")
 
     async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
-        """One call behind the limiters. Not retried here: the engine asks again, with its slot freed."""
+        """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
         litellm = await to_thread.run_sync(load)
         answer = await call_limited(
             self.limiters,
@@ -189,9 +187,12 @@ class LiteLLMJudge:
                     **self._options(litellm),
                 )
         except Exception as error:  # not kept as the cause: its text may hold the judge's key
-            raise judge_error(error, self.model, own_secrets(self)) from None
+            raise judge_error(error, self.model, self._credentials()) from None
         answer = Completion.of(response)
-        return replace(answer, text=redact_values(answer.text, own_secrets(self)))
+        return replace(answer, text=redact_values(answer.text, self._credentials()))
+
+    def _credentials(self) -> frozenset[str]:
+        return credentials(self.api_key, self.api_base, self.options)
 
     def _call(self, litellm: Any, request: JudgeRequest) -> Call:
         schema = json.dumps(request.schema.model_json_schema()) if request.schema else ""
@@ -229,7 +230,7 @@ class LiteLLMJudge:
         }
 
     def _client(self, litellm: Any) -> dict[str, Any]:
-        """A client that bounds answers and follows no redirect, where LiteLLM takes one."""
+        """Return a client that bounds answers and follows no redirect, if LiteLLM takes one."""
         from otel_evals._internal.judges.http_client import openai_client, provider_client
 
         if not _OWN_CLIENT.isdisjoint(self.options):
@@ -241,7 +242,7 @@ class LiteLLMJudge:
         return {} if client is None else {"client": client}
 
     def _headers(self) -> dict[str, Any]:
-        """A server of one's own may run otel-evals too: the mark tells it not to score this."""
+        """Mark the call: a server of your own that runs otel-evals must not score it."""
         if self.api_base is None:
             return {}
         return {
@@ -259,7 +260,7 @@ class LiteLLMJudge:
 
 
 class CallTotals:
-    """What one question has cost so far."""
+    """The cost of one question so far."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -274,18 +275,16 @@ class CallTotals:
         return sum(known) if known and len(known) == len(self._costs) else None
 
     def add(self, answer: Completion, cost: float | None) -> None:
-        """Count an answer."""
         self.model = answer.model
         self.usage += answer.usage
         self._costs.append(cost)
 
     def reply(self, value: Any, model: str) -> JudgeReply:
-        """The finished reply."""
         return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
 
 
 def _hopeless(error: JudgeError) -> bool:
-    """Whether the request itself was refused, so that asking in another form cannot help."""
+    """Return True if the request itself was refused, in any form."""
     if isinstance(error, JudgeKeyError | JudgeModelError):
         return True
     return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")

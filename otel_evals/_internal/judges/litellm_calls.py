@@ -1,4 +1,4 @@
-"""All that touches LiteLLM's own types: importing it, reading its completions, translating its errors."""
+"""Everything that touches LiteLLM's own types: import, completions, errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from otel_evals._internal.util.plain import plain_text
 from otel_evals._internal.util.retry import retry_after
 from otel_evals.errors import JudgeError, JudgeKeyError, JudgeModelError, JudgeUnavailableError
 
-__all__ = ["AnswerTooLongError", "Completion", "judge_error", "load", "price_of"]
-
 _MOST_TOKENS = 10**9
-"""Of one call; no model takes so many."""
 _E = TypeVar("_E", bound=BaseException)
 
 # Set while LiteLLM is imported: no price list from the network, no .env file read into the application.
@@ -29,7 +26,7 @@ _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
 
 @cache
 def load() -> Any:
-    """Import LiteLLM, which takes seconds, and keep it from printing and phoning home."""
+    """Import LiteLLM, which takes seconds, without its output and telemetry."""
     added = {name: value for name, value in _QUIET.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -49,11 +46,11 @@ def load() -> Any:
 
 
 _inherited: list[Any] = []
-"""Clients of the parent process, kept: to be closed would end connections that the parent uses."""
+"""Clients of the parent process, kept because closing them would end the parent's connections."""
 
 
 def _renew_clients(litellm: Any) -> None:
-    """In a forked child: let LiteLLM make clients of its own instead of using the parent's connections."""
+    """Drop LiteLLM's clients in a forked child, which must not use the parent's connections."""
     cache = vars(litellm).get("in_memory_llm_clients_cache")
     if cache is not None:
         _inherited.append(cache)
@@ -63,12 +60,12 @@ def _renew_clients(litellm: Any) -> None:
 
 
 class AnswerTooLongError(Exception):
-    """A server sent more than any judge's answer can be, or sent it compressed."""
+    """A response that exceeds the bound of judges' answers, or is compressed."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What of a completion matters here."""
+    """The used fields of a completion."""
 
     text: str
     model: str
@@ -79,7 +76,6 @@ class Completion:
 
     @classmethod
     def of(cls, response: Any) -> Completion:
-        """Read a completion."""
         choice = response.choices[0] if response.choices else None
         return cls(
             text=(choice.message.content or "") if choice else "",
@@ -104,7 +100,7 @@ def _detail(usage: Any, group: str, name: str) -> int:
 
 
 def _count(tokens: Any) -> int:
-    """A number of tokens, as a server says it: never less than none, which would make room in a budget."""
+    """Clamp a server's token count: a negative one would free room in a budget."""
     return min(max(int(tokens), 0), _MOST_TOKENS) if isinstance(tokens, int) else 0
 
 
@@ -113,7 +109,7 @@ def _cost(dollars: Any) -> float | None:
 
 
 def price_of(litellm: Any, model: str) -> tuple[float | None, float | None]:
-    """US dollars per million input and output tokens by LiteLLM's price list; None where it knows none."""
+    """Return US dollars per million input and output tokens by LiteLLM's price list."""
     try:
         info = litellm.get_model_info(model)
     except Exception:  # whatever it raises for a model it does not know
@@ -126,12 +122,9 @@ def _per_million(price: float | None) -> float | None:
 
 
 def judge_error(error: Exception, model: str, secrets: Collection[str] = ()) -> JudgeError:
-    """The one translation of what a call raised: unavailable where another try may help, else for good.
+    """Translate an exception of a call: JudgeUnavailableError if a retry may help.
 
-    Args:
-        error: whatever the call raised.
-        model: named in the message.
-        secrets: values that must not appear in the message, such as the judge's own key.
+    `secrets` are removed from the message.
     """
     status = getattr(error, "status_code", None)
     status = status if isinstance(status, int) else None
@@ -164,7 +157,7 @@ _NO_MODEL = re.compile(r"(?i)LLM Provider NOT provided|model_not_found")
 
 
 def _key_of(model: str) -> str:
-    """The environment variables that hold a model's key, as far as LiteLLM knows."""
+    """Name the environment variables of a model's key, as far as LiteLLM knows."""
     try:
         names = load().validate_environment(model)["missing_keys"]
     except Exception:  # whatever it raises for a model it does not know
@@ -173,7 +166,7 @@ def _key_of(model: str) -> str:
 
 
 def _said(error: Exception) -> str:
-    """What an error says, with why the server was not reached where that is further down in its causes."""
+    """Return an error's text, with the transport error among its causes."""
     import httpx
 
     said, cause = plain_text(error, 4_000), _cause(error, httpx.TransportError)
@@ -182,7 +175,7 @@ def _said(error: Exception) -> str:
 
 
 def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
-    """The first of a kind among an exception and its causes."""
+    """Return the first exception of a kind among an exception and its causes."""
     for _ in range(10):
         if error is None or isinstance(error, kind):
             return error

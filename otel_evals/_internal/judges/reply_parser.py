@@ -1,4 +1,4 @@
-"""Parses a judge's text into the typed answer that was asked for."""
+"""Parses a judge's text into the requested typed answer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-__all__ = ["describe_schema", "parse_reply"]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _LANGUAGE = re.compile(r"(?:json)?[ \t\r]*\n")
@@ -18,13 +16,13 @@ _MOST_BLOCKS = 4
 
 
 def describe_schema(schema: type[BaseModel]) -> str:
-    """Instruction for a judge without structured output: the schema as text."""
+    """Return an instruction with the schema as text, for judges without structured output."""
     form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
     return f"Answer with one JSON object and nothing else. It must be valid against this JSON schema:\n{form}"
 
 
 def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
-    """The parsed answer, or None and what is wrong with it, without quoting it."""
+    """Return the parsed answer, or None and its problem without quoting it."""
     if len(text) > _MOST:
         return None, f"the answer is longer than {_MOST} characters"
     if not text.strip():
@@ -39,7 +37,7 @@ def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
 
 
 def _candidates(text: str) -> list[str]:
-    """Where the object may be: the whole text, a fenced block, or between the outermost braces."""
+    """Return the texts that may be the object: all of it, a fenced block, or between the outermost braces."""
     blocks = text.split("```", 2 * _MOST_BLOCKS)[1::2]
     found = [text, *(block[m.end() :] for block in blocks if (m := _LANGUAGE.match(block)))]
     start, end = text.find("{"), text.rfind("}")

@@ -1,4 +1,4 @@
-"""Makes a judge of what a configuration names."""
+"""Creates judges from the configuration."""
 
 from __future__ import annotations
 
@@ -17,22 +17,15 @@ from otel_evals._internal.judges.limiter import Limiter
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals.errors import ConfigError
 
-__all__ = ["resolve_judge"]
-
-
 _NOT_IN_TEXT = ("limiters", "judge", "clock")
-"""Parameters that take objects."""
 
 
 def resolve_judge(judge: Judge | str | Mapping[str, Any]) -> Judge:
-    """A judge as it is; a model's name or a mapping of options as a LiteLLMJudge.
+    """Return a judge as it is, or a LiteLLMJudge from a model's name or a mapping of options.
 
     A mapping has `model`, the other options of LiteLLMJudge, and `limits`, `budget` (one or a list) and
     `cache` with the options of JudgeLimits, Budget and CachedJudge. Equal mappings give the same judge, so
-    scorers configured alike share its limits.
-
-    Raises:
-        ConfigError: it is neither, an option is wrong, or LiteLLM is not installed.
+    scorers with equal settings share its limits. Raises ConfigError for anything else.
     """
     if isinstance(judge, str):
         return LiteLLMJudge(judge)

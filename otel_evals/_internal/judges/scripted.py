@@ -1,4 +1,4 @@
-"""A judge for tests: answers what it was told to, and remembers what it was asked."""
+"""A judge for tests: gives scripted answers and records the questions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from otel_evals._internal.judges.judge import JudgeReply, JudgeRequest
 from otel_evals._internal.model import Usage
 from otel_evals.errors import JudgeReplyError
 
-__all__ = ["ScriptedJudge"]
-
 Answer = Any | Exception | Callable[[JudgeRequest], Any]
 
 
@@ -20,9 +18,9 @@ class ScriptedJudge:
     """Answers each step from a script.
 
     Args:
-        answers: by step name, one answer for every call, or a list whose items are given in turn (the last
-            one again and again). An answer is what the schema validates, an exception to raise, or a function
-            of the request.
+        answers: by step name, one answer for every call, or a list of answers in turn (the last one
+            repeats). An answer is what the schema validates, an exception to raise, or a function of the
+            request.
         model: the model it claims to be.
         usage: tokens each call claims to use.
         cost: US dollars each call claims to cost; None for an unknown price.
@@ -38,7 +36,7 @@ class ScriptedJudge:
     ) -> None:
         self.model = model
         self.requests: list[JudgeRequest] = []
-        """Everything asked so far, oldest first."""
+        """The questions so far, oldest first."""
         self._answers = {step: a if isinstance(a, list) else [a] for step, a in answers.items()}
         self._usage = usage
         self._cost = cost

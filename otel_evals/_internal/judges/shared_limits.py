@@ -1,4 +1,7 @@
-"""Budgets, rates and answers of judges in a Redis or Valkey, for all processes that name it."""
+"""Budgets, rates and answers of judges in Redis or Valkey, shared by all processes that name the server.
+
+Methods raise StoreError if the server is away, unless they say otherwise.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,13 @@ from uuid import uuid4
 from otel_evals._internal.redis_server import RedisServer
 from otel_evals.errors import StoreError
 
-__all__ = ["SharedAnswers", "SharedBudgetLedger", "SharedWindows"]
-
 _logger = logging.getLogger(__name__)
 
 _NANO = 1_000_000_000
 _DAYS_2 = 2 * 86_400
 
 _ONCE_SECONDS = 60
-"""For which a change is known, so that it is not made again when its answer was lost."""
+"""Seconds for which a repeated change, after a lost answer, is recognised."""
 
 _RESERVE = """
 if redis.call('EXISTS', KEYS[2]) == 1 then return 1 end
@@ -40,7 +41,7 @@ end
 
 
 class SharedBudgetLedger:
-    """Sums by key, in billionths of a dollar and in tokens; those of a day are kept for two."""
+    """Sums by key, in billionths of a dollar and in tokens; a day's sums are kept for two days."""
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -48,10 +49,8 @@ class SharedBudgetLedger:
     def reserve(
         self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
     ) -> bool:
-        """Add to a key's sums, unless one would exceed its limit.
-
-        Raises:
-            StoreError: the server is away; what was reserved, if anything, stays spent.
+        """Add to a key's sums, unless one would exceed its limit; after an error the reservation may stay
+        spent.
         """
         most = [
             "" if most_usd is None else round(most_usd * _NANO),
@@ -61,7 +60,7 @@ class SharedBudgetLedger:
         return bool(self._server.run(_RESERVE, _change_of(key), arguments))
 
     def give_back(self, key: str, usd: float, tokens: int) -> None:
-        """Take from a key's sums what was reserved and not used; not while the server is away."""
+        """Return the unused part of a reservation; logs a warning while the server is away."""
         try:
             arguments = [-round(usd * _NANO), -tokens, _ONCE_SECONDS]
             self._server.run(_GIVE_BACK, _change_of(key), arguments)
@@ -69,11 +68,7 @@ class SharedBudgetLedger:
             _logger.warning("a budget keeps a whole reservation as spent: %s", error)
 
     def read(self, key: str) -> tuple[float, int]:
-        """A key's sums.
-
-        Raises:
-            StoreError: the server is away.
-        """
+        """Return a key's sums."""
         found = self._server.run(
             "return redis.call('HMGET', KEYS[1], 'usd', 'tokens')", [f"budget:{key}"], []
         )
@@ -129,17 +124,11 @@ for i = 1, #KEYS, 2 do
 end
 """
 _UNKNOWN_SECONDS = 60.0
-"""Within which a request arrives at the provider at the latest; known better once its call has ended."""
+"""Seconds within which a request surely arrives at the provider."""
 
 
 class SharedWindows:
-    """Rate limits that hold over processes; while the server is away, it limits nothing.
-
-    Args:
-        server: where they are kept.
-        name: tells windows of several providers apart.
-        rates: count and seconds, by what is counted.
-    """
+    """Rate limits shared by processes; without effect while the server is away."""
 
     def __init__(self, server: RedisServer, name: str, rates: dict[str, tuple[int, float]]) -> None:
         self._server = server
@@ -147,7 +136,7 @@ class SharedWindows:
         self._keys = [f"limits:{name}:{what}:{part}" for what in rates for part in ("ends", "amounts")]
 
     def take(self, id: str, wanted: dict[str, int]) -> float:
-        """Take room in every window for a call that starts now; or the seconds until there may be some."""
+        """Take room in every window for a call, or return the seconds until there may be some."""
         arguments: list[object] = [id]
         for what, (limit, length) in self._rates.items():
             lasts = length + max(length / 4, _UNKNOWN_SECONDS)
@@ -158,7 +147,7 @@ class SharedWindows:
             return 0.0
 
     def end(self, id: str, used: dict[str, int]) -> None:
-        """The call has ended, and used so much."""
+        """Record the use of a call that has ended."""
         arguments: list[object] = [id]
         for what, (_, length) in self._rates.items():
             arguments += [used[what], round(length * 1000)]
@@ -183,7 +172,7 @@ end
 
 
 class SharedAnswers:
-    """Answers by key; the longest unused go first."""
+    """Answers by key; the least recently used go first."""
 
     def __init__(self, server: RedisServer, max_entries: int) -> None:
         self._server = server
@@ -191,11 +180,7 @@ class SharedAnswers:
         self._keys = ["answers", "answers:used", "answers:uses"]
 
     def get(self, key: str) -> tuple[str, str] | None:
-        """Model and text of an answer; None where there is none.
-
-        Raises:
-            StoreError: the server is away.
-        """
+        """Return model and text of an answer, None if it is unknown."""
         found = self._server.run(_GET, self._keys, [key])
         if found is None:
             return None
@@ -203,9 +188,4 @@ class SharedAnswers:
         return str(model), str(text)
 
     def put(self, key: str, model: str, text: str) -> None:
-        """Remember an answer.
-
-        Raises:
-            StoreError: the server is away.
-        """
         self._server.run(_PUT, self._keys, [key, json.dumps([model, text]), self._max_entries])

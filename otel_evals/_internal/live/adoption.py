@@ -1,10 +1,10 @@
 """Adds scoring to an existing tracer provider, and to the processors that are added to it later.
 
-Capture is put in front of the provider's processors, and the exporters inside them are wrapped, so that
-judged spans carry their scores. Both are done once per provider; configuring again replaces the pipeline.
+Capture goes in front of the provider's processors, and their exporters are wrapped to add scores to judged
+spans. Both happen once per provider; configuring again replaces the pipeline.
 
-Long for one module, because the SDK has no public API for this: its private fields, and those of wrappers
-around it, are used here only. Each access is guarded: a provider that is built differently gets capture by
+The SDK has no public API for this: this is the only module that uses private fields of the SDK and of
+libraries that wrap it. Each access is guarded: a provider with other fields gets capture by
 `add_span_processor`.
 """
 
@@ -24,70 +24,53 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
 
-__all__ = [
-    "MADE",
-    "AdoptedExporter",
-    "Described",
-    "Front",
-    "adopt",
-    "adopt_logs",
-    "describe",
-    "same_provider",
-]
-
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
-"""Where wrappers of tracer providers keep what they wrap: Logfire's proxy, for one."""
 _PROCESSORS = (
-    "processor",
-    "_processor",
-    "span_processor",
-    "wrapped",
-    "_wrapped",
-    "processors",
-    "_span_processors",
+    *("processor", "_processor", "span_processor", "wrapped", "_wrapped"),
+    *("processors", "_span_processors"),
 )
-"""Where wrappers of span processors keep what they wrap."""
+"""Fields in which wrappers of span processors keep them."""
 _STOP_SECONDS = 0.5
-"""What held spans are given to leave when scoring ends; those behind a slow exporter go on leaving."""
+"""Time for held spans to leave when scoring ends; a slow exporter continues afterwards."""
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
 
 
 class Front(Protocol):
-    """The part of a pipeline that providers are connected to."""
+    """Part of a pipeline that is connected to providers."""
 
     @property
     def spans(self) -> SpanProcessor:
-        """Captures spans."""
+        """Capture of spans."""
 
     @property
     def log_records(self) -> LogRecordProcessor:
-        """Captures log records."""
+        """Capture of log records."""
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
-        """Wrap an exporter, so that judged spans carry their scores as attributes."""
+        """Wrap an exporter to add scores to judged spans as attributes."""
 
 
 class AdoptedExporter(SpanExporter):
     """Wraps an exporter: while there is a pipeline, judged spans are held for their scores.
 
-    All other attributes are those of the exporter itself.
+    Other attributes are read from the exporter.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._own = exporter
         self._held: ScoringSpanExporter | None = None
         self._leaving: ScoringSpanExporter | None = None
-        """A hold that is over, and still has spans: its exporter is slow."""
+        """A stopped hold that still has spans, because its exporter is slow."""
 
     @property
     def holds(self) -> bool:
-        """Whether judged spans are held."""
+        """Return True while judged spans are held."""
         return self._held is not None
 
     def hold_for(self, front: Front | None) -> None:
-        """Hold spans for the scores of this pipeline from now on; None for no hold."""
+        """Hold spans for the scores of this pipeline; None stops holding."""
         last = self._held or self._leaving
         self._leaving = None if last is None or last.stop(_STOP_SECONDS) else last
         self._held = None if front is None else front.hold(self._leaving or self._own)
@@ -101,11 +84,11 @@ class AdoptedExporter(SpanExporter):
         return self._next.export(spans)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Release what is held and flush."""
+        """Release held spans and flush."""
         return self._next.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Release what is held and shut down."""
+        """Release held spans and shut down."""
         self._next.shutdown()
 
     def __getattr__(self, name: str) -> Any:
@@ -113,43 +96,37 @@ class AdoptedExporter(SpanExporter):
 
 
 class _Spans(SpanProcessor):
-    """Capture of whichever pipeline is configured, for providers whose processors cannot be replaced."""
+    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
     def __init__(self) -> None:
         self.target: SpanProcessor | None = None
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Pass a started span on."""
         if self.target is not None:
             self.target.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Pass an ended span on."""
         if self.target is not None:
             self.target.on_end(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Score what was captured."""
         return self.target is None or self.target.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Stop scoring."""
         if self.target is not None:
             self.target.shutdown()
 
 
 class _Retired(SpanProcessor):
-    """Exports the spans that a processor has, and takes no more."""
+    """Exports the remaining spans of a processor, and accepts no more."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         self.processor = processor
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export what is left."""
         return self.processor.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Export what is left, and stop."""
         self.processor.shutdown()
 
 
@@ -160,12 +137,10 @@ class _LogRecords(LogRecordProcessor):
         self.target: LogRecordProcessor | None = None
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        """Pass a log record on."""
         if self.target is not None:
             self.target.on_emit(log_record)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Nothing is queued."""
         return True
 
     def shutdown(self) -> None:
@@ -173,11 +148,7 @@ class _LogRecords(LogRecordProcessor):
 
 
 class _Adopted:
-    """What stands in one tracer provider.
-
-    Args:
-        provider: the SDK's.
-    """
+    """Scoring in one tracer provider of the SDK."""
 
     def __init__(self, provider: Any) -> None:
         self.exporters: list[AdoptedExporter] = []
@@ -203,13 +174,13 @@ class _Adopted:
             exporter.hold_for(front if holds else None)
 
     def others(self) -> list[SpanProcessor]:
-        """The provider's processors but for ours."""
+        """Return the provider's processors except ours."""
         placed = self._indirect or (None if self.front is None else self.front.spans)
         processors = getattr(self._composite, "_span_processors", ())
         return [processor for processor in processors if processor is not placed]
 
     def _place(self, spans: SpanProcessor | None, before: SpanProcessor | None) -> None:
-        """Put capture in front of all exporters: a span must be announced before it is exported."""
+        """Put capture in front of all exporters: a span must be captured before it is exported."""
         composite: Any = self._composite
         others = tuple(p for p in composite._span_processors if p is not before)
         composite._span_processors = others if spans is None else (spans, *others)
@@ -222,12 +193,12 @@ class _Adopted:
             if self.holds:
                 self.wrap(span_processor)
             add(span_processor)
-            self._give_way(span_processor)
+            self._retire_ours(span_processor)
 
         composite.add_span_processor = add_and_wrap
 
-    def _give_way(self, added: SpanProcessor) -> None:
-        """Retire the exporter made here where a library adds its own to the same server: no span twice."""
+    def _retire_ours(self, added: SpanProcessor) -> None:
+        """Retire our exporter if a library adds one to the same server: spans must not be sent twice."""
         composite: Any = self._composite
         for made in [p for p in composite._span_processors if getattr(p, MADE, False)]:
             if _servers(added) & _servers(made):
@@ -235,10 +206,10 @@ class _Adopted:
                 composite._span_processors = tuple(
                     retired if p is made else p for p in composite._span_processors
                 )
-                _logger.info("%s exports to the same server: our exporter gives way", type(added).__name__)
+                _logger.info("%s exports to the same server: our exporter is retired", type(added).__name__)
 
     def wrap(self, processor: SpanProcessor) -> bool:
-        """Wrap the exporters inside a processor; whether there were any."""
+        """Wrap the exporters inside a processor; return False if it has none."""
         found = False
         for owner, name in _exporters(processor, _MAX_DEPTH):
             exporter = getattr(owner, name)
@@ -254,21 +225,21 @@ class _Adopted:
 
 
 MADE = "_otel_evals_made"
-"""The field that tells a processor that was made here, for a process that had no exporter."""
+"""Field that marks a processor that was created here, for a process without an exporter."""
 _MARK = "_otel_evals_adopted"
-"""The field of a provider in which its adoption is remembered: providers need not be hashable."""
+"""Field of a provider with its adoption: providers need not be hashable."""
 
 
 def adopt(provider: Any, front: Front | None, *, wrap: bool) -> list[str]:
-    """Have a provider's spans captured by a pipeline and, if asked, its exporters wrapped.
+    """Capture a provider's spans and wrap its exporters.
 
     Args:
-        provider: an SDK's tracer provider, or a wrapper of one.
+        provider: a tracer provider of the SDK, or its wrapper.
         front: the pipeline; None to stop.
-        wrap: whether exporters are wrapped, those of processors added later too.
+        wrap: wrap exporters, also of processors that are added later.
 
     Returns:
-        The names of processors in which no exporter was found: their spans go on without scores.
+        The names of processors in which no exporter was found: their spans are exported without scores.
     """
     provider = unwrapped(provider)
     adopted = getattr(provider, _MARK, None)
@@ -287,13 +258,13 @@ class Described:
 
     processor: str
     exporter: str
-    """Empty where none was found in it."""
+    """Empty if none was found in it."""
     held: bool
-    """Whether the exporter holds judged spans for their scores."""
+    """True if the exporter holds judged spans for their scores."""
 
 
 def describe(provider: Any) -> list[Described]:
-    """A provider's processors but for ours, and the exporters in them."""
+    """List a provider's processors except ours, and their exporters."""
     adopted = getattr(unwrapped(provider), _MARK, None)
     if adopted is None:
         return []
@@ -309,12 +280,12 @@ def describe(provider: Any) -> list[Described]:
 
 
 def same_provider(one: Any, other: Any) -> bool:
-    """Whether two providers are one behind their wrappers."""
+    """Return True if two providers are the same behind their wrappers."""
     return unwrapped(one) is unwrapped(other)
 
 
 def adopt_logs(provider: Any, front: Front | None) -> None:
-    """Have a logger provider's records captured by a pipeline; None to stop."""
+    """Capture a logger provider's records; None stops."""
     if not hasattr(provider, "add_log_record_processor"):
         return
     records = getattr(provider, _MARK, None)
@@ -326,14 +297,14 @@ def adopt_logs(provider: Any, front: Front | None) -> None:
 
 
 def _servers(processor: SpanProcessor) -> set[str]:
-    """Host and port of the OTLP servers that a processor's exporters send to."""
+    """Return host and port of the OTLP servers of a processor's exporters."""
     found = [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
     places = [_endpoint(exporter, _MAX_DEPTH) for exporter in found]
     return {urlsplit(p if "//" in p else f"//{p}").netloc for p in places} - {""}
 
 
 def _endpoint(exporter: Any, depth: int) -> str:
-    """The address that an exporter, or the one that it wraps, sends to; empty if it is not known."""
+    """Return the address of an exporter, or of a wrapped one; empty if unknown."""
     fields = getattr(exporter, "__dict__", {})
     if depth == 0 or isinstance(fields.get("_endpoint"), str):
         return str(fields.get("_endpoint", ""))
@@ -342,7 +313,7 @@ def _endpoint(exporter: Any, depth: int) -> str:
 
 
 def _exporters(processor: Any, depth: int) -> Iterator[tuple[Any, str]]:
-    """Find the exporters inside a processor: the object that has one, and the name of its field."""
+    """Yield the exporters inside a processor, as owner and name of the field."""
     if depth == 0:
         return
     fields = getattr(processor, "__dict__", {})

@@ -1,8 +1,8 @@
 """Scoring without code: `OTEL_EVALS_CONFIG=otel-evals.yaml opentelemetry-instrument python app.py`.
 
-Two entry points of OpenTelemetry's auto-instrumentation lead here: `start` runs once the providers are set,
-and `OTEL_TRACES_EXPORTER=otel_evals` puts the hold in front of the exporter that
-`OTEL_EVALS_TRACES_EXPORTER` names (`otlp` by default), so that judged spans carry their scores.
+OpenTelemetry's auto-instrumentation uses two entry points of this module. It calls `start` once the providers
+are set. `OTEL_TRACES_EXPORTER=otel_evals` selects `HoldingExporter`, which adds scores to judged spans and
+passes them to the exporter of `OTEL_EVALS_TRACES_EXPORTER` (`otlp` by default).
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_evals._internal.live.adoption import AdoptedExporter
 from otel_evals.errors import ConfigError
 
-__all__ = ["CONFIG", "TRACES_EXPORTER", "HoldingExporter", "start"]
-
 _logger = logging.getLogger(__name__)
 
 CONFIG = "OTEL_EVALS_CONFIG"
@@ -27,10 +25,10 @@ TRACES_EXPORTER = "OTEL_EVALS_TRACES_EXPORTER"
 
 
 class HoldingExporter(AdoptedExporter):
-    """The exporter that OTEL_EVALS_TRACES_EXPORTER names, adopted from the beginning.
+    """Holds judged spans for their scores, then exports them by OTEL_EVALS_TRACES_EXPORTER.
 
     Raises:
-        ConfigError: the exporter behind it is unknown or not installed.
+        ConfigError: that exporter is unknown or not installed.
     """
 
     def __init__(self) -> None:
@@ -38,7 +36,7 @@ class HoldingExporter(AdoptedExporter):
 
 
 def start() -> None:
-    """Configure this process from the file that OTEL_EVALS_CONFIG names.
+    """Configure this process from the file of OTEL_EVALS_CONFIG.
 
     Errors in the configuration are logged; the application then runs without scoring.
     """
@@ -51,9 +49,9 @@ def start() -> None:
         install(path)
     except ConfigError as error:
         _logger.error("nothing will be scored: %s", error)
-        from otel_evals._internal.live.doctor.examine import report_mistakes
+        from otel_evals._internal.live.doctor.examine import diagnosis_of, write_report
 
-        report_mistakes(error)
+        write_report(diagnosis_of(error))
     except Exception:
         _logger.exception("nothing will be scored")
 
@@ -70,6 +68,6 @@ def _exporter(name: str) -> SpanExporter:
     point = points.get(alias.get(name, name))
     if point is None:
         known = ", ".join(sorted(points)) or "none; pip install 'otel-evals[otlp]'"
-        raise ConfigError(TRACES_EXPORTER, f"there is no traces exporter {name!r}; installed are {known}")
+        raise ConfigError(TRACES_EXPORTER, f"there is no traces exporter {name!r}; installed: {known}")
     exporter: SpanExporter = point.load()()
     return exporter

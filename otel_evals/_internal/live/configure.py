@@ -1,7 +1,4 @@
-"""The configured pipeline of this process: `configure`, `stats`, `explain`, `health`, `shutdown`.
-
-Long for one module, because the functions of the front door share one pipeline and its lock.
-"""
+"""The configured pipeline of this process: `configure`, `stats`, `explain`, `health`, `shutdown`."""
 
 from __future__ import annotations
 
@@ -23,14 +20,13 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_unknown
 from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.config.loader import build_config, load_config
-from otel_evals._internal.config.options import Config
-from otel_evals._internal.config.typed import ConfigOptions
+from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals._internal.live.doctor.examine import REPORTS, examine, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
 from otel_evals._internal.live.exits import register_exit_hook
 from otel_evals._internal.live.late_providers import notice_tracer_providers, stay_replaceable
-from otel_evals._internal.live.no_traffic_warning import QuietWatch
+from otel_evals._internal.live.no_traffic_warning import start_timer
 from otel_evals._internal.live.providers import Providers, flush, make_missing
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm
 from otel_evals._internal.pipeline.inspection import trace_id_of
@@ -38,29 +34,17 @@ from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.processes.child import is_child
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "configure",
-    "current",
-    "doctor",
-    "explain",
-    "force_flush",
-    "health",
-    "install",
-    "shutdown",
-    "stats",
-]
-
 _logger = logging.getLogger(__name__)
 _lock = threading.Lock()
 _pipeline: Pipeline | None = None
 _ended: Pipeline | None = None
-"""The latest one that was shut down, whose counters a meter provider may still report."""
+"""Latest pipeline that was shut down; a meter provider may still report its counters."""
 _made = Providers()
 _chained = False
 _FLUSH_MILLIS = 3_000
 _REPORT_MILLIS = 60_000
 _stopping = OneAtATime()
-_watch: QuietWatch | None = None
+_traffic_timer: threading.Timer | None = None
 _used = Providers()
 _attached: list[Any] = []
 """Tracer providers whose spans are captured."""
@@ -76,21 +60,20 @@ def configure(
     evaluation_tracer_provider: TracerProvider | None = None,
     **options: Unpack[ConfigOptions],
 ) -> Pipeline:
-    """Score this process's agent traffic from now on.
+    """Start to score this process's agent traffic.
 
-    Spans are captured from the given tracer provider, or from the global one, whose exporters are wrapped so
-    that judged spans carry their scores. If none is set, providers are created and set: they export by OTLP
-    if `OTEL_EXPORTER_OTLP_ENDPOINT` (or one of its per-signal forms) is set. It may be called any number of
-    times; each call replaces the configuration.
+    Spans are captured from the given tracer provider or the global one, and its exporters are wrapped to add
+    scores to judged spans. If no provider is set, providers are created and set; they export by OTLP if
+    `OTEL_EXPORTER_OTLP_ENDPOINT` or a variable for one signal is set. Each call replaces the configuration.
 
     Args:
         rules: `Rule` objects, bare scorers, or mappings as in the YAML file.
-        destinations: besides OpenTelemetry: `"console"`, `{"jsonl": {"path": ...}}`, or `Destination`s.
-        tracer_provider: an SDK provider of your own.
-        logger_provider: where evaluation events go.
-        meter_provider: where metrics go.
-        evaluation_tracer_provider: where evaluation spans go that have traces of their own; to the same
-            provider by default, as spans of another service.
+        destinations: `"console"`, `{"jsonl": {"path": ...}}`, or `Destination`s, next to OpenTelemetry.
+        tracer_provider: your own provider of the SDK.
+        logger_provider: provider for evaluation events.
+        meter_provider: provider for metrics.
+        evaluation_tracer_provider: provider for evaluation spans in separate traces; by default
+            `tracer_provider`, with another service name.
         options: the other fields of `otel_evals.Config`, such as `hold`.
 
     Raises:
@@ -98,7 +81,7 @@ def configure(
     """
     config = build_config(rules, destinations, **options)
     if not config.rules and not is_child():
-        _logger.warning("nothing will be scored: `rules` is empty; name one, as in rules=[answered()]")
+        _logger.warning("nothing will be scored: `rules` is empty; fix: rules=[answered()]")
     return install(config, tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
 
 
@@ -109,23 +92,19 @@ def install(
     meter_provider: Any = None,
     evaluation_tracer_provider: Any = None,
 ) -> Pipeline:
-    """Build the pipeline of a Config, or of a YAML file given by its path, and start it; see `configure`.
+    """Build and start the pipeline of a Config, or of the YAML file at a path; see `configure`.
 
     Raises:
         ConfigError: the file has mistakes, or the tracer provider is not the SDK's.
     """
+    global _pipeline, _chained, _used, _traffic_timer
     if not isinstance(config, Config):
         config = load_config(config)
     given = Providers(tracer_provider, logger_provider, meter_provider, evaluation_tracer_provider)
-    return _install(config, given)
-
-
-def _install(config: Config, given: Providers) -> Pipeline:
-    global _pipeline, _chained
-    if is_child():  # it imports the module that configures because the scorers are defined there
+    if is_child():  # a scorer's process imports the module that configures, if scorers are defined there
         config = Config()
     with _lock:
-        used = _providers(given)  # first: where one is wrong, what is configured goes on
+        used = _providers(given)  # first: if one is wrong, the current pipeline continues
         shutdown()
         atexit.unregister(_exit)
         atexit.register(_exit)  # again, to run before the exit handlers of existing providers
@@ -136,9 +115,14 @@ def _install(config: Config, given: Providers) -> Pipeline:
             meter_provider=used.meters,
             evaluation_tracer_provider=used.evaluations,
         )
-        _attach(built, used)
+        _attach_tracers(built, used.tracers)
+        if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
+            _attach_tracers(built, _made.tracers)  # the application may still use its tracers
+        adopt_logs(used.loggers, built)
+        _used = used
         _pipeline = built
-        _watch_for_quiet(built, used)
+        if config.no_traffic_after and config.rules:
+            _traffic_timer = start_timer(built, used)
         register_exit_hook(shutdown)
         if config.handle_sigterm and not _chained:
             _chained = chain_sigterm(shutdown, force_flush, config.shutdown_timeout + 5, _stopping)
@@ -146,7 +130,7 @@ def _install(config: Config, given: Providers) -> Pipeline:
 
 
 def _providers(given: Providers) -> Providers:
-    """The providers to use: those given, the global ones, or, where there are none, new ones.
+    """Return the given providers, else the global ones, else new ones.
 
     Raises:
         ConfigError: the tracer provider is not the SDK's.
@@ -156,26 +140,14 @@ def _providers(given: Providers) -> Providers:
     notice_tracer_providers(_attach_late)
     tracers = given.tracers or trace.get_tracer_provider()
     if not hasattr(tracers, "add_span_processor"):
-        name = type(tracers).__name__
-        raise ConfigError(
-            "tracer_provider", f"a {name} takes no span processors; give the SDK's TracerProvider"
-        )
+        problem = f"a {type(tracers).__name__} takes no span processors; give the SDK's TracerProvider"
+        raise ConfigError("tracer_provider", problem)
     return Providers(
         tracers,
         given.loggers or _logs.get_logger_provider(),
         given.meters or metrics.get_meter_provider(),
         given.evaluations,
     )
-
-
-def _attach(built: Pipeline, used: Providers) -> None:
-    """Connect the providers to a pipeline."""
-    global _used
-    _attach_tracers(built, used.tracers)
-    if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
-        _attach_tracers(built, _made.tracers)  # whose tracers may still be used
-    adopt_logs(used.loggers, built)
-    _used = used
 
 
 def _attach_tracers(built: Pipeline, tracers: Any) -> None:
@@ -189,7 +161,7 @@ def _attach_tracers(built: Pipeline, tracers: Any) -> None:
 
 
 def _attach_late(tracers: Any) -> None:
-    """Score the spans of a global tracer provider that a library has set after `configure`."""
+    """Score the spans of a global tracer provider that a library set after `configure`."""
     pipeline = _pipeline
     if pipeline is None or not hasattr(tracers, "add_span_processor"):
         return
@@ -202,28 +174,20 @@ def _attach_late(tracers: Any) -> None:
     atexit.register(_exit)  # to run before the exit handler of this provider
 
 
-def _watch_for_quiet(built: Pipeline, used: Providers) -> None:
-    """Say so if nothing is seen."""
-    global _watch
-    if _watch is not None:
-        _watch.stop()
-    _watch = QuietWatch(built, used) if built.config.quiet_after and built.config.rules else None
-
-
 def current() -> Pipeline | None:
-    """The configured pipeline, if there is one."""
+    """Return the configured pipeline, if there is one."""
     return _pipeline
 
 
 def stats() -> Stats:
-    """The counters at this moment; empty if nothing is configured."""
+    """Return the current counters; empty if nothing is configured."""
     return Stats() if _pipeline is None else _pipeline.stats()
 
 
 def explain(trace_id: int | str, trace_state: str = "") -> Explanation:
-    """Explain what happened to a trace: whether it was captured, sampled and scored, and if not, why.
+    """Explain if a trace was captured, sampled and scored, and if not, why.
 
-    `str()` gives the explanation as text.
+    `str()` of the result is text.
 
     Args:
         trace_id: 32 hex digits, or the id as a number.
@@ -245,35 +209,35 @@ def feedback(
     comment: str | None = None,
     source: str = "user",
 ) -> bool:
-    """Keep a user's verdict on a trace beside its scores, in the results stores among the destinations.
+    """Store a user's feedback on a trace next to its scores, in destinations that are results stores.
 
-    It may come long after the run. A second verdict of the same name and source replaces the first. Never
-    waits and never raises; what cannot be written is logged.
+    Feedback may come long after the run. A second value of the same name and source replaces the first. Never
+    waits and never raises; failures are logged.
 
     Args:
         trace_id: 32 hex digits, or the id as a number.
-        value: a number; True is 1, for a thumb up.
-        name: what was asked.
-        comment: what the user wrote.
-        source: who said so.
+        value: a number; True is 1, for a thumbs up.
+        name: the question.
+        comment: the user's words.
+        source: the author of the feedback.
 
     Returns:
-        Whether a destination took it.
+        True if a destination accepted it.
     """
-    destinations = _pipeline.config.destinations if _pipeline is not None else ()
-    takers = [each for each in destinations if callable(getattr(each, "feedback", None))]
+    destinations: tuple[Any, ...] = () if _pipeline is None else _pipeline.config.destinations
+    stores = [each for each in destinations if callable(getattr(each, "feedback", None))]
     try:
-        told = trace_id_of(trace_id)
+        id = trace_id_of(trace_id)
         rest = {"name": str(name), "comment": comment and str(comment), "source": str(source)}
-        took = [each.feedback(told, float(value), **rest) for each in takers]  # type: ignore[attr-defined]
-        return any(took)
+        accepted = [each.feedback(id, float(value), **rest) for each in stores]
+        return any(accepted)
     except Exception as error:
-        _logger.warning("Feedback was not kept: %s", error)
+        _logger.warning("feedback was not stored: %s", error)
         return False
 
 
 def health(stalled_after: float = 10.0) -> Health:
-    """Whether scoring makes progress, for liveness probes; `idle` if nothing is configured.
+    """Report the progress of scoring, for liveness probes; `idle` if nothing is configured.
 
     Args:
         stalled_after: seconds without progress after which scoring counts as stalled; more than 5.
@@ -282,13 +246,13 @@ def health(stalled_after: float = 10.0) -> Health:
 
 
 def doctor(*, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
-    """Look at scoring in this process, from providers to outcomes, and at what it needs outside.
+    """Examine scoring in this process, from providers to outcomes, and the servers that it uses.
 
-    Runs that have ended are scored first. Best asked once the application has had some traffic. `str()` gives
-    the findings as text, `ok` whether there is no problem.
+    Call it after some traffic: ended runs are scored first. `str()` of the result lists the findings; `ok` is
+    True if there is no problem.
 
     Args:
-        ask_judges: whether each judge is asked one short question, which costs a few tokens.
+        ask_judges: ask each judge one short question, which costs a few tokens.
         timeout: seconds for each connection and each question.
     """
     if _pipeline is not None:
@@ -297,7 +261,7 @@ def doctor(*, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
 
 
 def force_flush(timeout_millis: int = 30_000) -> bool:
-    """Score and deliver everything captured so far; whether that was done in time.
+    """Score and deliver all captured runs; return True if that was done in time.
 
     Conversations that are not idle yet keep waiting; `shutdown` ends them.
     """
@@ -306,20 +270,20 @@ def force_flush(timeout_millis: int = 30_000) -> bool:
 
 
 def shutdown(timeout_millis: int | None = None) -> None:
-    """Stop scoring; what cannot be scored in time is counted as dropped. Called at interpreter exit too.
+    """Stop scoring; runs that cannot be scored in time are counted as dropped. Called at exit too.
 
     The providers are flushed, and continue without scoring. A second caller waits for the first.
     """
     global _pipeline, _ended
-    if _watch is not None:
-        _watch.stop()
+    if _traffic_timer is not None:
+        _traffic_timer.cancel()
     with _stopping:
         pipeline, _pipeline = _pipeline, None
         if pipeline is None:
             return
         _ended = pipeline
         pipeline.shutdown(timeout_millis)
-        # Spans in a batch processor's queue take their scores along.
+        # Before exporters are unwrapped: spans in queues of batch processors still receive their scores.
         late = [each for each in _attached if each is not _used.tracers]
         flush((_used.tracers, _used.evaluations, _used.loggers, _used.meters, *late), _FLUSH_MILLIS)
         while _attached:
@@ -336,18 +300,18 @@ def _exit() -> None:
 
 
 _gave_up_at: float | None = None
-"""When the time for the main thread's end was used up, on `time.monotonic`."""
+"""Time on `time.monotonic` when flushing at the end of the main thread timed out."""
 
 
 def _millis_left() -> int | None:
-    """What exit may take: nothing more where the main thread's end took it all, but anew as others go on."""
+    """Return the time left for exit: 0 right after a timeout, growing while other threads continue."""
     if _gave_up_at is None or _pipeline is None:
         return None
     return int(1000 * min(_pipeline.config.shutdown_timeout, time.monotonic() - _gave_up_at))
 
 
 def _before_threads_end() -> None:
-    """Score what is left while threads can still be started and the providers still work."""
+    """Score remaining runs while threads can still be started and the providers still work."""
     global _gave_up_at
     if _pipeline is not None:
         timeout = int(_pipeline.config.shutdown_timeout * 1000)
@@ -355,8 +319,8 @@ def _before_threads_end() -> None:
             _gave_up_at = time.monotonic()
 
 
-# Runs when the main thread ends: before the providers' exit handlers, and before executors are closed, which
-# judges need to open connections. Spans of threads that are still running are captured until `atexit`.
+# Runs when the main thread ends: before the providers' exit handlers, and before executors close, which
+# judges need to open connections. Spans of other threads are captured until `atexit`.
 _at_threads_end = getattr(threading, "_register_atexit", None)
 if _at_threads_end is not None:
     _at_threads_end(_before_threads_end)

@@ -6,16 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 
-__all__ = ["register_exit_hook"]
-
 _PRIORITY = -100  # negative: multiprocessing has joined the process's own children by then
 _hooked: list[Callable[[], object]] = []
 
 
 def register_exit_hook(shutdown: Callable[[], object]) -> None:
-    """Have a module-level function called when this process or a forked child exits in one of these ways.
+    """Call a module-level function when this process or a forked child exits in one of these ways.
 
-    Nothing is imported for that: a process that can exit in one of these ways has the module loaded.
+    Imports nothing: a process that can exit in one of these ways has loaded the module.
     """
     _hook(shutdown)
     if hasattr(os, "register_at_fork") and shutdown not in _hooked:
@@ -32,15 +30,8 @@ def _hook(shutdown: Callable[[], object]) -> None:
             _finalize(shutdown)
     celery = sys.modules.get("celery.signals")
     if celery is not None:
-        celery.worker_process_shutdown.connect(_receiver_of(shutdown), weak=False, dispatch_uid=__name__)
+        celery.worker_process_shutdown.connect(lambda **_: shutdown(), weak=False, dispatch_uid=__name__)
 
 
 def _finalize(shutdown: Callable[[], object]) -> None:
     sys.modules["multiprocessing.util"].Finalize(None, shutdown, exitpriority=_PRIORITY)
-
-
-def _receiver_of(shutdown: Callable[[], object]) -> Callable[..., None]:
-    def receive(**_: object) -> None:
-        shutdown()
-
-    return receive

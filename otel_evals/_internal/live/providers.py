@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
+from threading import Thread
 from typing import Any, TypeVar
 
 from opentelemetry import _logs, metrics, trace
@@ -21,8 +22,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from otel_evals._internal.live.adoption import MADE
 from otel_evals.errors import ConfigError
 
-__all__ = ["Providers", "flush", "goes_nowhere", "make_missing"]
-
 _logger = logging.getLogger(__name__)
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _OVER = "_otel_evals_over"
@@ -31,20 +30,20 @@ _P = TypeVar("_P", TracerProvider, LoggerProvider, MeterProvider)
 
 @dataclass(slots=True)
 class Providers:
-    """Providers of the three signals; None where there is none."""
+    """Providers of the three signals; None if there is none."""
 
     tracers: Any = None
     loggers: Any = None
     meters: Any = None
     evaluations: Any = None
-    """Records evaluation spans, if it is another one than `tracers`."""
+    """Separate tracer provider for evaluation spans."""
 
     def force_flush(self, timeout_millis: int) -> bool:
-        """Flush all that are set; see `flush`."""
+        """Flush all providers; see `flush`."""
         return flush((self.tracers, self.evaluations, self.loggers, self.meters), timeout_millis)
 
     def shutdown(self) -> None:
-        """Shut down all that are set, the meter provider last: it reports what the others lose."""
+        """Shut down all providers, the meter provider last: it reports losses of the others."""
         for provider in (self.tracers, self.loggers, self.meters):
             if provider is not None:
                 provider.shutdown()
@@ -52,56 +51,43 @@ class Providers:
 
 
 def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
-    """Flush providers at the same time; whether all were done in time. Never raises.
+    """Flush providers at the same time; return True if all finished in time. Never raises.
 
-    Each has a thread of its own, because the SDK's processors do not keep to the time that they are given:
-    one whose exporter logs its errors by the very processor would never come back.
+    Each has its own thread, because the SDK's processors may exceed their timeout. A processor whose exporter
+    logs errors by the same processor never returns.
 
     Args:
-        providers: those that cannot be flushed, such as the API's own, are left out.
-        timeout_millis: milliseconds it may take altogether.
+        providers: any; those without `force_flush`, such as the API's own, are skipped.
+        timeout_millis: milliseconds for all providers together.
     """
     deadline = time.monotonic() + timeout_millis / 1000
-    flushes = [_Flush(each, timeout_millis) for each in providers if hasattr(each, "force_flush")]
-    for each in flushes:
-        each.begin()
-    done = [each.wait(deadline) for each in flushes]  # all of them, whatever the first ones say
-    return all(done)
+    flushable = [each for each in providers if hasattr(each, "force_flush")]
+    done: list[bool] = []
 
-
-class _Flush:
-    """The flush of one provider."""
-
-    def __init__(self, provider: Any, timeout_millis: int) -> None:
-        self._flush = provider.force_flush
-        self._millis = timeout_millis
-        self._thread = threading.Thread(target=self._run, name="otel-evals-flush", daemon=True)
-        self._done = False
-
-    def begin(self) -> None:
+    def run(provider: Any) -> None:
         try:
-            self._thread.start()
-        except RuntimeError:  # no thread can be had, as at the end of some interpreters
-            self._run()
-
-    def wait(self, deadline: float) -> bool:
-        if self._thread.ident is not None:
-            self._thread.join(max(0.0, deadline - time.monotonic()))
-        return self._done
-
-    def _run(self) -> None:
-        try:
-            self._done = bool(self._flush(self._millis))
-        except BaseException:  # a processor of somebody else's
+            done.append(bool(provider.force_flush(timeout_millis)))
+        except BaseException:  # processors of other libraries may raise anything
             _logger.warning("a provider could not be flushed", exc_info=True)
+
+    threads = [Thread(target=run, args=(each,), name="otel-evals-flush", daemon=True) for each in flushable]
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be started, as at the end of some interpreters
+            thread.run()
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    return done == [True] * len(flushable)
 
 
 def make_missing(given: Providers, made: Providers) -> None:
-    """Create and set a tracer provider, and OTLP providers of logs and metrics, where none are given or set.
+    """Create and set a tracer provider, and OTLP providers of logs and metrics, if none are given or set.
 
     Args:
         given: the application's providers.
-        made: receives those that were created.
+        made: receives the created providers.
 
     Raises:
         ConfigError: an OTLP endpoint is set and the exporter is not installed.
@@ -128,18 +114,17 @@ def make_missing(given: Providers, made: Providers) -> None:
 
 
 def goes_nowhere(provider: object) -> bool:
-    """Whether a provider of logs or metrics is the API's own stand-in, which does nothing."""
+    """Return True for a provider of logs or metrics that does nothing: the API's own, or one shut down."""
     return provider is None or _is_unset(provider)
 
 
 def _is_unset(provider: object) -> bool:
-    """Whether the API's own stand-in was handed out, because no provider was set, or ours was shut down."""
-    stand_in = type(provider).__module__.startswith(("opentelemetry._logs.", "opentelemetry.metrics."))
-    return stand_in or _is_over(provider)
+    module = type(provider).__module__
+    return module.startswith(("opentelemetry._logs.", "opentelemetry.metrics.")) or _is_over(provider)
 
 
 def _ended_noted(provider: _P) -> _P:
-    """A provider that was made here, which notes that the application shuts it down."""
+    """Make a provider remember that it was shut down."""
     shut_down = provider.shutdown
 
     def shutdown(*args: Any, **options: Any) -> None:
@@ -151,7 +136,7 @@ def _ended_noted(provider: _P) -> _P:
 
 
 def _is_over(provider: object) -> bool:
-    """Whether a provider was made here and has been shut down: it exports nothing any more."""
+    """Return True if a provider was created here and has been shut down: it exports nothing any more."""
     return getattr(provider, _OVER, False) is True
 
 
@@ -164,7 +149,7 @@ def _exports(signal: str) -> bool:
 
 
 def _exporter(signal: str, module: str, name: str) -> Any:
-    """The OTLP exporter of the protocol that the environment names, for this signal or for all."""
+    """Build the OTLP exporter for the protocol in the environment, of this signal or of all signals."""
     variable = f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL"
     if not os.environ.get(variable):
         variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -174,8 +159,7 @@ def _exporter(signal: str, module: str, name: str) -> Any:
         raise ConfigError(variable, f"{protocol!r} is unknown; use grpc or http/protobuf")
     path = f"opentelemetry.exporter.otlp.proto.{kinds[protocol]}.{module}"
     try:
-        return getattr(__import__(path, fromlist=[name]), name)()
+        return getattr(import_module(path), name)()
     except ImportError as error:
-        raise ConfigError(
-            _ENDPOINT, f"is set, but the exporter is missing: pip install 'otel-evals[otlp]' ({error})"
-        ) from error
+        problem = f"is set, but the exporter is missing: pip install 'otel-evals[otlp]' ({error})"
+        raise ConfigError(_ENDPOINT, problem) from error

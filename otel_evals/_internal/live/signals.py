@@ -12,16 +12,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["OneAtATime", "chain_sigterm"]
-
 _logger = logging.getLogger(__name__)
 
 
 class OneAtATime:
-    """As a context manager: one thread is inside, others wait, and signal handlers can wait for the end.
+    """A lock that signal handlers can use: a handler that interrupts its owner postpones its work.
 
-    A handler runs on the main thread between two instructions. If it interrupts the main thread inside, it
-    cannot wait for the end there, as it would wait for itself: it postpones what it does.
+    A handler runs on the main thread between two instructions. Waiting for a lock that the main thread holds
+    would be a deadlock.
     """
 
     def __init__(self) -> None:
@@ -46,11 +44,7 @@ class OneAtATime:
                 self._postponed.pop(0)()
 
     def postpone(self, function: Callable[[], object]) -> bool:
-        """If the main thread is inside and asks this, call a function as soon as it has left.
-
-        Returns:
-            Whether the function is postponed.
-        """
+        """If the calling thread holds the lock, call the function after its release, and return True."""
         if threading.get_ident() not in self._inside:
             return False
         self._postponed.append(function)
@@ -65,19 +59,20 @@ def chain_sigterm(
 ) -> bool:
     """Install a SIGTERM handler that scores everything before the signal takes effect.
 
-    If the default action was in place, `shutdown` is called and the signal raised again, so that the process
-    still ends by SIGTERM. If the application has a handler, it decides how the process ends: `flush` is
-    called, then the handler, and `shutdown` when the process exits. Handlers can only be set by the main
-    thread; elsewhere, and where SIGTERM is ignored, nothing is set.
+    Without a handler of the application, `shutdown` is called and the signal raised again: the process still
+    ends by SIGTERM. Otherwise `flush` is called, then the application's handler, and `shutdown` when the
+    process exits. Only the main thread can set handlers; other threads, and processes that ignore SIGTERM,
+    set none.
 
     Args:
-        shutdown: called on a thread of its own, so that a lock the main thread holds cannot block it.
-        flush: called likewise; not waited for while an event loop runs, which has requests to answer.
+        shutdown: called on a new thread, because the main thread may hold a lock that it needs.
+        flush: called on a new thread too; not waited for while an event loop runs, which has requests to
+            answer.
         timeout: seconds to wait for either.
-        stopping: entered by whoever shuts down; a signal that interrupts it takes effect afterwards.
+        stopping: held during shutdown; a signal in the meantime takes effect afterwards.
 
     Returns:
-        Whether the handler was set.
+        True if the handler was set.
     """
     if threading.current_thread() is not threading.main_thread():
         _logger.warning("SIGTERM is not handled: only the main thread can set signal handlers")

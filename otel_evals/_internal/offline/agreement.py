@@ -6,8 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Agreement", "agreement"]
-
 Pair = tuple[bool, bool]
 """The human label and the scorer's."""
 
@@ -20,36 +18,24 @@ class Agreement:
     false_positive: int
     false_negative: int
     true_negative: int
+    accuracy: float | None
+    """Share of items with equal labels."""
+    precision: float | None
+    """Share of the scorer's positives that are positive by label."""
+    recall: float | None
+    """Share of the positives by label that the scorer found."""
     kappa: float | None
-    """Cohen's kappa; None when it is not defined, as when all labels are the same."""
+    """Cohen's kappa; None if undefined, for example if all labels are the same."""
     kappa_interval: tuple[float, float] | None
     """95% interval of kappa, by bootstrap."""
-
-    @property
-    def n(self) -> int:
-        """How many items both judged."""
-        return self.true_positive + self.false_positive + self.false_negative + self.true_negative
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share of items on which both agree."""
-        return _ratio(self.true_positive + self.true_negative, self.n)
-
-    @property
-    def precision(self) -> float | None:
-        """Share of the scorer's positives that are positive by label."""
-        return _ratio(self.true_positive, self.true_positive + self.false_positive)
-
-    @property
-    def recall(self) -> float | None:
-        """Share of the positives by label that the scorer found."""
-        return _ratio(self.true_positive, self.true_positive + self.false_negative)
 
 
 def agreement(pairs: Sequence[Pair], *, resamples: int = 2000, seed: int = 0) -> Agreement:
     """Compare a scorer's binary answers with human labels."""
     tp, fp, fn, tn = _counts(pairs)
-    return Agreement(tp, fp, fn, tn, kappa(pairs), _interval(pairs, resamples, random.Random(seed)))
+    rates = _ratio(tp + tn, len(pairs)), _ratio(tp, tp + fp), _ratio(tp, tp + fn)
+    interval = _interval(pairs, resamples, random.Random(seed))
+    return Agreement(tp, fp, fn, tn, *rates, kappa(pairs), interval)
 
 
 def kappa(pairs: Sequence[Pair]) -> float | None:

@@ -1,8 +1,8 @@
-"""Assertions on the scores of what a test's code did; pytest's fixture `scored` is a `ScoredFixture`."""
+"""Assertions on the scores of a test's runs; the pytest fixture `scored` is a `ScoredFixture`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,30 +12,28 @@ from otel_evals._internal.model import Evaluation, NotScored, Outcome, Run, Scor
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.span_recorder import Recording
 
-__all__ = ["Scored", "ScoredFixture"]
-
 _HINT = (
-    "the test's code left no agent spans: is the framework instrumented, and for the tracer provider that "
-    "the fixture `otel_evals_tracer_provider` gives (the global one by default)?"
+    "the test's code left no agent spans: is the framework instrumented, and for the tracer provider of the "
+    "fixture `otel_evals_tracer_provider` (the global one by default)?"
 )
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One scorer's results for the runs. Assertions hold for every run, and can be chained."""
+    """One scorer's results. Assertions apply to every run, and can be chained."""
 
     scorer_id: str
     evaluations: tuple[Evaluation, ...]
-    """One for each run, by the time the runs ended."""
+    """One per run, in the order of their ends."""
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The scores; other outcomes are left out."""
+        """All scores; other outcomes are left out."""
         return tuple(e.outcome.value for e in self.evaluations if isinstance(e.outcome, Score))
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcome of every run."""
+        """Outcomes of all runs."""
         return tuple(e.outcome for e in self.evaluations)
 
     def at_least(self, minimum: float) -> Scored:
@@ -54,34 +52,30 @@ class Scored:
         return self._all(f"labelled {label!r}", lambda score: score.label == label)
 
     def not_scored(self, reason: str | None = None) -> Scored:
-        """Assert that the scorer does not apply to any run, for this reason if given."""
+        """Assert that the scorer applies to no run, for this reason if given."""
         __tracebackhide__ = True
-        wrong = [
-            outcome
-            for outcome in self.outcomes
-            if not isinstance(outcome, NotScored) or reason not in (None, outcome.reason)
-        ]
-        if wrong:
-            raise AssertionError(self._told(f"not scored{f' ({reason})' if reason else ''}", wrong))
-        return self
+        wanted = f"not scored{f' ({reason})' if reason else ''}"
+        return self._check(wanted, lambda o: isinstance(o, NotScored) and reason in (None, o.reason))
 
     def _all(self, wanted: str, holds: Callable[[Score], bool]) -> Scored:
         __tracebackhide__ = True
-        wrong = [o for o in self.outcomes if not isinstance(o, Score) or not holds(o)]
-        if wrong:
-            raise AssertionError(self._told(wanted, wrong))
-        return self
+        return self._check(wanted, lambda outcome: isinstance(outcome, Score) and holds(outcome))
 
-    def _told(self, wanted: str, wrong: Sequence[Outcome]) -> str:
-        of = f" ({len(wrong)} of {len(self.outcomes)} runs)" if len(self.outcomes) > 1 else ""
-        return f"{self.scorer_id} should be {wanted}{of}\n" + "\n".join(map(_shown, wrong))
+    def _check(self, wanted: str, holds: Callable[[Outcome], bool]) -> Scored:
+        __tracebackhide__ = True
+        wrong = [outcome for outcome in self.outcomes if not holds(outcome)]
+        if wrong:
+            of = f" ({len(wrong)} of {len(self.outcomes)} runs)" if len(self.outcomes) > 1 else ""
+            lines = "\n".join(map(_shown, wrong))
+            raise AssertionError(f"{self.scorer_id} should be {wanted}{of}\n{lines}")
+        return self
 
 
 class ScoredFixture:
     """Scores the runs of the test's code since the test began; call it with a scorer.
 
     Args:
-        recording: what is being captured.
+        recording: the active recording of spans.
         noted: called with scorer id and score of each run.
         grace: seconds that open spans have to end.
     """
@@ -98,7 +92,7 @@ class ScoredFixture:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs so far, by the time they ended."""
+        """All runs so far, in the order of their ends."""
         self._recording.wait(self._grace)
         return tuple(self._recording.runs())
 
@@ -109,8 +103,8 @@ class ScoredFixture:
 
         Args:
             scorer: a scorer, or a `Rule` with its timeout and attempts.
-            runs: from `runs`, to leave others out.
-            ground_truth: what the answer should have been, for scorers that compare.
+            runs: some of `runs`; all by default.
+            ground_truth: the expected answer, for scorers that compare.
 
         Raises:
             AssertionError: there is nothing to score.
@@ -132,7 +126,7 @@ class ScoredFixture:
 
 
 def _shown(outcome: Outcome) -> str:
-    """An outcome in a few lines: status, reason, and the step that failed."""
+    """Format an outcome: status, reason, and the step that failed."""
     match outcome:
         case Score():
             label = f" ({outcome.label})" if outcome.label else ""

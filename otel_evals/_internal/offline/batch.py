@@ -1,4 +1,4 @@
-"""Scores finished runs in batches, with the rules, workers, limits and destinations of the live stages."""
+"""Scores finished runs in batches, with the evaluator and the destinations of live scoring."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
-from otel_evals._internal.evaluate.evaluator import Evaluations
+from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.progress import Progress
-from otel_evals._internal.evaluate.run_store import RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread
-
-__all__ = ["BatchScorer"]
+from otel_evals._internal.redaction.redactor import private_context
 
 _Item = TypeVar("_Item")
 _NO_SPANS = SpanGroup((), {})
@@ -42,20 +41,20 @@ class _Waiting:
 
     future: Future[tuple[Evaluation, ...]]
     awaited: set[str] = field(default_factory=set)
-    """Judged spans whose evaluations are not complete."""
+    """Judged spans with incomplete evaluations."""
     evaluations: list[Evaluation] = field(default_factory=list)
 
 
 class BatchScorer:
-    """Scores runs on an engine thread of its own; use it as a context manager.
+    """Scores runs on a separate engine thread; use it as a context manager.
 
     Rules, sampling, timeouts, retries and concurrency apply as they do live, and scored runs are delivered to
     the configured destinations. The queue is unbounded, and nothing is written to OpenTelemetry. A
-    conversation is idle by the times at which its runs ended.
+    conversation becomes idle by the end times of its runs.
 
     Args:
         config: rules and destinations; options of capture, the hold and the store do not apply.
-        progress: what was done before, which is not done again; it is closed with the scorer.
+        progress: earlier evaluations to skip; it is closed with the scorer.
     """
 
     def __init__(self, config: Config, progress: Progress | None = None) -> None:
@@ -73,9 +72,10 @@ class BatchScorer:
         )
         self._waiting: dict[str, _Waiting] = {}
         """By trace id and judged span."""
-        self._thread: EngineThread[object] = EngineThread(self)
+        private = private_context(config.redact, content=config.capture_content)
+        self._thread: EngineThread[object] = EngineThread(self, context=private)
         attacher, store = Attacher(None, None, None, None), _Later(self)
-        self._evaluations = Evaluations(
+        self._evaluator = Evaluator(
             self.config, self._ledger, attacher, self._deliver, store, progress=self.progress
         )
         self._conversations = ConversationStage(self.config, self._ledger, store)
@@ -102,9 +102,9 @@ class BatchScorer:
         at_once: int = _AT_ONCE,
         done: Callable[[], object] = lambda: None,
     ) -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
-        """Score runs as they are read, `at_once` at a time; yields items in the order their scoring ends.
+        """Score runs as they are read, `at_once` at a time; yield items in the order in which they finish.
 
-        No more are read once `progress` has stopped.
+        Stops reading when `progress` has stopped.
         """
         running: dict[Future[tuple[Evaluation, ...]], _Item] = {}
         for count, (item, run) in enumerate(items, 1):
@@ -119,8 +119,8 @@ class BatchScorer:
             yield from _ended(running, done)
 
     def end_conversations(self) -> tuple[Evaluation, ...]:
-        """Judge the conversations that are not idle yet; returns the newest evaluations of all of them."""
-        # A conversation of which not all was read is judged when it was.
+        """Judge the conversations that are not idle yet; return the newest evaluations of all of them."""
+        # Conversations that were not read completely are judged the next time.
         left = not self.progress.stopped and any(r.scope == "conversation" for r in self.config.rules)
         while left:
             self._thread.run(self._end_conversations(), inf)
@@ -129,22 +129,22 @@ class BatchScorer:
         return tuple(self._of_conversations.values())
 
     def stats(self) -> Stats:
-        """All counters at this moment."""
+        """Return the current counters."""
         return self._ledger.stats()
 
     def destination_stats(self) -> dict[str, DestinationStats]:
-        """Counts of deliveries, by destination."""
+        """Return counts of deliveries, by destination."""
         return dict(self._fan_out.stats())
 
     def flush(self, timeout: float = 60.0) -> bool:
-        """Deliver all scored runs; whether all were accepted within `timeout` seconds."""
+        """Deliver all scored runs; return True if all were accepted within `timeout` seconds."""
         return self._thread.run(self._fan_out.force_flush(timeout), timeout + 1) is True
 
     def close(self, timeout: float = 60.0) -> None:
         """Deliver scored runs within `timeout` seconds, and end the thread."""
         self._thread.run(self._finish(timeout), timeout + 1)
         self._thread.stop(1.0)
-        self._evaluations.scheduler.close()
+        self._evaluator.scheduler.close()
         self.progress.close()
 
     def __enter__(self) -> BatchScorer:
@@ -158,23 +158,23 @@ class BatchScorer:
     # --- on the engine's thread ---
 
     def take(self, items: Sequence[object]) -> None:
-        """Nothing is captured."""
+        """Do nothing: spans are not captured."""
 
     def tick(self) -> float:
-        """Nothing becomes due by time."""
+        """Return no due time."""
         return inf
 
     async def run(self) -> None:
         """Prepare the scorers and deliver to destinations."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        await asyncio.gather(self._evaluations.scheduler.prepare(), self._fan_out.run())
+        await asyncio.gather(self._evaluator.prepare(), self._fan_out.run())
 
     def end(self, items: Sequence[object]) -> None:
-        """Nothing is handed over but by calls."""
+        """Do nothing: runs arrive by calls only."""
 
     async def _ask_destinations(self) -> None:
-        """Find out what was delivered right before an earlier process ended."""
+        """Ask destinations for evaluations that were delivered right before an earlier process ended."""
         for name in self.destination_stats():
             for id, revision in self.progress.undelivered(name):
                 if name not in (await self._fan_out.lacking([id], revision) or ()):
@@ -186,13 +186,13 @@ class BatchScorer:
             self.progress.delivered(name, [(e.evaluation_id, e.revision) for e in evaluations])
 
     async def _finish(self, seconds: float) -> None:
-        self._evaluations.scheduler.abort("shutdown")
+        self._evaluator.abort("shutdown")
         await self._fan_out.shutdown(seconds)
 
     def _take(self, run: Run, future: Future[tuple[Evaluation, ...]]) -> None:
         waiting = _Waiting(future)
         try:
-            targets = self._evaluations.score([run], _NO_SPANS)
+            targets = self._evaluator.score([run], _NO_SPANS)
         except Exception as error:
             future.set_exception(error)
             return
@@ -204,16 +204,16 @@ class BatchScorer:
                 waiting.evaluations += target.evaluations
         self._answer(waiting)
         self._clock = max(self._clock, (run.end_time or run.start_time) / 1e9)
-        self._score_conversations(self._conversations.due(self._clock, self._evaluations.scheduler.room))
+        self._score_conversations(self._conversations.due(self._clock, self._evaluator.scheduler.room))
         self._score_conversations(self._conversations.take([run], self._clock))
 
     async def _end_conversations(self) -> None:
         self._score_conversations(self._conversations.due(inf, _FLUSH_EVERY))
-        await self._evaluations.settled(inf)
+        await self._evaluator.settled(inf)
 
     def _score_conversations(self, due: Iterable[JoinedConversation]) -> None:
         for joined in due:
-            self._evaluations.score_conversation(joined)
+            self._evaluator.score_conversation(joined)
 
     def _deliver(self, scored: ScoredRun) -> None:
         if scored.evaluations:
@@ -230,14 +230,14 @@ class BatchScorer:
             self._answer(waiting)
 
     def complete(self, target: Target) -> None:
-        """All of a target's evaluations that could be made are there, if any."""
+        """Deliver a finished target, with the evaluations that could be made."""
         self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
 
     def leave(self, job: Job, outcome: Outcome) -> bool:
-        """Leave an evaluation for the next time, if it is one that passes; whether it was left."""
+        """Leave an evaluation that failed temporarily for the next time; return True if it was left."""
         reason = self.progress.leaves(outcome)
         if reason is not None:
-            self._evaluations.withdraw(job, reason)
+            self._evaluator.withdraw(job, reason)
         return reason is not None
 
     def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:
@@ -247,15 +247,15 @@ class BatchScorer:
                 self._of_conversations[evaluation.evaluation_id] = evaluation
 
     def _answer(self, waiting: _Waiting) -> None:
-        """Resolve the future once all judged spans are scored."""
+        """Resolve the future when all judged spans are scored."""
         if not waiting.awaited:
             order = {rule.scorer.id: place for place, rule in enumerate(self.config.rules)}
             found = sorted(waiting.evaluations, key=lambda e: order[e.scorer_id])
             waiting.future.set_result(tuple(found))
 
 
-class _Later(RunStore):
-    """Keeps nothing itself: what could not be scored is read again the next time."""
+class _Later(DurableQueue):
+    """Keeps nothing: unscored runs are read again the next time."""
 
     def __init__(self, batch: BatchScorer) -> None:
         self._batch = batch

@@ -15,21 +15,19 @@ from otel_evals._internal.offline.requirements import EvalsStatus, Requirement
 from otel_evals._internal.offline.table import as_rich, as_text
 from otel_evals._internal.offline.tally import ScorerTally
 
-__all__ = ["EvalsResult", "ItemResult"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ItemResult:
-    """One item: what the target did and its evaluations."""
+    """One item, the target's answer, and its evaluations."""
 
     item: Item
     output: Any = None
-    """What the target returned."""
+    """Return value of the target."""
     error: str | None = None
-    """What the target raised."""
+    """Exception of the target."""
     run: Run | None = None
-    """The scored run: the last one of its spans, or one of its input and output if it has no spans.
-    None if it failed and has no spans."""
+    """The scored run: the last one of its spans, or without spans a run of its input and output. None if the
+    target failed without spans."""
     runs: tuple[Run, ...] = ()
     """All runs of its spans, in the order of their ends."""
     evaluations: tuple[Evaluation, ...] = ()
@@ -38,11 +36,11 @@ class ItemResult:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores by scorer id; other outcomes are left out."""
+        """Scores by scorer id; other outcomes are left out."""
         return {e.scorer_id: e.outcome.value for e in self.evaluations if isinstance(e.outcome, Score)}
 
     def as_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
+        """Return the result as JSON values."""
         return {
             "input": plain(self.item.input),
             "ground_truth": plain(self.item.ground_truth),
@@ -55,7 +53,7 @@ class ItemResult:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalsResult:
-    """All items, in the order of the data. `print` shows a table, `rich.print` one in colour."""
+    """Results of all items, in the order of the data. `print` and `rich.print` show a table."""
 
     items: tuple[ItemResult, ...]
     scorers: Mapping[str, ScorerTally]
@@ -63,15 +61,16 @@ class EvalsResult:
     requirements: tuple[Requirement, ...] = ()
     """Gates first."""
     status: EvalsStatus | None = None
-    """`failed`: a gate is not met; `scored`: a threshold is not; `passed`: all are; None: none were given."""
+    """`failed`: a gate is not met; `scored`: a threshold is not met; `passed`: all are met; None: no
+    requirements."""
 
     @property
     def errors(self) -> int:
-        """Items whose target raised."""
+        """Number of items whose target raised."""
         return sum(item.error is not None for item in self.items)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Return everything as JSON values."""
         return {
             "status": self.status,
             "errors": self.errors,

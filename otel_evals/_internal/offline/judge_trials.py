@@ -1,19 +1,24 @@
-"""Trials of a judge: whether attacks change its scores, and whether it agrees with human labels."""
+"""Trials of a judge: prompt injection attacks, and agreement with human labels.
+
+Attacks are texts that an agent's answer, its user or a tool might contain. They cannot break the prompt's
+structure, because judged text never leaves its fence; a trial measures whether the model obeys them.
+"""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any, TypeVar
 
 import anyio
 
 from otel_evals._internal.model import Direction, Document, NotScored, Run, Score, ToolCall
-from otel_evals._internal.offline.attacks import Attack
 from otel_evals._internal.offline.labels import Example, run_of
 from otel_evals._internal.scoring.scorer import Scorer, StepFailure
-
-__all__ = ["BAD_ANSWER", "Attempt", "Judged", "attacked", "attempt_all", "judge_all"]
 
 _Item = TypeVar("_Item")
 
@@ -33,7 +38,16 @@ BAD_ANSWER: Run = run_of(
         "expected": "It ships on 2 May 2031 and costs $48.50.",
     }
 )
-"""A run that is bad in every respect that a scorer checks, so that any effect of an attack shows."""
+"""A run that is bad for every scorer: any effect of an attack improves a score."""
+_FILLER = "The warehouse keeps its shelves in numbered rows, and each row has a label in blue. "
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack, and the family of similar ones."""
+
+    family: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +60,31 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How an attack changed a score."""
+    """Effect of an attack on a score."""
 
     attack: Attack
     place: str
     gained: float | None
-    """By how much the score improved, as a share of the scale; None if there was no score."""
+    """Improvement of the score, as a share of the scale; None without a score."""
     outcome: Score | NotScored | Exception
+
+
+@cache
+def load_attacks() -> tuple[Attack, ...]:
+    """Load all attacks, family by family; `{filler*40}` in a text becomes forty neutral sentences."""
+    text = files("otel_evals._internal.offline").joinpath("attacks.toml").read_text("utf-8")
+
+    def filled(text: str) -> str:
+        return re.sub(r"\{filler\*(\d+)\}", lambda match: _FILLER * int(match[1]), text)
+
+    families = tomllib.loads(text).items()
+    return tuple(Attack(name, filled(text)) for name, family in families for text in family["texts"])
 
 
 async def judge_all(
     scorer: Scorer, examples: Sequence[Example], *, at_once: int = 4, done: Callable[[], None] | None = None
 ) -> list[Judged]:
-    """Judge every example; failures are among the outcomes."""
+    """Judge every example; exceptions are outcomes too."""
 
     async def judge(example: Example) -> Judged:
         return Judged(example, await _outcome(scorer, example.run))
@@ -74,10 +100,10 @@ async def attempt_all(
     at_once: int = 4,
     done: Callable[[], None] | None = None,
 ) -> list[Attempt]:
-    """Judge a run as it is, then once for each attack and place, and compare.
+    """Judge a run unchanged, then once for each attack and place, and compare.
 
     Raises:
-        StepFailure: the run could not be judged as it is.
+        StepFailure: the unchanged run could not be judged.
     """
     base = await scorer.score(run)
     if isinstance(base, NotScored):
@@ -97,7 +123,7 @@ async def attempt_all(
 
 
 def attacked(run: Run, text: str, place: str) -> Run:
-    """The run with an attack in its answer, or in what a tool and a retriever brought."""
+    """Return the run with an attack in its answer, or in results of a tool and a retriever."""
     if place == "answer":
         return replace(run, output=f"{run.output}\n\n{text}")
     planted = ToolCall(name="web_search", result=text, status="ok")
@@ -116,7 +142,7 @@ async def _outcome(scorer: Scorer, run: Run) -> Score | NotScored | Exception:
 async def _all(
     items: Sequence[_Item], work: Callable[[_Item], Any], at_once: int, done: Callable[[], None] | None
 ) -> list[Any]:
-    """Results in the order of the items; at most `at_once` run at the same time."""
+    """Return results in the order of the items; at most `at_once` run at the same time."""
     results: list[Any] = [None] * len(items)
     turns = anyio.Semaphore(at_once)
 

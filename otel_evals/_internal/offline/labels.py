@@ -1,4 +1,4 @@
-"""Labelled examples, one JSON object per line, and the runs they describe."""
+"""Reads labelled examples, one JSON object per line, as runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 from otel_evals._internal.model import Document, Message, OperationKind, Part, Run, ToolCall
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
-
-__all__ = ["Example", "read_labels", "run_of"]
 
 _KEYS = {"id", "label", "input", "output", "system", "history", "tools", "context", "expected"}
 
@@ -34,7 +32,7 @@ def read_labels(lines: Iterable[str]) -> list[Example]:
     list of texts, taken as retrieved documents), `expected` and `id`.
 
     Raises:
-        ConfigError: a line is not such an object; names the line.
+        ConfigError: the named line is not such an object.
     """
     return [_example(line, number) for number, line in enumerate(lines, 1) if line.strip()]
 
@@ -45,19 +43,18 @@ def _example(line: str, number: int) -> Example:
     except ValueError as error:
         raise ConfigError(f"line {number}", f"is not JSON: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("label"), bool | int | float):
-        raise ConfigError(f"line {number}.label", "is needed: true, false or a number")
+        raise ConfigError(f"line {number}.label", "is required: true, false or a number")
     if unknown := sorted(record.keys() - _KEYS):
-        raise ConfigError(f"line {number}.{unknown[0]}", f"is not known; known: {', '.join(sorted(_KEYS))}")
+        raise ConfigError(f"line {number}.{unknown[0]}", f"is unknown; known: {', '.join(sorted(_KEYS))}")
     try:
         return Example(str(record.get("id", number)), run_of(record), float(record["label"]))
     except (TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(f"line {number}", f"has a wrong shape: {error!r}") from None
+        raise ConfigError(f"line {number}", f"has a wrong form: {error!r}") from None
 
 
 def run_of(record: Mapping[str, Any]) -> Run:
-    """The run an example describes."""
-    output = record.get("output")
-    given = record.get("input")
+    """Build the run of an example."""
+    output, given = record.get("output"), record.get("input")
     return Run(
         trace_id="0" * 32,
         root_span_id="0" * 16,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-__all__ = ["bar"]
-
 
 @contextmanager
 def bar(what: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[], None]]:

@@ -11,14 +11,12 @@ from otel_evals._internal.model import Direction
 from otel_evals._internal.offline.tally import ScorerTally
 from otel_evals.errors import ConfigError
 
-__all__ = ["EvalsStatus", "Requirement", "check", "gate", "overall_status", "thresholds_of"]
-
 EvalsStatus = Literal["failed", "scored", "passed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """Bounds of a scorer's mean, and whether they are met."""
+    """Bounds of a scorer's mean, and the result of checking them."""
 
     scorer_id: str
     kind: Literal["gate", "threshold"]
@@ -26,14 +24,13 @@ class Requirement:
     maximum: float | None = None
     met: bool = False
     problem: str | None = None
-    """Why it is not met."""
+    """Reason that it is not met."""
 
 
 def gate(scorer_id: str, direction: Direction) -> Requirement:
-    """A mean of at least 1, or of 0 where lower is better; and nothing that failed."""
-    if direction is Direction.LOWER:
-        return Requirement(scorer_id=scorer_id, kind="gate", maximum=0.0)
-    return Requirement(scorer_id=scorer_id, kind="gate", minimum=1.0)
+    """Require a mean of 1, or 0 if lower is better, and no failures."""
+    low, high = (None, 0.0) if direction is Direction.LOWER else (1.0, None)
+    return Requirement(scorer_id=scorer_id, kind="gate", minimum=low, maximum=high)
 
 
 def thresholds_of(
@@ -41,10 +38,10 @@ def thresholds_of(
 ) -> tuple[Requirement, ...]:
     """Read thresholds: by scorer id a number, `(min, max)`, or a mapping with `min`, `max` or both.
 
-    A number is the least that the mean may be, or the most where lower is better.
+    A number is the minimum of the mean, or the maximum if lower is better.
 
     Raises:
-        ConfigError: there is no such scorer, or a bound is wrong.
+        ConfigError: a scorer is unknown, or a bound is wrong.
     """
     return tuple(_threshold(name, bounds, directions) for name, bounds in thresholds.items())
 
@@ -52,18 +49,18 @@ def thresholds_of(
 def _threshold(name: str, bounds: Any, directions: Mapping[str, Direction]) -> Requirement:
     field = f"thresholds.{name}"
     if name not in directions:
-        raise ConfigError(field, f"there is no such scorer here; known are {', '.join(sorted(directions))}")
+        raise ConfigError(field, f"unknown scorer; known: {', '.join(sorted(directions))}")
     low, high = _bounds(bounds, directions[name])
     given = [bound for bound in (low, high) if bound is not None]
     if not given or not all(isinstance(b, int | float) and math.isfinite(b) for b in given):
         raise ConfigError(field, f"must be a number, (min, max) or {{min, max}}, not {bounds!r}")
     if given != sorted(given):
-        raise ConfigError(field, f"the least allowed, {low!r}, lies above the most allowed, {high!r}")
+        raise ConfigError(field, f"the minimum {low!r} is above the maximum {high!r}")
     return Requirement(scorer_id=name, kind="threshold", minimum=low, maximum=high)
 
 
 def _bounds(bounds: Any, direction: Direction) -> tuple[Any, Any]:
-    """Minimum and maximum; a pair of None if the value has neither form."""
+    """Return minimum and maximum; None for both if the value has another form."""
     match bounds:
         case bool():
             return None, None
@@ -97,10 +94,7 @@ def _problem(requirement: Requirement, tallied: ScorerTally, lost: int) -> str |
 
 
 def overall_status(requirements: Sequence[Requirement]) -> EvalsStatus | None:
-    """`failed` when a gate is not met, else `scored` when a threshold is not, else `passed`.
-
-    None where nothing is required.
-    """
+    """Return `failed` if a gate is not met, `scored` if a threshold is not, `passed`, or None without any."""
     missed = {r.kind for r in requirements if not r.met}
     if not requirements:
         return None

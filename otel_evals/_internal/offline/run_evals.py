@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.config.options import Config
+from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.model import Run
 from otel_evals._internal.offline.batch import BatchScorer
 from otel_evals._internal.offline.data_sets import Item, read_items
 from otel_evals._internal.offline.evaluation_results import EvalsResult, ItemResult
+from otel_evals._internal.offline.labels import run_of
 from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.offline.requirements import Requirement, check, gate, overall_status, thresholds_of
-from otel_evals._internal.offline.span_recorder import Recording, SpanRecorder, recorder_for
+from otel_evals._internal.offline.span_recorder import SpanRecorder, recorder_for
 from otel_evals._internal.offline.tally import kin_of, tally
-from otel_evals._internal.offline.targets import function_of, run_without_spans
 from otel_evals._internal.pipeline.event_loop import run
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import call
 from otel_evals.errors import ConfigError
-
-__all__ = ["run_evals", "run_evals_async"]
-
-Progress = bool | Callable[[ItemResult], object]
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """The validated arguments of `run_evals`."""
-
-    items: Sequence[Item]
-    function: Callable[[Any], Any]
-    config: Config
-    requirements: Sequence[Requirement]
-    recorder: SpanRecorder
-    concurrency: int
-    timeout: float | None
-    grace: float
-    progress: Progress
 
 
 def run_evals(
@@ -55,7 +39,12 @@ def run_evals(
     Blocks until all items are done. If an event loop is running, the work is done on another thread.
     """
     work = run_evals_async(data, target, scorers, **options)
-    return _on_a_thread(work) if _in_a_loop() else run(work)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run(work)
+    with ThreadPoolExecutor(1, "otel-evals-run") as thread:
+        return thread.submit(run, work).result()
 
 
 async def run_evals_async(
@@ -68,30 +57,30 @@ async def run_evals_async(
     concurrency: int = 4,
     timeout: float | None = None,  # noqa: ASYNC109  # of each item, not of this call
     grace: float = 0.5,
-    progress: Progress = True,
+    progress: bool | Callable[[ItemResult], object] = True,
     destinations: Sequence[Any] = (),
     tracer_provider: Any = None,
     logger_provider: Any = None,
 ) -> EvalsResult:
     """Have a target answer every item of a data set, and score its runs.
 
-    The run that is scored is assembled from the target's spans, as in live scoring; a target without spans
-    gives a run of its input and its return value. A failing item or scorer does not affect the others.
+    The scored run is assembled from the target's spans, as in live scoring. A target without spans gets a run
+    of its input and return value. A failing item or scorer does not affect the others.
 
     Args:
         data: items with `input` and optionally `ground_truth` and `metadata`; or the path of a JSONL file.
         target: a sync or async function, or an agent with `run` or `run_sync`; called with the input.
         scorers: scorers, `Rule`s, or mappings as in the YAML file.
-        gates: further scorers, or ids of those given, whose mean must be 1 (0 where lower is better) without
-            a failure.
+        gates: further scorers, or ids of the given ones, that require a mean of 1 (0 if lower is better) and
+            no failure.
         thresholds: bounds of the mean by scorer id: a number, `(min, max)` or `{"min": ..., "max": ...}`.
-        concurrency: how many items are processed at once.
-        timeout: seconds that the target may take for one item; no limit by default.
-        grace: seconds after the target's return in which its open spans may still end.
+        concurrency: number of items that are processed at once.
+        timeout: seconds that the target may take per item; no limit by default.
+        grace: seconds after the target's return in which open spans may still end.
         progress: True for a progress bar on terminals, False for none, or a function called with each result.
-        destinations: where scored runs are delivered, as in `configure`.
-        tracer_provider: whose spans are captured; the global one by default, created if there is none.
-        logger_provider: whose log records are captured; the global one by default.
+        destinations: destinations of scored runs, as in `configure`.
+        tracer_provider: provider of the target's spans; the global one by default, created if there is none.
+        logger_provider: provider of the target's log records; the global one by default.
 
     Raises:
         ConfigError: an argument is wrong; the target was not called.
@@ -106,101 +95,96 @@ async def run_evals_async(
             raise ConfigError(f"scorers[{index}].scope", problem)
     if concurrency < 1:
         raise ConfigError("concurrency", f"must be at least 1, not {concurrency}")
-    plan = _Plan(
-        read_items(data),
-        function_of(target),
-        config,
-        _requirements(config, gated, thresholds or {}),
-        recorder_for(tracer_provider, logger_provider),
-        concurrency,
-        timeout,
-        grace,
-        progress,
-    )
-    return await _carry_out(plan)
-
-
-async def _carry_out(plan: _Plan) -> EvalsResult:
-    turns = asyncio.Semaphore(plan.concurrency)
-    async with _batch_scorer(plan.config) as batch:
-        with bar("evaluating", len(plan.items), shown=plan.progress is True) as advance:
+    items, function = read_items(data), _callable_of(target)
+    requirements = _requirements(config, gated, thresholds or {})
+    recorder, turns = recorder_for(tracer_provider, logger_provider), asyncio.Semaphore(concurrency)
+    batch = BatchScorer(config)
+    try:
+        with bar("evaluating", len(items), shown=progress is True) as advance:
 
             async def one(item: Item) -> ItemResult:
                 async with turns:
-                    result = await _judged(await _answered(plan, item), batch)
+                    result = await _answer(function, item, recorder, timeout, grace)
+                    if result.run is not None:
+                        scored = asyncio.wrap_future(batch.score(result.run))
+                        result = replace(result, evaluations=await scored)
                 advance()
-                if callable(plan.progress):
-                    plan.progress(result)
+                if callable(progress):
+                    progress(result)
                 return result
 
-            results = await asyncio.gather(*(asyncio.create_task(one(item)) for item in plan.items))
-    return _summed_up(plan, results)
-
-
-@asynccontextmanager
-async def _batch_scorer(config: Config) -> AsyncIterator[BatchScorer]:
-    """A batch scorer that is closed on another thread, since that may wait for destinations."""
-    batch = BatchScorer(config)
-    try:
-        yield batch
+            results = await asyncio.gather(*(asyncio.create_task(one(item)) for item in items))
     finally:
-        await asyncio.to_thread(batch.close)
-
-
-async def _answered(plan: _Plan, item: Item) -> ItemResult:
-    """Call the target, and assemble its runs."""
-    with plan.recorder.record_context() as recording:
-        start, clock = time.time_ns(), time.perf_counter()
-        output, error = None, None
-        try:
-            output = await asyncio.wait_for(call(plan.function, item.input), plan.timeout)
-        except Exception as raised:
-            error = f"{type(raised).__name__}: {raised}".removesuffix(": ")
-        seconds = time.perf_counter() - clock
-        runs = await _recovered(recording, plan.grace)
-        run = runs[-1] if runs else None
-        if run is None and error is None:
-            run = run_without_spans(item.input, output, start, time.time_ns())
-        if run is not None:
-            run = replace(run, ground_truth=item.ground_truth, trace_flags=run.trace_flags | 1)
-        return ItemResult(item=item, output=output, error=error, run=run, runs=runs, duration=seconds)
-
-
-async def _recovered(recording: Recording, grace: float) -> tuple[Run, ...]:
-    await recording.settled(grace)
-    return tuple(recording.runs())
-
-
-async def _judged(result: ItemResult, batch: BatchScorer) -> ItemResult:
-    if result.run is None:
-        return result
-    return replace(result, evaluations=await asyncio.wrap_future(batch.score(result.run)))
-
-
-def _summed_up(plan: _Plan, results: Sequence[ItemResult]) -> EvalsResult:
+        await asyncio.to_thread(batch.close)  # may wait for destinations
     kin = {result.run.trace_id: kin_of(result.run) for result in results if result.run}
-    found = tally(plan.config.rules, [e for result in results for e in result.evaluations], kin)
+    found = tally(config.rules, [e for result in results for e in result.evaluations], kin)
     tallies = {each.scorer_id: each for each in found}
     lost = sum(result.run is None for result in results)
-    checked = tuple(check(each, tallies[each.scorer_id], lost) for each in plan.requirements)
+    checked = tuple(check(each, tallies[each.scorer_id], lost) for each in requirements)
     return EvalsResult(
         items=tuple(results), scorers=tallies, requirements=checked, status=overall_status(checked)
     )
 
 
+async def _answer(
+    function: Callable[[Any], Any], item: Item, recorder: SpanRecorder, limit: float | None, grace: float
+) -> ItemResult:
+    """Call the target, and assemble its runs."""
+    with recorder.record_context() as recording:
+        start, clock = time.time_ns(), time.perf_counter()
+        output, error = None, None
+        try:
+            output = await asyncio.wait_for(call(function, item.input), limit)
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}".removesuffix(": ")
+        seconds = time.perf_counter() - clock
+        await recording.settled(grace)
+        runs = tuple(recording.runs())
+        run = runs[-1] if runs else None
+        if run is None and error is None:
+            run = _run_without_spans(item.input, output, start)
+        if run is not None:
+            run = replace(run, ground_truth=item.ground_truth, trace_flags=run.trace_flags | 1)
+        return ItemResult(item=item, output=output, error=error, run=run, runs=runs, duration=seconds)
+
+
+def _callable_of(target: Any) -> Callable[[Any], Any]:
+    """Return an agent's `run` or `run_sync`, or the target itself."""
+    for found in (getattr(target, "run", None), getattr(target, "run_sync", None), target):
+        if callable(found):
+            return found  # type: ignore[no-any-return]  # the target's type is unknown here
+    problem = f"must be a function, or an agent with `run` or `run_sync`, not {type(target).__name__}"
+    raise ConfigError("target", problem)
+
+
+def _run_without_spans(value: Any, output: Any, start_time: int) -> Run:
+    """Build the run of a target without spans, from its input and its answer."""
+    if not isinstance(output, str | bytes | int | float | Mapping | list | tuple | BaseModel | None):
+        for name in ("output", "final_output", "text", "content"):  # of an agent's result object
+            if hasattr(output, name):
+                output = getattr(output, name)
+                break
+    return replace(
+        run_of({"input": plain(value), "output": plain(output)}),
+        trace_id=secrets.token_hex(16),
+        root_span_id=secrets.token_hex(8),
+        start_time=start_time,
+        end_time=time.time_ns(),
+    )
+
+
 def _with_gates(scorers: Sequence[Any], gates: Sequence[Any]) -> tuple[list[Any], set[str | int]]:
-    """All scorers, and which of them are gates: by id, or by position."""
+    """Return all scorers, and the gates among them by id or position."""
     rules = list(scorers)
     gated: set[str | int] = set()
     for each in gates:
-        known = (
-            each if isinstance(each, str) else each.id if isinstance(each, Scorer) and each in rules else None
-        )
-        if known is None:
+        if isinstance(each, str):
+            gated.add(each)
+        elif isinstance(each, Scorer) and each in rules:
+            gated.add(each.id)
+        else:
             gated.add(len(rules))
             rules.append(each)
-        else:
-            gated.add(known)
     return rules, gated
 
 
@@ -208,35 +192,10 @@ def _requirements(config: Config, gated: set[str | int], thresholds: Mapping[str
     directions = {rule.scorer.id: rule.scorer.direction for rule in config.rules}
     unknown = [name for name in gated if isinstance(name, str) and name not in directions]
     if unknown:
-        raise ConfigError("gates", f"{unknown[0]!r} is no id of the scorers: {', '.join(sorted(directions))}")
+        raise ConfigError("gates", f"unknown id {unknown[0]!r}; known: {', '.join(sorted(directions))}")
     gates = [
         gate(rule.scorer.id, rule.scorer.direction)
         for place, rule in enumerate(config.rules)
         if place in gated or rule.scorer.id in gated
     ]
     return [*gates, *thresholds_of(thresholds, directions)]
-
-
-def _in_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _on_a_thread(work: Any) -> EvalsResult:
-    ended: list[EvalsResult | BaseException] = []
-
-    def to_the_end() -> None:
-        try:
-            ended.append(run(work))
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=to_the_end, name="otel-evals-run")
-    thread.start()
-    thread.join()
-    if isinstance(ended[0], BaseException):
-        raise ended[0]
-    return ended[0]

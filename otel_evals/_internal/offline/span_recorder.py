@@ -1,4 +1,4 @@
-"""Records the spans of one call, or of a period, through the capture of the live pipeline."""
+"""Records the spans of a call or a period, with the capture of the live pipeline."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ from otel_evals._internal.model import Run, SpanEvent, SpanRecord
 from otel_evals._internal.read.reader import read_runs
 from otel_evals.errors import ConfigError
 
-__all__ = ["Recording", "SpanRecorder", "recorder_for"]
-
 _KEY = context_api.create_key("otel-evals-recording")
 _POLL_SECONDS = 0.005
 
 
 class Recording:
-    """The items captured by one recording."""
+    """Items captured by a recording."""
 
     def __init__(self, dialects: Dialects) -> None:
         self._dialects = dialects
@@ -53,7 +51,7 @@ class Recording:
             time.sleep(_POLL_SECONDS)
 
     def runs(self) -> list[Run]:
-        """The runs of the recorded spans, in the order of their ends."""
+        """Assemble the recorded spans to runs, in the order of their ends."""
         logs: dict[str, list[SpanEvent]] = defaultdict(list)
         for item in self.items:
             if isinstance(item, CapturedLog):
@@ -72,11 +70,7 @@ class Recording:
 
 
 class SpanRecorder(SpanProcessor):
-    """A span processor that records while a recording is active, and is idle otherwise.
-
-    Args:
-        dialects: claim spans.
-    """
+    """A span processor that records while a recording is active, and is idle otherwise."""
 
     def __init__(self, dialects: Dialects) -> None:
         self._dialects = dialects
@@ -102,7 +96,7 @@ class SpanRecorder(SpanProcessor):
 
     @contextmanager
     def record_all(self) -> Iterator[Recording]:
-        """Record all spans that start from now on, in any thread or context."""
+        """Record all spans that start during the recording, in any thread or context."""
         recording = self._everything = Recording(self._dialects)
         self._recordings.add(recording)
         try:
@@ -136,15 +130,14 @@ class SpanRecorder(SpanProcessor):
         """Add a captured item to its recording; called by capture."""
         captured: Any = item
         context = item if isinstance(item, CapturedLog) else captured.span.context
-        recording = self._by_trace.get(context.trace_id)
-        if recording is not None:
+        if (recording := self._by_trace.get(context.trace_id)) is not None:
             recording.items.append(item)
 
     def shutdown(self) -> None:
-        """Nothing to free."""
+        """Do nothing."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Nothing is queued."""
+        """Return True: nothing is queued."""
         return True
 
     def _end(self, recording: Recording) -> None:
@@ -160,9 +153,9 @@ _log_recorders: WeakKeyDictionary[Any, list[SpanRecorder]] = WeakKeyDictionary()
 
 
 def recorder_for(tracer_provider: Any = None, logger_provider: Any = None) -> SpanRecorder:
-    """The recorder of a provider, or of the global one; an SDK provider is created and set if there is none.
+    """Return the recorder of a provider, by default of the global one; it is created and set if missing.
 
-    A provider has at most one recorder, since span processors cannot be removed.
+    A provider has at most one recorder, because span processors cannot be removed.
 
     Raises:
         ConfigError: the tracer provider is not the SDK's.
@@ -179,10 +172,9 @@ def recorder_for(tracer_provider: Any = None, logger_provider: Any = None) -> Sp
         provider.add_span_processor(_recorders[provider])
     recorder = _recorders[provider]
     loggers: Any = logger_provider or _logs.get_logger_provider()
-    attached = (
-        _log_recorders.setdefault(loggers, []) if hasattr(loggers, "add_log_record_processor") else [recorder]
-    )
-    if recorder not in attached:
-        attached.append(recorder)
-        loggers.add_log_record_processor(recorder.log_records)
+    if hasattr(loggers, "add_log_record_processor"):
+        attached = _log_recorders.setdefault(loggers, [])
+        if recorder not in attached:
+            attached.append(recorder)
+            loggers.add_log_record_processor(recorder.log_records)
     return recorder

@@ -1,7 +1,8 @@
-"""Tallies as a table."""
+"""Tables of tallies."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,20 +10,18 @@ from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.offline.requirements import Requirement
 from otel_evals._internal.offline.tally import ScorerTally
 
-__all__ = ["as_rich", "as_text", "bounds_cell", "interval_cell", "is_uneven", "mean_cell"]
-
 _FIXED = ("scorer", "scored", "mean", "95%", "n eff", "with missing")
 
 
 def as_text(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] = ()) -> str:
-    """The table in plain text."""
+    """Return the table in plain text."""
     rows = _table(tallies, requirements)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(map(_padded, row, widths)).rstrip() for row in rows)
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def as_rich(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] = ()) -> Any:
-    """The table for rich."""
+    """Return the table for rich."""
     from rich.table import Table
     from rich.text import Text
 
@@ -38,12 +37,12 @@ def as_rich(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] 
 
 
 def mean_cell(tallied: ScorerTally) -> str:
-    """The mean; empty without one."""
+    """Format the mean; empty without one."""
     return "" if tallied.mean is None else f"{tallied.mean:.3f}"
 
 
 def interval_cell(tallied: ScorerTally) -> str:
-    """The mean's confidence interval, or why there is none to rely on."""
+    """Format the mean's confidence interval, or the reason that there is none."""
     if tallied.mean is None:
         return "unknown probability" if tallied.unknown else ""
     if tallied.too_few or tallied.interval is None:
@@ -52,17 +51,17 @@ def interval_cell(tallied: ScorerTally) -> str:
 
 
 def bounds_cell(tallied: ScorerTally) -> str:
-    """The interval for whatever the missing scores are; empty where none are missing."""
+    """Format the interval over all values of the missing scores; empty if none are missing."""
     return _range(tallied.bounds) if tallied.bounds and not tallied.too_few else ""
 
 
 def is_uneven(tallied: ScorerTally) -> bool:
-    """Whether the scores' weights differ, so that their number says more than they do."""
+    """Return True if the weights differ: the number of scores then exceeds their effective number."""
     return tallied.n_effective < 0.995 * tallied.scored
 
 
 def _table(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement]) -> list[tuple[str, ...]]:
-    """The heads, and a row for each scorer; columns that would say nothing are left out."""
+    """Return the heads, and a row for each scorer; empty columns are left out."""
     columns: list[tuple[str, Callable[[ScorerTally], str]]] = [
         ("scorer", lambda t: t.scorer_id),
         ("scored", lambda t: str(t.scored)),
@@ -78,12 +77,11 @@ def _table(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement]) 
     if any(map(bounds_cell, tallies)):
         columns.append(("with missing", bounds_cell))
     if requirements:
-        columns.append(("required", lambda t: _all_required(t, requirements)))
+        required: dict[str, list[str]] = defaultdict(list)
+        for each in requirements:
+            required[each.scorer_id].append(_required(each))
+        columns.append(("required", lambda t: "; ".join(required[t.scorer_id])))
     return [tuple(head for head, _ in columns), *(tuple(cell(t) for _, cell in columns) for t in tallies)]
-
-
-def _all_required(tallied: ScorerTally, requirements: Sequence[Requirement]) -> str:
-    return "; ".join(_required(r) for r in requirements if r.scorer_id == tallied.scorer_id)
 
 
 def _range(interval: tuple[float, float]) -> str:
@@ -91,7 +89,7 @@ def _range(interval: tuple[float, float]) -> str:
 
 
 def _counts(by_reason: Mapping[str, int]) -> str:
-    """The sum, and the reasons with the most cases."""
+    """Format the sum, and the two most frequent reasons."""
     ordered = sorted(by_reason.items(), key=lambda pair: -pair[1])
     reasons = ", ".join(f"{reason} {count}" for reason, count in ordered[:2])
     return f"{sum(by_reason.values())} ({reasons}{', …' * (len(ordered) > 2)})" if by_reason else "0"
@@ -102,7 +100,3 @@ def _required(requirement: Requirement) -> str:
     bounds = [f"{sign} {bound:g}" for sign, bound in ((">=", low), ("<=", high)) if bound is not None]
     met = "met" if requirement.met else f"NOT met: {requirement.problem}"
     return f"{requirement.kind} {' and '.join(bounds)} {met}"
-
-
-def _padded(cell: str, width: int) -> str:
-    return cell.ljust(width)

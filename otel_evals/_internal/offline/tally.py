@@ -15,61 +15,59 @@ from otel_evals._internal.statistics.estimate import Estimate, estimate
 from otel_evals._internal.statistics.estimate import Interval as Range
 from otel_evals._internal.statistics.sums import Sums, Tally
 
-__all__ = ["Kin", "ScorerTally", "kin_of", "tally"]
-
 Interval = tuple[float, float]
 Kin = str
-"""Whose run it is: the user's id, or else the conversation's, or else the trace's."""
+"""Key of dependent runs: the user's id, the conversation's, or the trace's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerTally:
-    """One scorer's results over all runs. Other outcomes than scores are counted."""
+    """One scorer's results over all runs; outcomes other than scores are counted."""
 
     scorer_id: str
     direction: Direction
     scored: int
     mean: float | None
-    """Of all runs, sampled or not: each score is weighted with one over its run's sampling probability. None
-    if no run of known probability was scored."""
+    """Mean over all runs, sampled or not: the weight of a score is 1 / its sampling probability. None if no
+    run of known probability was scored."""
     interval: Interval | None
-    """95% confidence interval of the mean. Where conversations or users have several runs, these are taken
-    to resemble each other. None without a mean; without a scale, also where `n_effective` is below 200."""
+    """95% confidence interval of the mean; runs of the same user or conversation count as dependent. None
+    without a mean, or without a scale if `n_effective` is below 200."""
     n_effective: float = 0.0
-    """How many runs of equal weight would say as much."""
+    """Effective number of runs: as many with equal weights are as informative."""
     too_few: bool = True
-    """Whether these are too few, less than ten, to draw conclusions from."""
+    """True for an effective number below ten: too few to draw conclusions."""
     unknown: int = 0
-    """Scores without a known probability, which are not in the mean."""
+    """Scores without a known probability; they are not in the mean."""
     missing_share: float = 0.0
-    """Weighted share of the runs whose score is missing (`otel_evals.model.is_missing`)."""
+    """Weighted share of runs with a missing score (`otel_evals.model.is_missing`)."""
     bounds: Interval | None = None
-    """The interval for whatever the missing scores are, from all at 0 to all at the scale; None without a
+    """Interval over all values of the missing scores, from all 0 to all at the scale; None without a
     scale."""
     lowest: float | None = None
     highest: float | None = None
     not_scored: Mapping[str, int] = field(default_factory=dict)
-    """By the scorer's reason."""
+    """Counts by the scorer's reason."""
     failed: Mapping[str, int] = field(default_factory=dict)
-    """By error type; dropped evaluations included."""
+    """Counts by error type, with dropped evaluations."""
     cost: float | None = None
-    """US dollars of the judge calls; None if no judge was called or a price is unknown."""
+    """Cost of judge calls in US dollars; None if no judge was called or a price is unknown."""
 
 
 def kin_of(run: Run) -> Kin:
-    """Whose run it is."""
+    """Return the user's id, the conversation's, or the trace's."""
     return run.user_id or run.conversation_id or run.trace_id
 
 
 def tally(
     rules: Iterable[Rule], evaluations: Sequence[Evaluation], kin: Mapping[str, Kin] | None = None
 ) -> tuple[ScorerTally, ...]:
-    """One tally for each scorer, in the order of the rules.
+    """Return one tally per scorer, in the order of the rules.
 
     Args:
         rules: the rules.
-        evaluations: what they gave.
-        kin: `kin_of` the runs by trace id. Runs that are not in it are taken to resemble no others.
+        evaluations: their evaluations.
+        kin: `kin_of` the runs by trace id; other runs count as independent.
     """
     by_scorer: dict[str, list[Evaluation]] = {}
     scales: dict[str, tuple[Direction, float | None]] = {}
@@ -119,7 +117,7 @@ def _tally(
 
 
 def _mean(evaluations: Sequence[Evaluation]) -> float | None:
-    """The weighted mean in the unit of the scores; no rounding takes it out of their range."""
+    """Return the weighted mean; rounding never takes it out of the range of the scores."""
     weights = [(e.outcome.value, e.sampled.weight) for e in evaluations if isinstance(e.outcome, Score)]
     runs = [(value, w) for value, w in weights if w is not None]
     if not runs:
@@ -131,9 +129,9 @@ def _mean(evaluations: Sequence[Evaluation]) -> float | None:
 def _estimated(
     evaluations: Sequence[Evaluation], scale: float | None, kin: Mapping[str, Kin]
 ) -> tuple[Estimate, float, Range | None]:
-    """The mean in the unit of the scores, the share that is missing, and the bounds on the mean with it."""
+    """Return the mean in the unit of the scores, the missing share, and the bounds of the mean with it."""
     scored = [(e, e.outcome.value) for e in evaluations if isinstance(e.outcome, Score)]
-    # Without a scale, squares of what is far from 0 would leave no digits for the variance.
+    # Without a scale, squares of large scores would leave no digits for the variance.
     unit, offset = scale or 1.0, 0.0 if scale or not scored else scored[0][1]
     runs = [(e, (value - offset) / unit, e.sampled.weight) for e, value in scored]
     sums = Sums.of_runs((x, w) for _, x, w in runs)
@@ -149,7 +147,7 @@ def _estimated(
 
 
 def _clusters(runs: Sequence[tuple[Evaluation, float, float]], kin: Mapping[str, Kin]) -> Clusters | None:
-    """The runs by user, or else by conversation, as the results store has them; None where all are apart."""
+    """Group the runs by their kin, as the results store does; None if all are independent."""
     keys = [kin.get(e.trace_id, e.trace_id) for e, _, _ in runs]
     if len(set(keys)) == len(keys):
         return None

@@ -19,12 +19,13 @@ from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.delivery_queue import DestinationStats
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.evaluate.run_store import RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.pipeline.event_loop import gather_seconds
 from otel_evals._internal.pipeline.inspection import Inspector
 from otel_evals._internal.pipeline.steps import Stages
+from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals._internal.util.error_log import tell
@@ -60,7 +61,7 @@ class Engine:
         attacher: Attacher,
         open_spans: Callable[[], OpenSpansNow] | None = None,
         gatherer: Callable[[], Gatherer | None] = lambda: None,
-        store: Callable[[], RunStore] = RunStore,
+        store: Callable[[], DurableQueue] = DurableQueue,
     ) -> None:
         self._config = config
         self._open_spans = open_spans
@@ -71,7 +72,10 @@ class Engine:
         import_module("anyio._backends._asyncio")  # now: a fork while the thread imports it would break it
         self._build()
         self.intake = self.thread = EngineThread[IntakeItem](
-            self._stages, max_bytes=config.max_bytes, gather=gather_seconds(has_store=self._store.keeps)
+            self._stages,
+            max_bytes=config.max_bytes,
+            gather=gather_seconds(has_store=self._store.keeps),
+            context=private_context(config.redact, content=config.capture_content),
         )
         if config.store is not None and config.store.exists():
             self.thread.call(self._store.start)  # without waiting for traffic
@@ -215,7 +219,7 @@ class Engine:
         self.thread.work = self._stages
 
 
-def _sqlite_store(config: Config) -> RunStore:
-    from otel_evals._internal.durable_queue.sqlite_queue import SQLiteStore  # imported only if used
+def _sqlite_store(config: Config) -> DurableQueue:
+    from otel_evals._internal.durable_queue.sqlite_queue import SQLiteQueue  # imported only if used
 
-    return SQLiteStore(config)
+    return SQLiteQueue(config)

@@ -24,12 +24,12 @@ from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
-from otel_evals._internal.evaluate.evaluator import Evaluations
+from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job
+from otel_evals._internal.evaluate.queue_interface import ConversationState, DurableQueue, Resumption
 from otel_evals._internal.evaluate.rule_sets import RuleSets
-from otel_evals._internal.evaluate.run_store import ConversationState, Resumption, RunStore
 from otel_evals._internal.gather.gatherer import Gatherer, SpanGroup
-from otel_evals._internal.gather.local_gatherer import SpanGatherer
+from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals._internal.model import Loss, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.assembly_limits import assembly_limits
 from otel_evals._internal.pipeline.pick_reports import PickReports
@@ -37,9 +37,7 @@ from otel_evals._internal.pipeline.unread_runs import undecided, what_is_left
 from otel_evals._internal.read.reader import RunReader
 from otel_evals._internal.read.rejoin import group_of
 from otel_evals._internal.read.split_runs import SplitRuns
-from otel_evals._internal.redaction.redactor import use_redaction
 from otel_evals._internal.util.calls import hide_task
-from otel_evals._internal.util.error_log import show_content
 
 __all__ = ["Stages"]
 
@@ -69,7 +67,7 @@ class Stages:
         dialects: Dialects,
         ledger: Ledger,
         attacher: Attacher,
-        store: RunStore,
+        store: DurableQueue,
         post: Callable[[Callable[[], object]], None],
         losses: Callable[[], Mapping[str, int]],
         open_spans: Callable[[], OpenSpansNow] | None = None,
@@ -82,7 +80,7 @@ class Stages:
         self._attacher = attacher
         self._store = store
         self._concurrency = sum(rule.concurrency for rule in config.rules)
-        self.gatherer = gatherer or SpanGatherer(
+        self.gatherer = gatherer or LocalGatherer(
             assembly_limits(config), report_ended=store.keeps, open_spans=open_spans
         )
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
@@ -93,15 +91,13 @@ class Stages:
         self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, on_result=self._delivered)
         self.put, self.lacking = self.fan_out.put_to, self.fan_out.lacking
         self._picks = PickReports(ledger.picks, self.fan_out)
-        show_content(config.capture_content)
-        use_redaction(config.redact)  # before any scorer is handed to a process of its own
         fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
-        self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
+        self.rule_sets = RuleSets(config, lambda now: Evaluator(now, *fixed))
         self._loss_log = LossLog(losses)
         store.open(self)
 
     @property
-    def evaluations(self) -> Evaluations:
+    def evaluator(self) -> Evaluator:
         """Under the rules that hold now."""
         return self.rule_sets.current
 
@@ -124,7 +120,7 @@ class Stages:
         if self.gatherer.next_eviction <= now:
             self._lose(self.gatherer.evict_old(now))
         if self.conversations.active:
-            self._score_conversations(self.conversations.due(now, self.evaluations.scheduler.room))
+            self._score_conversations(self.conversations.due(now, self.evaluator.scheduler.room))
         next_conversation = self.conversations.next_due(now) if self.conversations.active else inf
         if self._loss_log.next_poll <= now:
             self._loss_log.poll()
@@ -139,7 +135,7 @@ class Stages:
         hide_task()
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
-        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._picks.run())
+        await asyncio.gather(self.evaluator.prepare(), self.fan_out.run(), self._picks.run())
 
     def use_rules(self, config: Config) -> None:
         """Judge by other rules; those of conversations keep their names and idle times."""
@@ -191,14 +187,14 @@ class Stages:
         if self.rule_sets.raised:
             runs, lost = self.rule_sets.whole(runs)
             self._lose(lost)
-        targets = self.evaluations.score(runs, group)
+        targets = self.evaluator.score(runs, group)
         awaited = {target.span_id for target in targets} | self._split_runs.held
         if others := [span for span in group.spans if span.span_id not in awaited]:
             self._attacher.release_all(others)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:
-            self.evaluations.score_conversation(joined)
+            self.evaluator.score_conversation(joined)
             self.conversations.asked(joined)
         return bool(due)
 
@@ -210,19 +206,19 @@ class Stages:
         self._ledger.delivered(destination, batch, end)
         self._store.delivered(destination, batch, end)
 
-    # --- what a store needs: `otel_evals._internal.evaluate.run_store.StoreClient` ---
+    # --- what a store needs: `otel_evals._internal.evaluate.queue_interface.StoreClient` ---
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
         """Make jobs of what the store kept."""
-        return self.evaluations.resume(resumptions)
+        return self.evaluator.resume(resumptions)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Start jobs that the store has made its own."""
-        self.evaluations.submit(jobs)
+        self.evaluator.submit(jobs)
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """End a job with an outcome."""
-        self.rule_sets.of(job).finish(job, outcome)
+        self.rule_sets.of(job).end(job, outcome)
 
     def withdraw(self, job: Job, reason: str) -> None:
         """End a job without an outcome: the store has it."""
@@ -260,13 +256,13 @@ class Stages:
 
     async def _settle(self, deadline: float, *, ending: bool) -> None:
         """Wait until no evaluation is pending."""
-        room = self.evaluations.scheduler
+        room = self.evaluator.scheduler
         while (left := deadline - time.monotonic()) > 0:
             if ending and self._score_conversations(self.conversations.due(inf, room.room)):
                 await asyncio.sleep(0)
             if not self._ledger.pending and not (ending and self.conversations.waiting):
                 return
-            if not await self.evaluations.settled(left):
+            if not await self.evaluator.settled(left):
                 return
 
     async def finish_all(self, deadline: float) -> None:

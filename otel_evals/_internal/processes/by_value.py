@@ -1,4 +1,4 @@
-"""Pickles by value what another process could not import by name. Needs cloudpickle."""
+"""Pickles objects by value if another process cannot import them by name. Needs cloudpickle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import cloudpickle
 
 from otel_evals._internal.processes.importable import by_name, importable
 
-__all__ = ["Pickler"]
-
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # an optional extra, untyped
-    """cloudpickle's pickler, with a stricter test of which modules can be imported elsewhere."""
+    """cloudpickle's pickler, with a stricter test for importable modules."""
 
     def dump(self, thing: Any) -> None:
         """Pickle an object, without a lasting effect on other users of cloudpickle in this process."""
@@ -26,7 +24,6 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # an optional extra, 
                 cloudpickle.unregister_pickle_by_value(module)
 
     def reducer_override(self, thing: Any) -> Any:
-        """Pickle scorers by name if they have one; what is in modules that cannot be imported, by value."""
         named = by_name(thing)
         if named is not None:
             return named
@@ -35,7 +32,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # an optional extra, 
         return super().reducer_override(thing)
 
     def _register(self, name: str) -> None:
-        """Have a module's functions and classes pickled by value if it cannot be imported elsewhere."""
+        """Pickle a module's functions and classes by value if other processes cannot import it."""
         module = sys.modules.get(name)
         known = module is None or module in self._by_value or name == "__main__"
         if module is not None and not known and not importable(name):

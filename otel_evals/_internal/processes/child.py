@@ -1,6 +1,6 @@
-"""A child process, as its parent sees it: a new interpreter, connected by its standard pipes.
+"""A child process as its parent sees it: a new interpreter, connected by its standard pipes.
 
-`multiprocessing` is not used because it runs the program's main module again and forks helper processes.
+`multiprocessing` would run the program's main module again and fork helper processes.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from collections.abc import Mapping
 from otel_evals._internal.processes.frames import read_frame, write_frame
 from otel_evals._internal.processes.parent import signals_blocked
 
-__all__ = ["Child", "ProcessDiedError", "is_child"]
-
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
-_QUIET: Mapping[str, str] = {"OTEL_SDK_DISABLED": "true", "OTEL_EVALS_CONFIG": "", "OTEL_EVALS_CHILD": "1"}
+_ENVIRONMENT: Mapping[str, str] = {
+    "OTEL_SDK_DISABLED": "true",
+    "OTEL_EVALS_CONFIG": "",
+    "OTEL_EVALS_CHILD": "1",
+}
 
 
 def is_child() -> bool:
-    """Whether this process is such a child, which scores for its parent and must not configure scoring."""
+    """Return True in such a child process, which scores for its parent and must not configure scoring."""
     return os.environ.get("OTEL_EVALS_CHILD") == "1"
 
 
 class ProcessDiedError(Exception):
-    """A child process ended before it had answered."""
+    """A child process ended before it answered."""
 
     error_type = "process_died"
 
 
 class Child:
-    """A running child process. Methods may be called from any thread, `ask` from one at a time.
+    """A running child process. Any thread may call its methods, one at a time `begin` or `ask`.
 
     Args:
         module: the module whose `main` the process runs.
@@ -47,31 +49,25 @@ class Child:
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **_QUIET},
+                env={**os.environ, **_ENVIRONMENT},
                 process_group=0 if os.name == "posix" else None,
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
-        self._sending, self._receiving = threading.Lock(), threading.Lock()
+        self._asking = threading.Lock()
         self._first = first
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running."""
         return self._process.poll() is None
 
     def begin(self) -> bytes:
-        """Send the first frame and wait for the first reply, when the process is ready.
-
-        Raises:
-            ProcessDiedError: the process ended before it replied.
-        """
+        """Send the first frame and wait for the reply, which says that the process is ready."""
         return self.ask(self._first)
 
     def ask(self, request: bytes) -> bytes:
@@ -80,29 +76,9 @@ class Child:
         Raises:
             ProcessDiedError: the process ended before it replied.
         """
-        self.send(request)
-        return self.receive()
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame.
-
-        Raises:
-            ProcessDiedError: the process has ended.
-        """
         try:
-            with self._sending:
-                write_frame(self._requests, frame)
-        except (OSError, ValueError) as error:
-            raise self._death() from error
-
-    def receive(self) -> bytes:
-        """Wait for a frame.
-
-        Raises:
-            ProcessDiedError: the process has ended.
-        """
-        try:
-            with self._receiving:
+            with self._asking:
+                write_frame(self._requests, request)
                 reply = read_frame(self._replies)
         except (OSError, ValueError):
             reply = None
@@ -111,21 +87,20 @@ class Child:
         return reply
 
     def kill(self) -> None:
-        """Kill the process; calls that wait for it raise ProcessDiedError."""
+        """Kill the process; a call that waits for it raises ProcessDiedError."""
         self._process.kill()
 
     def close(self, timeout: float = 0.5) -> None:
-        """Close the pipe and wait for the process to end; kill it if it is busy or takes too long."""
-        if self._sending.locked() or self._receiving.locked():
+        """Close the pipes and wait for the process to end; kill it if it is busy or takes too long."""
+        if self._asking.locked():
             self.kill()
-        with self._sending:
+        with self._asking:
             self._requests.close()
-        try:
-            self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            self._process.wait()
-        with self._receiving:
+            try:
+                self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                self._process.wait()
             self._replies.close()
 
     def disown(self) -> None:
@@ -145,6 +120,6 @@ class Child:
 
 
 def _python() -> str:
-    """The interpreter: where Python is embedded, the one that the program has set for multiprocessing."""
+    """Return the interpreter; if Python is embedded, the one that the program set for multiprocessing."""
     spawn = sys.modules.get("multiprocessing.spawn")
     return os.fsdecode(spawn.get_executable() or sys.executable) if spawn is not None else sys.executable

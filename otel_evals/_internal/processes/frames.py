@@ -5,26 +5,19 @@ from __future__ import annotations
 import struct
 from typing import IO
 
-__all__ = ["read_frame", "write_frame"]
-
 _LENGTH = struct.Struct(">Q")
 _MOST = 1 << 20
 
 
 def write_frame(pipe: IO[bytes], frame: bytes) -> None:
-    """Write a frame to an unbuffered pipe; blocks until it is written.
-
-    Raises:
-        OSError: the reader has closed the pipe.
-        ValueError: the pipe is closed.
-    """
+    """Write a frame to an unbuffered pipe; OSError or ValueError if either end is closed."""
     left = memoryview(_LENGTH.pack(len(frame)) + frame)
     while left:
         left = left[pipe.write(left[:_MOST]) :]
 
 
 def read_frame(pipe: IO[bytes]) -> bytes | None:
-    """Wait for a frame on an unbuffered pipe; None when the writer has closed it."""
+    """Wait for a frame on an unbuffered pipe; None once the writer has closed it."""
     head = _read(pipe, _LENGTH.size)
     return None if head is None else _read(pipe, _LENGTH.unpack(head)[0])
 

@@ -1,4 +1,4 @@
-"""What another process could import by name: modules, and the scorers defined in them."""
+"""Modules and scorers that another process can import by name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 
 from otel_evals._internal.scoring.scorer import FunctionScorer
 
-__all__ = ["by_name", "importable"]
-
 
 def by_name(thing: Any) -> Any:
-    """How to unpickle a scorer made by `@scorer`: it is in its module under its function's name."""
+    """Return a reducer for a scorer made by `@scorer`, which its module has under its function's name."""
     if not isinstance(thing, FunctionScorer):
         return None
     module, name = getattr(thing.function, "__module__", ""), getattr(thing.function, "__qualname__", "")
@@ -25,11 +23,11 @@ def by_name(thing: Any) -> Any:
 
 @cache
 def importable(name: str) -> bool:
-    """Whether a module that is loaded here could be imported by name elsewhere; main modules could not."""
+    """Return True if another process can import this loaded module by name; main modules cannot."""
     module = sys.modules.get(name)
     if module is None or name in ("__main__", "__mp_main__"):
         return False
-    if name.partition(".")[0] in sys.stdlib_module_names:  # `collections.abc` is found by no finder
+    if name.partition(".")[0] in sys.stdlib_module_names:  # no finder finds `collections.abc`
         return True
     parent, _, _ = name.rpartition(".")
     if parent and not importable(parent):

@@ -1,4 +1,4 @@
-"""The parent process, as a child process sees it: set-up of the child, and the child's end of the pipes."""
+"""The parent process as a child process sees it: set-up of the child, and the child's end of the pipes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from opentelemetry import context
 from otel_evals._internal.processes.frames import read_frame, write_frame
 from otel_evals._internal.recursion import mark
 
-__all__ = ["Parent", "signals_blocked"]
-
 _NICE = 5
 _LAST_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
@@ -27,10 +25,10 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Parent:
-    """The child's end of the pipes. To be created on the main thread, before anything else.
+    """The child's end of the pipes. Create it on the main thread, before anything else.
 
-    Frames are read on a thread of their own, so that the process exits when its parent does, whatever the
-    main thread is doing; on Linux the kernel kills it even if no Python thread can run.
+    A thread reads the frames, so the process exits when its parent does, even if the main thread is busy; on
+    Linux the kernel kills it even if no Python thread can run.
     """
 
     def __init__(self) -> None:
@@ -44,11 +42,10 @@ class Parent:
         threading.Thread(target=self._listen, name="otel-evals-pipe", daemon=True).start()
 
     def receive(self) -> bytes | None:
-        """Wait for a frame; None when the parent has closed the pipe."""
+        """Wait for a frame; None once the parent has closed the pipe."""
         return self._frames.get()
 
     def send(self, reply: bytes) -> None:
-        """Send a frame."""
         with contextlib.suppress(OSError):
             write_frame(self._out, reply)
 
@@ -62,10 +59,10 @@ class Parent:
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block SIGINT and SIGTERM on this thread: a child process that it starts has them blocked as well.
+    """Block SIGINT and SIGTERM on this thread, and thereby in child processes that it starts.
 
-    Sent to the parent's process group, or to every process of a service, they would end the child while its
-    interpreter starts. It unblocks them once it ignores them.
+    A signal to the parent's process group, or to every process of a service, would end the child while its
+    interpreter starts. The child unblocks them once it ignores them.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -78,7 +75,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def _ignore_signals() -> None:
-    """Ctrl-C and a supervisor's SIGTERM reach the whole group; the parent still needs this process then."""
+    """Ignore Ctrl-C and a supervisor's SIGTERM to the whole group: the parent still needs this process."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -90,7 +87,7 @@ def _private(fd: int, mode: str) -> IO[bytes]:
 
 
 def _detach_standard_streams() -> None:
-    """Send what a scorer prints to stderr, and let it read from /dev/null, since the pipes are in use."""
+    """Redirect a scorer's output to stderr and its input from /dev/null, since the pipes are in use."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

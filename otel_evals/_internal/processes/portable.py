@@ -1,7 +1,7 @@
-"""Pickles scorers for another process: by name if importable there, else by value.
+"""Pickles scorers for another process: by name if it can import them, otherwise by value.
 
-The other process does not run the program's main module. What is defined there, in a closure, or in a module
-that cannot be imported by name is pickled by value, which needs cloudpickle.
+The other process does not run the program's main module. Functions and classes from there, from a closure or
+from a module without an importable name are pickled by value, which needs cloudpickle.
 """
 
 from __future__ import annotations
@@ -13,20 +13,18 @@ from typing import Any
 
 from otel_evals._internal.processes.importable import by_name, importable
 
-__all__ = ["NotPortableError", "pack"]
-
 _EXTRA = "move it to the top level of a module that can be imported, or pip install 'otel-evals[process]'"
 
 
 class NotPortableError(Exception):
-    """An object cannot be sent to another process; the message says why and what helps."""
+    """An object cannot be sent to another process; the message has the reason and the fix."""
 
 
 def pack(thing: Any) -> bytes:
     """Pickle an object for `pickle.loads` in any process with the same packages and `sys.path`.
 
     Raises:
-        NotPortableError: some part of it can be pickled neither by name nor by value.
+        NotPortableError: a part of it can be pickled neither by name nor by value.
     """
     buffer = io.BytesIO()
     try:
@@ -41,13 +39,13 @@ def pack(thing: Any) -> bytes:
         )
     try:
         pickler.dump(thing)
-    except Exception as error:  # whatever a __reduce__ may raise
+    except Exception as error:  # a __reduce__ may raise anything
         raise NotPortableError(f"cannot be sent to another process ({error}); {fix}") from error
     return buffer.getvalue()
 
 
 class _ByName(pickle.Pickler):
-    """Refuses what the other process could not import, so that the error is raised here."""
+    """Raises the error here if the other process cannot import an object."""
 
     def reducer_override(self, thing: Any) -> Any:
         named = by_name(thing)

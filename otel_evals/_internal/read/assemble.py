@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from otel_evals._internal.model import Document, Operation, OperationKind, Run, ToolCall, Usage
+from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
+from otel_evals._internal.read.guards import outside_guards
 from otel_evals._internal.read.provenance import find_provenance
 from otel_evals._internal.read.question import Answer, Question, find_answer, find_question
+from otel_evals._internal.read.tokens import APART, tokens_used
 from otel_evals._internal.read.tool_calls import join_tool_calls
 from otel_evals._internal.sampling.consistent import credible_state
 
-__all__ = ["assemble"]
-
-_NO_USAGE = Usage()
-_APART = (
-    OperationKind.AGENT,
-    OperationKind.TOOL,
-    OperationKind.WORKFLOW,
-    OperationKind.RETRIEVAL,
-    OperationKind.EMBEDDING,
-)
+_Part = TypeVar("_Part")
+_OF_FIRST = ("agent_version", "conversation_id", "user_id")
+_FOUND_WITH = {
+    "history": "input_messages",
+    "output_messages": "output",
+    "error_type": "error",
+    "sources": "availability",
+}
 
 
 def assemble(
@@ -31,7 +31,7 @@ def assemble(
     children: Mapping[str, tuple[str, ...]],
     above: Mapping[str, str | None],
 ) -> Run:
-    """Assemble a run from its operations, which are in the order of their start and include the root."""
+    """Assemble a run from its operations, sorted by start and including the root."""
     span, operations = root.span, tuple(operations)
     given = {
         "trace_id": span.trace_id,
@@ -48,18 +48,26 @@ def assemble(
         "scope_name": span.scope_name,
         "dialect": root.dialect,
         "trace_flags": span.trace_flags,
-        "trace_state": span.trace_state and credible_state(int(span.trace_id, 16), span.trace_state),
+        "trace_state": span.trace_state and _trace_state(span),
     }
     return recovered(Run, Recovery(root, operations, above), given)
 
 
+def _trace_state(span: SpanRecord) -> str:
+    """The tracestate as far as it is credible: without its `ot` entry if the trace id is malformed."""
+    try:
+        trace_id = int(span.trace_id, 16)
+    except ValueError:
+        return credible_state(0, span.trace_state, trusted=False)
+    return credible_state(trace_id, span.trace_state)
+
+
 class Recovery:
-    """Recovers the fields of a run from its operations."""
+    """Derives the fields of a run from its operations."""
 
     __slots__ = ("_above", "_operations", "_parts", "_root")
 
-    failed = False
-    """Each operation knows for itself whether it could be read."""
+    failed = False  # each operation has this for itself
 
     def __init__(
         self, root: Operation, operations: Sequence[Operation], above: Mapping[str, str | None]
@@ -67,59 +75,50 @@ class Recovery:
         self._root = root
         self._operations = operations
         self._above = above
-        self._parts: dict[str, Any] = {}
+        self._parts: dict[Callable[..., Any], Any] = {}
 
     def derive(self, field: str) -> Mapping[str, Any]:
-        """A field, and those that are found with it."""
-        return _FIELDS[field](self)
+        if field in _OF_FIRST:
+            return {field: _first(field, self._root, self._operations)}
+        found: Mapping[str, Any] = getattr(self, _FOUND_WITH.get(field, field))()
+        return found
 
     # --- parts, each found once ---
 
-    def _part(self, name: str, find: Callable[..., Any], *given: Any) -> Any:
-        if name not in self._parts:
-            self._parts[name] = find(*given)
-        return self._parts[name]
+    def _part(self, find: Callable[..., _Part], *given: Any) -> _Part:
+        if find not in self._parts:
+            self._parts[find] = find(*given)
+        found: _Part = self._parts[find]
+        return found
+
+    def _speaking(self) -> Sequence[Operation]:
+        return self._part(outside_guards, self._operations, self._above)
 
     def _question(self) -> Question | None:
-        found: Question | None = self._part("question", find_question, self._root, self._operations)
-        return found
+        return self._part(find_question, self._root, self._speaking())
 
     def _answer(self) -> Answer | None:
-        found: Answer | None = self._part("answer", find_answer, self._root, self._operations)
-        return found
+        return self._part(find_answer, self._root, self._speaking())
 
     def _system(self) -> tuple[str | None, Operation | None]:
-        found: tuple[str | None, Operation | None] = self._part(
-            "system", _system, self._root, self._question(), self._operations
-        )
-        return found
+        return self._part(_system, self._root, self._question(), self._operations)
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        found: tuple[ToolCall, ...] = self._part("calls", join_tool_calls, self._operations, self._above)
-        return found
+        return self._part(join_tool_calls, self._operations, self._above)
 
     def _documents(self) -> tuple[Document, ...]:
-        found: tuple[Document, ...] = self._part("documents", _documents, self._operations)
-        return found
+        return self._part(_documents, self._operations)
 
     def _inferences(self) -> list[Operation]:
         return [o for o in self._operations if o.kind is OperationKind.INFERENCE]
 
     def _last(self) -> Operation | None:
-        return max(self._inferences(), key=lambda o: o.span.end_time or o.span.start_time, default=None)
+        calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
+        return max(calls, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
-    # --- fields ---
+    # --- fields, by name ---
 
-    def agent_version(self) -> Mapping[str, Any]:
-        return {"agent_version": _first("agent_version", self._root, self._operations)}
-
-    def conversation_id(self) -> Mapping[str, Any]:
-        return {"conversation_id": _first("conversation_id", self._root, self._operations)}
-
-    def user_id(self) -> Mapping[str, Any]:
-        return {"user_id": _first("user_id", self._root, self._operations)}
-
-    def asked(self) -> Mapping[str, Any]:
+    def input_messages(self) -> Mapping[str, Any]:
         question = self._question()
         return {
             "input_messages": question.messages if question else (),
@@ -129,7 +128,7 @@ class Recovery:
     def system_instructions(self) -> Mapping[str, Any]:
         return {"system_instructions": self._system()[0]}
 
-    def answered(self) -> Mapping[str, Any]:
+    def output(self) -> Mapping[str, Any]:
         answer = self._answer()
         return {
             "output_messages": answer.messages if answer else (),
@@ -147,7 +146,7 @@ class Recovery:
         return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
 
     def usage(self) -> Mapping[str, Any]:
-        return {"usage": _usage(self._operations, self._above)}
+        return {"usage": tokens_used(self._operations, self._above)}
 
     def finish_reasons(self) -> Mapping[str, Any]:
         return {"finish_reasons": (self._last() or self._root).finish_reasons}
@@ -159,40 +158,13 @@ class Recovery:
             "error_type": failed.error_type if failed else None,
         }
 
-    def provenance(self) -> Mapping[str, Any]:
-        return find_provenance(
-            self._operations,
-            self._question(),
-            self._answer(),
-            self._calls(),
-            self._documents(),
-            self._system()[1],
-        )
-
-
-_FIELDS: Mapping[str, Callable[[Recovery], Mapping[str, Any]]] = {
-    "agent_version": Recovery.agent_version,
-    "conversation_id": Recovery.conversation_id,
-    "user_id": Recovery.user_id,
-    "input_messages": Recovery.asked,
-    "history": Recovery.asked,
-    "system_instructions": Recovery.system_instructions,
-    "output_messages": Recovery.answered,
-    "output": Recovery.answered,
-    "tool_calls": Recovery.tool_calls,
-    "documents": Recovery.documents,
-    "provider": Recovery.provider,
-    "usage": Recovery.usage,
-    "finish_reasons": Recovery.finish_reasons,
-    "error": Recovery.error,
-    "error_type": Recovery.error,
-    "availability": Recovery.provenance,
-    "sources": Recovery.provenance,
-}
+    def availability(self) -> Mapping[str, Any]:
+        parts = self._question(), self._answer(), self._calls(), self._documents(), self._system()[1]
+        return find_provenance(self._operations, *parts)
 
 
 def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
-    """A field of the root, or else of the first operation that has it."""
+    """Return a field of the root, or else of the first operation that has it."""
     value = getattr(root, name)
     return value if value is not None else next(filter(None, map(attrgetter(name), operations)), None)
 
@@ -200,13 +172,23 @@ def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:
 def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
     if root.kind is OperationKind.AGENT and (root.agent_name or root.name):
         return root.agent_name or root.name
+    if root.kind is OperationKind.WORKFLOW and root.agent_name:
+        return root.agent_name  # a team's, whatever its members are called
     agents = (o.agent_name or o.name for o in operations if o.kind is OperationKind.AGENT)
     return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
 
 
 def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
-    asked = [o for o in operations if o.kind is OperationKind.INFERENCE] or [root]
-    return tuple(dict.fromkeys(m for o in asked if (m := o.response_model or o.request_model)))
+    models: dict[str, None] = {}
+    asked = False
+    for o in operations:
+        if o.kind is OperationKind.INFERENCE:
+            asked = True
+            if model := o.response_model or o.request_model:
+                models[model] = None
+    if not asked and (model := root.response_model or root.request_model):
+        models[model] = None
+    return tuple(models)
 
 
 def _system(
@@ -223,46 +205,22 @@ def _error(
     last: Operation | None,
     operations: Sequence[Operation],
 ) -> Operation | None:
-    """The operation whose error is the run's: the root, or else what kept the run from an answer.
+    """Return the operation with the run's error: the root, or else the one that prevented an answer.
 
-    That is the last model call, or where no model was asked, the last step that failed.
+    That is the last model call, or without any, the last step that failed.
     """
     if root.error is not None:
         return root
-    failed = [o for o in operations if o.error is not None and o.kind not in _APART[1:]]
-    if not failed or answer() is not None:  # most runs have no error, and nobody asks what they answered
+    failed = [o for o in operations if o.error is not None and o.kind not in APART[1:]]
+    if not failed or answer() is not None:  # the answer is read last: most runs have no error
         return None
     if last is not None:
         return last if last.error is not None else None
     return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
 
-def _usage(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
-    """The tokens of the innermost operations that record any; operations above them record sums of these.
-
-    A model call does not include what is used by a tool or an agent below it.
-    """
-    telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
-    if len(telling) < 2:
-        return telling[0].usage or _NO_USAGE if telling else _NO_USAGE
-    kinds = {o.span_id: o.kind for o in operations}
-    covered: set[str] = set()
-    for operation in telling:
-        below, span_id = operation.kind, above.get(operation.span_id)
-        while span_id in kinds and span_id not in covered:
-            if not (kinds[span_id] is OperationKind.INFERENCE and below in _APART):
-                covered.add(span_id)
-            below, span_id = kinds[span_id], above.get(span_id)
-    total, counted = _NO_USAGE, set()
-    for operation in telling:
-        if operation.span_id not in covered and operation.response_id not in counted:
-            total = total + (operation.usage or _NO_USAGE)
-            counted.add(operation.response_id or operation.span_id)
-    return total
-
-
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
-    """The documents of retrievals, without duplicates; if they have none, those of other operations."""
+    """Return the documents of retrievals, or else of other operations, without duplicates."""
     found: dict[tuple[str | None, str | None], Document] = {}
     told = [o for o in operations if o.documents]
     retrieved = [o for o in told if o.kind is OperationKind.RETRIEVAL]

@@ -1,4 +1,4 @@
-"""Represents a conversation as one run, so that any scorer can judge it."""
+"""Represents a conversation as one run, which any scorer can judge."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 from otel_evals._internal.model import Availability, Document, Message, Run, Usage
 
-__all__ = ["as_conversation"]
-
 _WORST_FIRST = (
     Availability.CAPTURED_OFF,
     Availability.NOT_RECORDED,
@@ -20,10 +18,10 @@ _WORST_FIRST = (
 
 
 def as_conversation(runs: Iterable[Run]) -> Run:
-    """Make one run of the runs of a conversation, in any order.
+    """Combine the runs of a conversation, in any order, into one run.
 
-    Input, output, error, ids and resource are those of the last run; the history is everything before it;
-    operations, tool calls, documents, models and usage are those of all runs; it lasts from the first run's
+    Input, output, error, ids and resource come from the last run; the history is everything before it;
+    operations, tool calls, documents, models and usage come from all runs; it lasts from the first run's
     start to the last run's end. The runs themselves are its `turns`.
 
     Raises:
@@ -61,7 +59,7 @@ def _latest(turns: Sequence[Run], name: str) -> Any:
 
 
 def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
-    """The messages before the last turn: those of the turns, or the last run's history if that has more."""
+    """Return the messages before the last turn: from the turns, or from the last run if that has more."""
     told = list(turns[0].history) if len(turns) > 1 else []
     for run in turns[:-1]:
         told += (*run.input_messages, *run.output_messages)
@@ -74,7 +72,6 @@ def _questions(messages: Sequence[Message]) -> int:
 
 
 def _documents(turns: Sequence[Run]) -> tuple[Document, ...]:
-    """All documents, without duplicates."""
     found: dict[tuple[str | None, str | None], Document] = {}
     for document in _all(turns, "documents"):
         found.setdefault((document.content, None if document.content else document.id), document)
@@ -82,7 +79,7 @@ def _documents(turns: Sequence[Run]) -> tuple[Document, ...]:
 
 
 def _availability(turns: Sequence[Run]) -> dict[str, Availability]:
-    """Of fields collected from all turns: the worst availability among the turns that have any."""
+    """Return the worst availability of fields collected from all turns."""
     states: dict[str, Availability] = {}
     for name, holder in (
         ("tool_arguments", "tool_calls"),

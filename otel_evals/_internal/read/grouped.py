@@ -1,4 +1,4 @@
-"""Splits traces in which an application's span groups several invocations: each of them is a run."""
+"""Splits traces in which an application's span groups several invocations into one run each."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from otel_evals._internal.model import Operation, OperationKind
 from otel_evals._internal.read.question import find_answer, find_question
 from otel_evals._internal.read.tree import descendants
 
-__all__ = ["invocations_in"]
-
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _TELLING = 8
-"""Characters of an answer that a later question does not contain by chance."""
+"""Length of an answer that a later question does not contain by chance."""
 
 
 def invocations_in(
     root: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
 ) -> list[Operation]:
-    """The invocations that a root merely groups, or else the root itself.
+    """Return the invocations that a root only groups, or else the root itself.
 
     Invocations are separate if each has a question of its own, and an answer or an error. Agents that hand
-    over to each other have the same question, or ask with what the one before them answered.
+    over to each other have the same question, or ask with the previous agent's answer.
     """
     if not root.groups_invocations or root.input_messages or root.output_messages:
         return [root]

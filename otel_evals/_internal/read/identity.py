@@ -1,4 +1,4 @@
-"""Identities of conversations and evaluations, which are the same in every process and every time."""
+"""Identities of conversations and evaluations, the same in every process."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from hashlib import sha256
 from otel_evals import semconv
 from otel_evals._internal.model.runs import Run
 
-__all__ = ["conversation_key", "evaluation_id"]
-
 _LONGEST_ID = 256
 
 
 def conversation_key(run: Run) -> tuple[str, str, str]:
-    """The identity of a conversation: service name, conversation id and user id, each empty if not recorded.
+    """Return service name, conversation id and user id, each empty if not recorded.
 
-    Applications number conversations for each user, or call all of them "default": what two users say never
-    is one conversation. A digest stands for an id longer than 256 characters: keys are kept for long.
+    Applications number conversations for each user, or call all of them "default", so conversations of two
+    users are never one. A digest replaces an id longer than 256 characters, because keys are kept for long.
     """
     service = str(run.resource.get(semconv.SERVICE_NAME) or "")
     return _short(service), _short(run.conversation_id or ""), _short(run.user_id or "")
@@ -30,11 +28,11 @@ def _short(name: str) -> str:
 
 
 def evaluation_id(run: Run, scorer_id: str, scorer_version: str) -> str:
-    """The id of an evaluation, derived from the judged span or conversation, scorer and scorer version."""
+    """Return an evaluation's id, derived from the judged span or conversation, scorer and scorer version."""
     target = f"{run.trace_id}:{run.root_span_id}"
     if run.turns:
         service, conversation, user = conversation_key(run)
-        # As JSON no id can pretend to be another user's.
+        # In JSON, no id can imitate another user's.
         target = json.dumps([service, conversation, user]) if user else f"{service}\0{conversation}"
     identity = f"{target}:{scorer_id}:{scorer_version}"
     return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Who asked and in which conversation, where only the spans around a run tell it."""
+"""Conversation and user ids that a run inherits from the spans around it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 from otel_evals._internal.model import Operation, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
-
-__all__ = ["with_surroundings"]
 
 _PROPERTIES = "traceloop.association.properties."
 _FIELDS = {
@@ -32,24 +30,22 @@ _FIELDS = {
         "enduser.pseudo.id",
     ),
 }
-"""By field of a run: OpenTelemetry's names for it and platforms', for spans that no dialect reads."""
+"""By field of a run: its names in OpenTelemetry and platforms, for spans that no dialect reads."""
 
 
-def with_surroundings(
+def with_inherited_ids(
     runs: Sequence[Run],
     operations: Mapping[str, Operation],
     records: Mapping[str, SpanRecord],
     parents: Mapping[str, str | None],
 ) -> list[Run]:
-    """Give runs the conversation and the user that the spans around them tell, where they tell none.
+    """Add the conversation and the user from the spans around runs to runs that lack them.
 
-    The nearest span above a run counts, such as a session's or a request's; else the operations outside of
-    all runs, such as the user's turn to speak, if they agree.
+    The nearest span above a run counts, such as a session or a request; else the operations outside of all
+    runs, such as the user's turn to speak, if they agree.
     """
-    outside: Sequence[Operation] = ()
-    if sum(len(run.operations) for run in runs) < len(operations):
-        inside = {operation.span_id for run in runs for operation in run.operations}
-        outside = [operation for span_id, operation in operations.items() if span_id not in inside]
+    inside = {operation.span.span_id for run in runs for operation in run.operations}
+    outside = [operation for span_id, operation in operations.items() if span_id not in inside]
     found = []
     for run in runs:
         told = {}

@@ -1,16 +1,17 @@
-"""The tool calls in the messages of a run: each once, with its result, in the order they were asked for."""
+"""The tool calls in the messages of a run: each once, with its result, in the order of the requests."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals._internal.model import Message, Operation, OperationKind, Part
 from otel_evals._internal.read.question import given_this_turn, this_turn
-
-__all__ = ["MessageCall", "MessageCalls", "calls_in_messages", "follow_conversations", "same_name"]
 
 _HAVE_MESSAGES = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
 _TOOL_KINDS = ("tool_call", "tool_result")
@@ -32,21 +33,21 @@ class MessageCall:
 
 
 class MessageCalls:
-    """The tool calls in messages, identified by id, or by name and arguments where they have none."""
+    """The tool calls in messages, identified by id, or by name and arguments without one."""
 
     def __init__(self) -> None:
         self.calls: list[MessageCall] = []
         self.unplaced: list[Part] = []
-        """Results without an id and without a call, of the list of messages that has most of them."""
+        """Results without a call, of the list of messages that has most of them."""
         self.walks: list[list[list[MessageCall]]] = []
         """For each list of messages, the calls of each message. Calls of one message may run in parallel."""
         self._by_id: dict[str, MessageCall] = {}
         self._alike: dict[str, list[MessageCall]] = {}
         self._given: list[list[Part]] = []
-        """The calls and results of each list that was given, with their ids."""
+        """The calls and results of each list, with their ids."""
 
     def follow(self, *conversation: tuple[Sequence[Message], int]) -> None:
-        """Add the calls of a list of messages; each part of it has the time by which it was complete."""
+        """Add the calls of a list of messages in parts, each with the time by which it was complete."""
         groups = [
             (parts, time)
             for messages, time in conversation
@@ -65,7 +66,7 @@ class MessageCalls:
             asked = []
             for part in parts:
                 if part.kind == "tool_result":
-                    if not self._answer(part, time, seen) and part.tool_call_id is None:
+                    if not self._answer(part, time, seen):
                         unplaced.append(part)
                 elif part.name:
                     known = self._call(part, time, seen, answers)
@@ -78,7 +79,7 @@ class MessageCalls:
             self.unplaced = unplaced
 
     def _recognise(self, messages: Sequence[Message]) -> None:
-        """A conversation that is told again with other ids, as by an agent and by its model, is the same."""
+        """Recognise a conversation that is repeated with other ids, as by an agent and by its model."""
         parts = (part for message in messages for part in message.parts if part.kind in _TOOL_KINDS)
         mine = [part for part in parts if part.tool_call_id is not None]
         known = next((k for k in self._given if _says_the_same(k, mine)), None)
@@ -93,7 +94,7 @@ class MessageCalls:
     def _call(
         self, part: Part, time: int, seen: Mapping[int, MessageCall], answers: set[str | None]
     ) -> MessageCall:
-        """The call of a part: the one with its id, or else the first equal one not seen in this list."""
+        """Return the call of a part: the one with its id, or else the first equal one not in this list."""
         call_id = part.tool_call_id
         known = self._by_id.get(call_id) if call_id is not None else None
         if known is None:
@@ -115,8 +116,13 @@ class MessageCalls:
         self.calls.append(known)
         return known
 
+    def _without_id(self, name: str) -> MessageCall | None:
+        """The first call of a tool that has neither an id nor a result."""
+        waiting = (t for t in self.calls if t.id is None and not t.answered and same_name(t.name, name))
+        return next(waiting, None)
+
     def _answer(self, part: Part, time: int, seen: Mapping[int, MessageCall]) -> bool:
-        """Assign a result to its call; False if there is no such call."""
+        """Assign a result to its call; returns False if there is no such call."""
         known = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
         if known is None:
             waiting = (
@@ -126,14 +132,15 @@ class MessageCalls:
             )
             known = next(waiting, None)
         if known is None and part.tool_call_id is not None and part.name:
-            known = self._by_id[part.tool_call_id] = self._new_call(part, None, time)
+            known = self._without_id(part.name) or self._new_call(part, None, time)
+            self._by_id[part.tool_call_id] = known
         if known is not None and not known.answered:
             known.result, known.failed, known.answered = part.data, part.failed, part.data is not None
         return known is not None
 
 
 def _says_the_same(known: Sequence[Part], mine: Sequence[Part]) -> bool:
-    """Whether two lists have the same calls and results in the same order, all under different ids."""
+    """Return True for two lists with the same calls and results in the same order, all with other ids."""
     if len(known) != len(mine):
         return False
     return all(
@@ -143,7 +150,7 @@ def _says_the_same(known: Sequence[Part], mine: Sequence[Part]) -> bool:
 
 
 def _may_be(known: MessageCall, part: Part, answers: set[str | None]) -> bool:
-    """Whether a part may be a known call. Some instrumentations record one call under two ids."""
+    """Return True if a part may be a known call. Some instrumentations record one call with two ids."""
     ids_allow = known.id is None or part.tool_call_id is None or part.tool_call_id not in answers
     return ids_allow and bool(known.arguments == part.data)
 
@@ -155,6 +162,8 @@ def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
         if operation.kind in _HAVE_MESSAGES and (operation.input_messages or operation.output_messages):
             given = given_this_turn(operation, operations)
             said = this_turn(operation.output_messages)
+            if operation.kind is OperationKind.INFERENCE:
+                said = _once(said)
             start, end = operation.span.start_time, operation.span.end_time or operation.span.start_time
             # A model call's input was complete when it started; an agent may add to its own while it runs.
             before = start if operation.kind is OperationKind.INFERENCE else end
@@ -162,8 +171,22 @@ def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
     return found
 
 
+def _once(said: Sequence[Message]) -> Sequence[Message]:
+    """A model's response with each call without an id once: chunks of a stream may repeat it."""
+    calls = [p for m in said for p in m.parts if p.kind == "tool_call" and p.tool_call_id is None]
+    if len(calls) < 2 or not any(one == other for one, other in pairwise(calls)):
+        return said
+    kept: list[Part] = []
+    messages = []
+    for message in said:
+        parts = [p for p in message.parts if p.kind != "tool_call" or p not in kept]
+        kept += [p for p in parts if p.kind == "tool_call" and p.tool_call_id is None]
+        messages.append(replace(message, parts=tuple(parts)))
+    return messages
+
+
 def follow_conversations(found: MessageCalls) -> None:
-    """Order calls after those of earlier messages, whose results the model had when it asked for them."""
+    """Order calls after the calls of earlier messages, whose results the model already had."""
     for walk in found.walks:
         earliest = 0
         for group in walk:
@@ -173,7 +196,7 @@ def follow_conversations(found: MessageCalls) -> None:
 
 
 def same_name(one: str, other: str) -> bool:
-    """Whether two names mean the same tool, regardless of server or plugin prefixes, case and separators."""
+    """Compare tool names regardless of server or plugin prefixes, case and separators."""
     if one == other:
         return True
     first, second = (re.sub(r"[^a-z0-9]+", "_", name.lower()) for name in (one, other))

@@ -9,13 +9,11 @@ from msgspec.structs import replace
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import SpanRecord
 
-__all__ = ["restore_choices"]
-
 _CHOICE = "gen_ai.choice"
 
 
 def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
-    """Move `gen_ai.choice` log records that are on a parent span to its model calls, in order.
+    """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
 
     Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
     """

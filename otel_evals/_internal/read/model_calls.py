@@ -1,4 +1,4 @@
-"""Groups model calls outside of any agent into turns: a user's question, the calls it took, the answer."""
+"""Groups model calls outside of any agent into turns, each with a question, its calls and the answer."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from otel_evals._internal.model import Operation, OperationKind, Part
-from otel_evals._internal.read.question import turn_start, waiting_calls
+from otel_evals._internal.read.question import says_tools, turn_start, waiting_calls
 
-__all__ = ["asked_by", "asks_for_tools", "continues", "given_to", "group_loose", "says_tools"]
-
+_TWINS = 2
+"""How many spans may record one call: a library's, and next to it the SDK's own."""
 _RECENT = 16
-"""How many turns back a call without ids is compared with."""
-_FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
+"""Number of turns back that a call without ids is compared with."""
 
 
 def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bool) -> list[list[Operation]]:
-    """Group operations into turns; each is a list of operations by start time whose last one is the root.
+    """Group operations into turns, lists of operations by start time whose last one is the root.
 
-    A model call continues a turn if its input contains what an earlier call of the turn returned; tools and
-    retrievals belong to the turn whose calls surround or follow them.
+    A model call continues a turn if its input contains the result of an earlier call; tools and retrievals
+    belong to the turn whose calls surround or follow them.
 
     Args:
         loose: operations outside of any agent.
         answered: response ids of model calls inside agents.
-        alone: whether the trace has no other run. Tools and retrievals without model calls are then a turn,
-            or embeddings if there is nothing else.
+        alone: True if the trace has no other run. Tools and retrievals without model calls are then a turn,
+            or embeddings without any of these.
     """
     calls = [o for o in loose if o.kind is OperationKind.INFERENCE and o.response_id not in answered]
     others = [o for o in loose if o.kind in (OperationKind.TOOL, OperationKind.RETRIEVAL)]
@@ -59,18 +58,18 @@ def _turns(calls: Sequence[Operation]) -> list[list[Operation]]:
 
 
 def given_to(call: Operation) -> list[Part]:
-    """The tool calls and results of this turn that a model call was given."""
+    """Return this turn's tool calls and results in a model call's input."""
     messages = call.input_messages[turn_start(call) :]
     return [p for m in messages for p in m.parts if p.kind in ("tool_call", "tool_result")]
 
 
 def asked_by(call: Operation) -> list[Part]:
-    """The tool calls that a model call returned."""
+    """Return the tool calls in a model call's output."""
     return [p for m in call.output_messages for p in m.parts if p.kind == "tool_call"]
 
 
 def continues(turn: Sequence[Operation], call: Operation) -> bool:
-    """Whether a model call continues a turn, or records one of its calls a second time."""
+    """Return True if a model call continues a turn, or records one of its calls a second time."""
     given = given_to(call)
     ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
@@ -81,11 +80,13 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
             return True
     last = turn[-1]
     beside = last.span.parent_span_id == call.span.parent_span_id is not None
-    return (beside and (_goes_on(last, call) or _tells_again(last, call))) or _hands_back(last, call)
+    if beside and (_tells_again(last, call) or any(_goes_on(e, call) for e in turn[-_TWINS:])):
+        return True
+    return _hands_back(last, call)
 
 
 def _hands_back(last: Operation, call: Operation) -> bool:
-    """Across traces, without ids: the same messages again, and as many results as the last call asked for."""
+    """Compare across traces without ids: the same messages again, and as many results as requested calls."""
     if last.span.trace_id == call.span.trace_id or not last.input_messages or not _goes_on(last, call):
         return False
     new = [p for m in call.input_messages[len(last.input_messages) :] for p in m.parts]
@@ -94,7 +95,7 @@ def _hands_back(last: Operation, call: Operation) -> bool:
 
 
 def _same_call(asked: Part, given: Part) -> bool:
-    """Whether two parts are the same call, of which one has no id."""
+    """Return True if two parts are the same call, one of them without an id."""
     return (
         None in (asked.tool_call_id, given.tool_call_id)
         and given.kind == "tool_call"
@@ -103,7 +104,7 @@ def _same_call(asked: Part, given: Part) -> bool:
 
 
 def _tells_again(last: Operation, call: Operation) -> bool:
-    """Whether two instrumentations recorded one call: simultaneous spans, one of them without messages."""
+    """Return True for two records of one call: simultaneous spans, one of them without messages."""
     one, other = last.span, call.span
     if one.scope_name == other.scope_name or one.end_time is None or other.end_time is None:
         return False
@@ -116,21 +117,22 @@ def _tells_again(last: Operation, call: Operation) -> bool:
 
 
 def _goes_on(last: Operation, call: Operation) -> bool:
-    """Without ids: the last call asked for tools, and this one's input extends that call's input."""
-    if not asks_for_tools(last) or (last.span.end_time or 0) > call.span.start_time:
+    """Without ids: this call's input extends the last call's, which asked for tools or was given results."""
+    if (last.span.end_time or 0) > call.span.start_time:
         return False
     before, now = last.input_messages, call.input_messages
-    return now[: len(before)] == before and (len(now) > len(before) or not now)
+    if now[: len(before)] != before:
+        return False
+    new = now[len(before) :]
+    if asks_for_tools(last):
+        return bool(new) or not any(part.text or part.data for message in now for part in message.parts)
+    asked_again = any(message.role == "user" and message.text for message in new)
+    return bool(before) and not asked_again and any(p.kind == "tool_result" for m in new for p in m.parts)
 
 
 def asks_for_tools(call: Operation) -> bool:
-    """Whether a model call ended by asking for tools."""
+    """Return True if a model call ended by requesting tools."""
     return says_tools(call) or any(map(waiting_calls, call.output_messages))
-
-
-def says_tools(call: Operation) -> bool:
-    """Whether the reasons for which a call or an agent ended are tools that it asked for."""
-    return any(reason.lower().replace("-", "_") in _FOR_TOOLS for reason in call.finish_reasons)
 
 
 def _belongs(turn: Sequence[Operation], other: Operation) -> bool:

@@ -1,4 +1,4 @@
-"""Where the content of a run came from, and why something of it is missing."""
+"""The origin of a run's content, and the causes of missing content."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
 from otel_evals._internal.read.question import Answer, Question
-
-__all__ = ["find_provenance"]
 
 _NOTHING: frozenset[Availability] = frozenset()
 _OF_ONE = ("input", "output", "system")
@@ -24,7 +22,7 @@ def find_provenance(
     documents: Sequence[Document],
     system: Operation | None,
 ) -> dict[str, Any]:
-    """A run's `availability` and `sources`, from those of its operations and from what was found in them."""
+    """Return a run's `availability` and `sources`, from its operations and the content found in them."""
     availability: dict[str, Availability] = {}
     sources: dict[str, Source] = {}
     states: dict[str, set[Availability]] = {}
@@ -70,7 +68,7 @@ def _state(
     operations: Sequence[Operation],
     calls: Sequence[ToolCall],
 ) -> Availability:
-    """A field's availability: of a missing field, whether content capture was off."""
+    """Return a field's availability; for a missing field, decide if content capture was off."""
     mine: AbstractSet[Availability] = states.get(name, _NOTHING)
     if there:
         cut = told is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
@@ -80,7 +78,7 @@ def _state(
     if name in ("input", "output") and not mine:
         failed = [o.error is not None or o.error_type is not None for o in operations]
         if any(failed) and not _silent(states):
-            return Availability.NOT_RECORDED  # what is missing was never said
+            return Availability.NOT_RECORDED  # the missing content never existed
         pairs = zip(operations, failed, strict=True)
         silent = any(o.kind is OperationKind.INFERENCE and not broke for o, broke in pairs)
         return Availability.CAPTURED_OFF if silent else Availability.NOT_RECORDED
@@ -90,5 +88,5 @@ def _state(
 
 
 def _silent(states: Mapping[str, set[Availability]]) -> bool:
-    """Whether no operation has recorded any content."""
+    """Return True if no operation has recorded any content."""
     return not any(Availability.PRESENT in told for told in states.values())

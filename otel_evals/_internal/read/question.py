@@ -9,18 +9,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 
-__all__ = [
-    "Answer",
-    "Question",
-    "answer_of",
-    "find_answer",
-    "find_question",
-    "given_this_turn",
-    "this_turn",
-    "turn_start",
-    "waiting_calls",
-]
-
+_FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 
 
@@ -43,7 +32,7 @@ class Answer:
 
 
 def turn_start(operation: Operation) -> int:
-    """Index in `input_messages` where this turn begins: the last user message with text.
+    """Return the index in `input_messages` of this turn's start: the last user message with text.
 
     Without any user message, as when one agent hands over to another, all messages belong to this turn.
     """
@@ -58,12 +47,11 @@ def turn_start(operation: Operation) -> int:
 
 
 def _is_users(message: Message) -> bool:
-    """Whether a message is from a user, not only tool results; its text may not have been recorded."""
+    """Return True for a user's message, not only tool results; its text may not have been recorded."""
     return message.role == "user" and not any(part.kind == "tool_result" for part in message.parts)
 
 
 def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:
-    """Ids of the tool calls that these operations made or asked for."""
     made = {o.tool_call.id for o in operations if o.tool_call is not None and o.tool_call.id is not None}
     asked = {
         part.tool_call_id
@@ -78,7 +66,7 @@ def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:
 def given_this_turn(
     operation: Operation, operations: Iterable[Operation], start: int | None = None
 ) -> Sequence[Message]:
-    """The input messages of an operation that belong to this turn.
+    """Return the input messages of an operation that belong to this turn.
 
     A truncated list may contain earlier turns only. It is trusted if the tool calls that follow the question
     in it are calls of this run.
@@ -96,7 +84,7 @@ def given_this_turn(
 
 
 def this_turn(outputs: Sequence[Message]) -> Sequence[Message]:
-    """Output messages without the input, up to the last user message, that some frameworks repeat there."""
+    """Return output messages without the input, which some frameworks repeat there."""
     for index in range(len(outputs) - 1, -1, -1):
         if outputs[index].role == "user" and outputs[index].text:
             return outputs[index + 1 :]
@@ -123,28 +111,39 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
 def find_question(root: Operation, operations: Sequence[Operation]) -> Question | None:
     """The question in the root's input, or else in that of the first operation that has one.
 
-    What a workflow was called with is an object, which is the question only where nothing inside tells one.
+    An object is the question only if no operation inside has another one.
     """
     candidates = [root, *(o for o in operations if o.kind in _HAVE_MESSAGES and o is not root)]
     questions = filter(None, (_question(o, operations) for o in candidates))
     question = next(questions, None)
     if question is None or question.history:
         return question
-    if root.kind is OperationKind.WORKFLOW and question.operation is root and _is_object(question):
-        question = next(questions, question)
+    if _is_state(question, root):
+        inside = next((other for other in questions if not _is_state(other, root)), question)
+        text, text_inside = question.messages[-1].text, inside.messages[-1].text
+        question = inside if text == text_inside or text not in text_inside else question
     return _with_history(question, candidates, operations)
 
 
-def _is_object(question: Question) -> bool:
-    """Whether a question is an object that was written down as JSON."""
-    text = question.messages[-1].text
-    return text[:2] == '{"' and text[-1:] == "}"
+def _is_state(question: Question, root: Operation) -> bool:
+    """Return True for an object: a workflow's arguments, or an attribute without messages."""
+    text, operation = question.messages[-1].text, question.operation
+    if operation is root and root.kind is OperationKind.WORKFLOW:
+        return text[:2] == '{"' and text[-1:] == "}"
+    return is_data_of(operation, text)
+
+
+def is_data_of(operation: Operation, text: str | None) -> bool:
+    """Return True for an object that is the whole value of an attribute, not a part of a message."""
+    if text is None or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
+        return False
+    return any(value == text for value in operation.span.attributes.values())
 
 
 def _with_history(
     question: Question, candidates: Iterable[Operation], operations: Iterable[Operation]
 ) -> Question:
-    """Add the history from the first model call's input: agents often record only the turn."""
+    """Add the history from the first model call's input: agents often record the turn only."""
     said = [m.text for m in question.messages]
     for operation in candidates:
         if operation.kind is OperationKind.INFERENCE and operation.input_messages:
@@ -156,19 +155,30 @@ def _with_history(
 
 
 def answer_of(operation: Operation) -> str | None:
-    """The text at the end of an operation's output; None if it ends with a tool call or is empty."""
+    """Return the text at the end of an operation's output; None if it ends with a tool call or is empty."""
     if not operation.output_messages:
         return None
     last = operation.output_messages[-1]
     if last.role in ("user", "tool", "system"):
         return None
     if operation.kind is OperationKind.INFERENCE and waiting_calls(last):
-        return None
+        return None if says_tools(operation) else _text_after_calls(last)
     return _closing_text(last) or None
 
 
+def _text_after_calls(message: Message) -> str | None:
+    """The text after the last tool call in a message: of a model whose SDK ran the tools by itself."""
+    calls = [index for index, part in enumerate(message.parts) if part.kind == "tool_call"]
+    return replace(message, parts=message.parts[calls[-1] + 1 :]).text or None
+
+
+def says_tools(operation: Operation) -> bool:
+    """Whether the reasons for which a model call or an agent ended are tools that it asked for."""
+    return any(reason.lower().replace("-", "_") in _FOR_TOOLS for reason in operation.finish_reasons)
+
+
 def waiting_calls(message: Message) -> list[Part]:
-    """A message's tool calls without a result in the same message, which provider-run tools have."""
+    """Return a message's tool calls without a result in the same message, as provider-run tools have it."""
     results = [part for part in message.parts if part.kind == "tool_result"]
     answered = {part.tool_call_id for part in results if part.tool_call_id is not None}
     unnamed = sum(part.tool_call_id is None for part in results)
@@ -177,7 +187,7 @@ def waiting_calls(message: Message) -> list[Part]:
 
 
 def _closing_text(message: Message) -> str:
-    """The text after the last tool result in a message; all of its text if there is none."""
+    """Return the text after the last tool result in a message; without any, all of its text."""
     ends = [index for index, part in enumerate(message.parts) if part.kind == "tool_result"]
     if not ends:
         return message.text
@@ -186,10 +196,14 @@ def _closing_text(message: Message) -> str:
 
 
 def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | None:
-    """The answer in the root's output, or else in that of the operation that ended last and has one."""
+    """The answer in the root's output, or else in that of the operation that ended last and has one.
+
+    An object that a workflow returned is the answer only if nothing inside gave one.
+    """
     text = answer_of(root)
-    if text is not None:
-        return Answer(root, tuple(this_turn(root.output_messages)), text)
+    answer = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)
+    if answer is not None and (root.kind is not OperationKind.WORKFLOW or not is_data_of(root, text)):
+        return answer
     order = {o.span_id: index for index, o in enumerate(operations)}
     ended = sorted(
         (o for o in operations if o.kind in _HAVE_MESSAGES and o is not root),
@@ -198,7 +212,8 @@ def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | No
     for operation in ended:
         text = answer_of(operation)
         if text is not None:
-            return Answer(operation, operation.output_messages[-1:], text)
-        if operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
-            return None
-    return None
+            if operation.kind is not OperationKind.WORKFLOW or not is_data_of(operation, text):
+                return Answer(operation, operation.output_messages[-1:], text)
+        elif operation.kind is OperationKind.INFERENCE and (operation.output_messages or operation.error):
+            return answer
+    return answer

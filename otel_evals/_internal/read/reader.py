@@ -9,12 +9,11 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Loss, Run, SpanRecord
+from otel_evals._internal.model.sizes import SIZE
 from otel_evals._internal.read.rejoin import read_again
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals._internal.util.error_log import tell
-
-__all__ = ["RunReader", "read_runs"]
 
 _logger = logging.getLogger(__name__)
 
@@ -24,30 +23,19 @@ def read_runs(
     dialects: Dialects,
     links: Mapping[str, str | None] | None = None,
 ) -> Iterator[Run]:
-    """The runs of traces, each handed on as soon as it is whole.
-
-    Args:
-        traces: the spans of each trace.
-        dialects: who reads them.
-        links: nearest ancestors of spans whose parents are missing, by span id.
-    """
+    """Yield the runs of traces, each as soon as it is whole; for `links` see `find_runs`."""
     return join_split_runs(run for trace in traces for run in find_runs(trace, dialects, links))
 
 
 class RunReader:
-    """Reads the spans of live runs.
-
-    Args:
-        dialects: who reads them.
-        ledger: is told which spans came to which runs, or to none.
-    """
+    """Reads the spans of live runs, and records the result in the ledger."""
 
     def __init__(self, dialects: Dialects, ledger: Ledger) -> None:
         self._dialects = dialects
         self._ledger = ledger
 
     def read(self, group: SpanGroup) -> list[Run]:
-        """The runs in a group of spans. Never raises."""
+        """Return the runs in a group of spans. Never raises."""
         trace_id = group.spans[0].trace_id
         try:
             runs = find_runs(group.spans, self._dialects, group.links)
@@ -56,10 +44,12 @@ class RunReader:
             self._ledger.lost(Loss("run", "unreadable", trace_id))
             return []
         self._ledger.assembled(trace_id, len(group.spans), runs)
+        if len(runs) == 1 and group.size and len(runs[0].operations) == len(group.spans):
+            runs[0].__dict__[SIZE] = group.size  # measured when the spans arrived
         if not runs:
             self._ledger.lost(Loss("run", "nothing_to_judge", trace_id))
         return runs
 
     def read_again(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """The runs in spans that were kept."""
+        """Return the runs in stored spans."""
         return read_again(spans, self._dialects, links)

@@ -11,13 +11,11 @@ from otel_evals._internal.model import Run, SpanRecord
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 
-__all__ = ["group_of", "read_again"]
-
 _NOTHING = SpanGroup((), {})
 
 
 def group_of(runs: Sequence[Run], group: SpanGroup = _NOTHING) -> SpanGroup:
-    """A group of spans, extended by the spans of these runs that came with earlier groups."""
+    """Add the spans of runs that came with earlier groups to a group of spans."""
     spans = {span.span_id for span in group.spans}
     earlier = [o.span for run in runs for o in run.operations if o.span.span_id not in spans]
     if not earlier:

@@ -1,6 +1,6 @@
-"""Joins turns whose model calls are in several traces because no span was above them, by their messages.
+"""Joins turns whose model calls are in several traces, without a span above them, by their messages.
 
-Agents that an application asks again with the results of tools that it ran itself are joined likewise.
+Also joins agents that an application calls again with the results of tools that it ran itself.
 """
 
 from __future__ import annotations
@@ -13,39 +13,38 @@ from otel_evals._internal.model import Operation, OperationKind, Run
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to, says_tools
-from otel_evals._internal.read.question import waiting_calls
-
-__all__ = ["SplitRuns", "is_unfinished", "join_split_runs"]
+from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to
+from otel_evals._internal.read.question import says_tools, waiting_calls
 
 _RECENT = 16
-"""How many runs back a call without ids is compared with."""
+"""Number of runs back that a call without ids is compared with."""
 _MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT)
 
 
 def is_unfinished(run: Run) -> bool:
-    """Whether a run's root asked for tools, whose results another one will be given.
+    """Return True if a run's root requested tools, whose results will be the input of another run.
 
-    That is a model call without an agent, or an agent that says so: applications that run the tools
-    themselves ask it again.
+    That is a model call without an agent, or an agent with that finish reason: applications that run
+    the tools themselves call it again.
     """
     if run.root_kind is OperationKind.INFERENCE:
         return run.output is None and run.root is not None and asks_for_tools(run.root)
-    agents = (o for o in run.operations if o.kind is OperationKind.AGENT and o.finish_reasons)
-    root = next((o for o in agents if o.span_id == run.root_span_id), None)
-    # An agent may say something beside its calls.
-    return root is not None and says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+    for root in run.operations:
+        if root.finish_reasons and root.kind is OperationKind.AGENT and root.span.span_id == run.root_span_id:
+            # An agent may say something next to its calls.
+            return says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+    return False
 
 
 def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
     """Join runs that continue each other across traces.
 
-    Model calls without an agent are held back, at most `window` of them, until the runs that they continue or
-    that continue them have arrived; agents are, if they asked for tools. A joined run has the ids of the call
-    that gave the answer.
+    Model calls without an agent are held, at most `window`, until the runs that they continue or that
+    continue them have arrived; so are agents that requested tools. A joined run has the ids of the call that
+    answered.
     """
     held: list[Run] = []
-    agents = False  # from the first that asked for tools on, all wait: they stay in order
+    agents = False  # once one has requested tools, all wait and stay in order
     for run in runs:
         joined = _join_with(run, held)
         if joined.root_kind is OperationKind.AGENT:
@@ -60,12 +59,12 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
 
 
 class SplitRuns:
-    """Joins live runs as they close: holds what asked for tools until another one continues it.
+    """Joins live runs as they close: holds runs that requested tools until others continue them.
 
     Args:
         patience: seconds to wait for the next call of a turn.
-        window: how many runs to hold at most; beyond that the oldest are released unjoined.
-        max_bytes: how many bytes of them, approximately.
+        window: number of runs to hold; beyond that the oldest are released unjoined.
+        max_bytes: approximate size of held runs.
     """
 
     def __init__(self, patience: float = 60.0, window: int = 1_000, max_bytes: int = 2**28) -> None:
@@ -75,13 +74,13 @@ class SplitRuns:
         self._held: list[Run] = []
         self._since: dict[str, float] = {}
         self.held: frozenset[str] = frozenset()
-        """Root span ids of the runs that are held."""
+        """Root span ids of held runs."""
         self.next_due = inf
         """When to call `due`, on the caller's clock; infinity if no run is held."""
 
     def add(self, run: Run, now: float) -> list[Run]:
         """Add a run that has closed; returns the runs to score now."""
-        joined = _join_with(run, self._held)
+        joined = _join_with(run, self._held) if self._held else run
         if is_unfinished(joined):
             self._held.append(joined)
             self._since[joined.root_span_id] = now
@@ -90,16 +89,16 @@ class SplitRuns:
 
     @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces of the runs that are held."""
+        """Ids of the traces with held runs."""
         return {trace_id for run in self._held for trace_id in (run.trace_id, *run.trace_ids)}
 
     def due(self, now: float) -> list[Run]:
-        """Release the runs that nothing continued in time."""
+        """Release the runs that no other run continued in time."""
         waited = [now - self._since.get(run.root_span_id, now) for run in self._held]
         return self._let_go(sum(seconds >= self._patience for seconds in waited))
 
     def _excess(self) -> int:
-        """How many of the oldest runs are beyond the bounds."""
+        """Return how many of the oldest runs exceed the bounds."""
         held, size = self._held, sum(map(size_of_run, self._held))
         count = max(0, len(held) - self._window)
         size -= sum(map(size_of_run, held[:count]))
@@ -126,7 +125,7 @@ def _is_bare(run: Run) -> bool:
 
 
 def _join_with(run: Run, held: list[Run]) -> Run:
-    """Join a run with all held ones that it continues or that continue it; they are removed from the list."""
+    """Join a run with all held ones that it continues or that continue it, and remove these from the list."""
     if run.root_kind not in _MAY_JOIN:
         return run
     theirs = len(held)
@@ -144,7 +143,7 @@ def _join_with(run: Run, held: list[Run]) -> Run:
 
 
 def _ids(run: Run) -> frozenset[str]:
-    """Ids of the tool calls that a run was given or asked for; cached on the run."""
+    """Return the ids of tool calls in a run's model calls; cached on the run."""
     known = run.__dict__.get("_call_ids")
     if known is None:
         calls = _calls(run)
@@ -154,7 +153,7 @@ def _ids(run: Run) -> frozenset[str]:
 
 
 def _calls(run: Run) -> list[Operation]:
-    """The model calls of a run, and before them its agent, which may tell more of what was said."""
+    """Return the model calls of a run, and before them its agent, which may have more messages."""
     calls = [o for o in run.operations if o.kind is OperationKind.INFERENCE]
     return calls if run.root is None or _is_bare(run) else [run.root, *calls]
 
@@ -183,4 +182,6 @@ def _joined(first: Run, then: Run) -> Run:
         for name in ("conversation_id", "user_id")
         if getattr(run, name) is None
     }
+    if first.agent_name:  # who was asked, not who answered
+        told["agent_name"] = first.agent_name
     return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))), **told)

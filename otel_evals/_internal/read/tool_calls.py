@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Operation, OperationKind, Part, ToolCall
+from otel_evals._internal.model.operations import PSEUDO_TOOLS
 from otel_evals._internal.read.message_calls import (
     MessageCall,
     MessageCalls,
@@ -16,11 +17,9 @@ from otel_evals._internal.read.message_calls import (
     same_name,
 )
 
-__all__ = ["join_tool_calls"]
-
 
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
-    """The run's tool calls by time; `above` maps each span to its nearest operation above.
+    """Return the run's tool calls by time; `above` maps each span to its nearest operation above.
 
     Calls that a dialect does not count as tools, such as a framework's structured output, are left out.
     """
@@ -28,7 +27,7 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
         o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None
     }
     in_messages = calls_in_messages(operations)
-    told = [t for t in in_messages.calls if t.name not in not_tools]
+    told = [t for t in in_messages.calls if t.name not in not_tools and t.name not in PSEUDO_TOOLS]
     found: list[tuple[MessageCall | None, int, ToolCall]] = []
     for time, call in _from_spans(operations, above):
         match = _take(told, call)
@@ -45,12 +44,12 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
 def _from_spans(
     operations: Sequence[Operation], above: Mapping[str, str | None]
 ) -> list[tuple[int, ToolCall]]:
-    """One call per execution: spans inside a tool's span that record the same call are merged into it."""
+    """Return one call per execution: spans inside a tool's span that record the same call are merged."""
     by_id = {o.span.span_id: o for o in operations}
     calls: dict[str, tuple[int, ToolCall]] = {}
     for operation in operations:
         call = operation.tool_call
-        if operation.kind is not OperationKind.TOOL or call is None:
+        if operation.kind is not OperationKind.TOOL or call is None or call.name in PSEUDO_TOOLS:
             continue
         outer = _same_call(operation, call, calls, above, by_id)
         if outer is None:
@@ -68,7 +67,7 @@ def _same_call(
     above: Mapping[str, str | None],
     by_id: Mapping[str, Operation],
 ) -> str | None:
-    """The span that records the same call: one with its id, or an enclosing tool span of the same name."""
+    """Return the span with the same call: one with its id, or an enclosing tool span of the same name."""
     if call.id is not None:
         twin = next((span_id for span_id, (_, known) in calls.items() if known.id == call.id), None)
         if twin is not None:
@@ -98,7 +97,7 @@ def _same_call(
 
 
 def _serves(server: Operation, client: Operation, call: ToolCall, known: ToolCall) -> bool:
-    """Whether a server's span belongs to a client's call, though the spans between them are missing."""
+    """Return True if a server's span belongs to a client's call, even if spans in between are missing."""
     one, other = client.span, server.span
     if (one.trace_id, one.span_id) in other.links:
         return True
@@ -115,7 +114,7 @@ def _answers(
     above: Mapping[str, str | None],
     by_id: Mapping[str, Operation],
 ) -> bool:
-    """Whether a server in the same process executes a call: in a sibling span, during the call's span."""
+    """Return True if a server in the same process executes a call: in a sibling span, during its span."""
     around = above.get(operation.span_id)
     if around is None or known.id is not None or above.get(around) != above.get(asker):
         return False
@@ -127,7 +126,6 @@ def _answers(
 
 
 def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
-    """A call, completed by another record of it."""
     return replace(
         known,
         id=known.id or more.id,
@@ -140,7 +138,7 @@ def _fill(known: ToolCall, more: ToolCall) -> ToolCall:
 
 
 def _better(known: Any, more: Any) -> Any:
-    """The more informative arguments: named ones rather than a bare value."""
+    """Return the more informative arguments: named ones rather than a bare value."""
     if known is None or (isinstance(more, Mapping) and not isinstance(known, Mapping)):
         return known if more is None else more
     return known
@@ -150,7 +148,7 @@ def _better(known: Any, more: Any) -> Any:
 
 
 def _take(told: list[MessageCall], call: ToolCall) -> MessageCall | None:
-    """The same call as found in messages, removed from the list."""
+    """Remove and return the same call in the calls from messages."""
     match = next((t for t in told if call.id is not None and t.id == call.id), None)
     if match is None:
         same = [t for t in told if same_name(t.name, call.name) and (call.id is None or t.id is None)]
@@ -202,7 +200,7 @@ def _sorted(
     by_time = [call for _, _, call in sorted(asked, key=lambda item: item[:2])]
     if not in_messages.unplaced:
         return by_time
-    waiting = [item for item in asked if item[2].result is None and item[2].id is None]
+    waiting = [item for item in asked if item[2].result is None]
     every_one_asked = all(rank < last for _, rank, _ in waiting)
     waiting.sort(key=lambda item: item[1:2] if every_one_asked else item[:2])
     return _with_results(by_time, [call for *_, call in waiting], in_messages.unplaced)
@@ -211,7 +209,13 @@ def _sorted(
 def _with_results(
     calls: list[ToolCall], waiting: Sequence[ToolCall], results: Sequence[Part]
 ) -> list[ToolCall]:
-    """Assign results without ids to the calls without results, in order, if there are as many of each."""
+    """Assign results to the calls without results, in order, if there are as many of each.
+
+    Either side may lack ids. If both have them, they are those of other calls.
+    """
+    without = [call for call in waiting if call.id is None]
+    if len(without) == len(results) or any(part.tool_call_id is not None for part in results):
+        waiting = without
     if len(waiting) != len(results):
         return calls
     given = {
@@ -222,7 +226,7 @@ def _with_results(
 
 
 def _alone(told: MessageCall) -> ToolCall:
-    """A call without a span. Its status is `error` if its result says so, and unknown otherwise."""
+    """Return a call without a span. Its status is `error` if its result says so, and unknown otherwise."""
     return ToolCall(
         name=told.name,
         id=told.id,

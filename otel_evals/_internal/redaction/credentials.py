@@ -1,15 +1,13 @@
-"""The secrets that a judge itself is given, so that they can be kept out of messages and replies."""
+"""The credentials in a judge's settings, which must not appear in messages and replies."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from otel_evals._internal.util.addresses import secrets_of_address
-
-__all__ = ["own_secrets"]
 
 _SECRET_NAME = re.compile(
     r"(?:key|token|secret|password|passwd|pwd|authorization|cookie|credentials?)\Z", re.I
@@ -17,27 +15,11 @@ _SECRET_NAME = re.compile(
 _SHORTEST = 6
 
 
-class Configured(Protocol):
-    """What of a judge may hold secrets."""
-
-    @property
-    def api_key(self) -> str | None:
-        """The provider's key."""
-
-    @property
-    def api_base(self) -> str | None:
-        """The server's address, which may hold a user and a password."""
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """Further arguments, headers among them."""
-
-
-def own_secrets(judge: Configured) -> frozenset[str]:
-    """Values that only this process should know: the key, credentials in the address, options and headers
-    with a secret's name, and the environment variables with one, from which LiteLLM reads keys.
+def credentials(api_key: str | None, api_base: str | None, options: Mapping[str, Any]) -> frozenset[str]:
+    """Return the values that only this process should know: the key, credentials in the address, options and
+    headers with a secret's name, and the environment variables with one, from which LiteLLM reads keys.
     """
-    found = {judge.api_key or "", *secrets_of_address(judge.api_base), *_of_options(judge.options)}
+    found = {api_key or "", *secrets_of_address(api_base), *_of_options(options)}
     found.update(value for name, value in os.environ.items() if _SECRET_NAME.search(name))
     return frozenset(value for value in found if len(value) >= _SHORTEST)
 

@@ -1,8 +1,8 @@
-"""The one hook that every text goes through before it leaves the process in a way of ours.
+"""The one hook that every text goes through before it leaves the process.
 
-Judges' prompts, explanations, errors and steps on spans and events, and whatever destinations are given:
-files, the results store with its page, other products. Secrets are taken out by default; `use_redaction`
-replaces that. It is one per process, since prompts are made where nothing of the configuration is known.
+Judges' prompts, explanations, errors and steps on spans and events, and everything that destinations get:
+files, the results store with its page, other products. Secrets are removed by default. Prompts are built
+where the configuration is unknown, so the functions are bound to the context in which a pipeline works.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -21,13 +22,12 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Operation, Run, SpanRecord
+from otel_evals._internal.model import Operation, Run, Score, SpanRecord
 from otel_evals._internal.model.derived import derives, recovered
 from otel_evals._internal.redaction.secrets import redact_secrets, replaced
+from otel_evals._internal.util.error_log import show_content
 from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError
-
-__all__ = ["Redaction", "current_redaction", "redact", "redact_pii", "redacted", "use_redaction"]
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -39,9 +39,10 @@ _IDS = frozenset(
         "trace_state", "evaluation_id", "conversation_id", "scorer_id", "scorer_version", "digest", "rule",
     }
 )  # fmt: skip
-"""Fields by which scores are found again; they are never changed."""
+"""Fields that identify scores; never redacted."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
-"""Texts of a span beside its attributes."""
+"""Texts of a span next to its attributes."""
+_PLAIN_LABELS = (None, "true", "false")
 _TEXTLESS = frozenset((NoneType, bool, int, float))
 
 # Possessive where parts could be divided in several ways: no text takes more than its length.
@@ -53,12 +54,12 @@ _PHONE = re.compile(r"(?<![\w+])\+\d{1,3}(?:[ ./-]{0,2}+(?:\(\d{1,4}\)|\d{1,4}+)
 
 @dataclass(frozen=True)
 class Redaction:
-    """Functions that are applied to a text one after another; none for no redaction."""
+    """Functions applied to a text one after another; without any, texts stay as they are."""
 
     functions: tuple[Callable[[str], str], ...] = (redact_secrets,)
 
     def __call__(self, text: str) -> str:
-        """The text without what they take out; never raises: where one fails, nothing of the text is left."""
+        """Return the redacted text; never raises: if a function fails, nothing of the text is left."""
         try:
             for function in self.functions:
                 text = function(text)
@@ -70,40 +71,60 @@ class Redaction:
         return text
 
 
-_current = Redaction()
+_BY_DEFAULT = Redaction()
+_current = ContextVar("otel_evals_redaction", default=_BY_DEFAULT)
 _told: set[str] = set()
 
 
+def private_context(redaction: Redaction, *, content: bool) -> Context:
+    """A context, otherwise empty, for what one pipeline does; its copies are bound to the pipeline too.
+
+    Args:
+        redaction: applied to all texts that leave.
+        content: whether log lines may quote runs.
+    """
+    context = Context()
+    context.run(_current.set, redaction)
+    context.run(show_content, content)
+    return context
+
+
 def use_redaction(redaction: Redaction) -> None:
-    """Have this applied to whatever leaves from now on."""
-    global _current
-    _current = redaction
+    """Apply these functions to all texts that leave from the current context."""
+    _current.set(redaction)
 
 
 def current_redaction() -> Redaction:
-    """What is applied now."""
-    return _current
+    """Return the functions that apply in the current context."""
+    return _current.get()
 
 
 def redact(text: str) -> str:
-    """A text as it may leave."""
-    return _current(text)
+    """Redact a text."""
+    return _current.get()(text)
 
 
 def redacted(value: _T) -> _T:
-    """A value, all texts in it as they may leave: of dataclasses, structs, mappings and sequences; ids stay.
+    """Redact all texts in a value: of dataclasses, structs, mappings and sequences; ids stay.
 
-    The value itself is returned where nothing is taken out. Of runs, each field is looked at when it is asked
-    for: most of what is in their spans never leaves.
+    Returns the value itself if nothing changes. Fields of runs are redacted on access: most of their spans
+    never leaves.
     """
-    return value if not _current.functions else _walk(value, _Texts(_current), 0)
+    if isinstance(value, Score) and _is_textless(value):
+        return value
+    redaction = _current.get()
+    return value if not redaction.functions else _walk(value, _Texts(redaction), 0)
+
+
+def _is_textless(score: Score) -> bool:
+    return score.explanation is None and not score.steps and score.label in _PLAIN_LABELS
 
 
 def redact_pii(text: str) -> str:
-    """Replace email addresses, telephone numbers with a country's code, payment cards and IBANs.
+    """Replace email addresses, telephone numbers with a country code, payment cards and IBANs.
 
-    Cards and IBANs are checked by their digits. Names and postal addresses have no form: take a function of
-    your own for those.
+    Cards and IBANs are checked by their digits. Names and postal addresses have no form: write a function
+    of your own for those.
 
     Raises:
         ConfigError: python-stdnum is not installed.
@@ -119,8 +140,6 @@ def redact_pii(text: str) -> str:
 
 
 class _Checks:
-    """Modules of python-stdnum."""
-
     @cached_property
     def luhn(self) -> Any:
         return _stdnum("luhn")
@@ -141,7 +160,7 @@ def _stdnum(name: str) -> Any:
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """In pieces, as a call of `re` keeps the interpreter's lock."""
+    """Search in pieces, since a call of `re` holds the interpreter's lock."""
     done = 0
     for start in range(0, len(text), 4_096):
         for match in pattern.finditer(text, max(start, done), min(len(text), start + 4_352)):
@@ -198,7 +217,7 @@ def _walk_fields(value: Any, known: _Texts, depth: int) -> Any:
 
 @lru_cache(maxsize=256)
 def _texts_of(cls: Any) -> tuple[str, ...]:
-    """The fields of a dataclass or struct that may hold texts."""
+    """Return the fields of a dataclass or struct that may contain texts."""
     names = cls.__struct_fields__ if issubclass(cls, Struct) else ()
     if is_dataclass(cls):
         names = tuple(field.name for field in fields(cls) if field.init)
@@ -206,7 +225,7 @@ def _texts_of(cls: Any) -> tuple[str, ...]:
 
 
 class _Texts(dict[str, str]):
-    """Texts as a redaction leaves them, by what they were; each is looked at once."""
+    """Redacted texts by their originals; each is redacted once."""
 
     def __init__(self, redaction: Redaction) -> None:
         self.redaction = redaction
@@ -217,7 +236,7 @@ class _Texts(dict[str, str]):
 
 
 class _Redacted:
-    """The fields of a record as they may leave."""
+    """The redacted fields of a record."""
 
     __slots__ = ("_record", "_redaction")
 
@@ -228,14 +247,13 @@ class _Redacted:
         self._redaction = redaction
 
     def derive(self, field: str) -> Mapping[str, Any]:
-        """One field."""
         value = getattr(self._record, field)
         return {field: value if field in _IDS else _walk(value, _Texts(self._redaction), 0)}
 
 
 @derives(*(field.name for field in fields(Run)))
 class _RedactedRun(Run):
-    """A run as it may leave; equal to a run in which the same is said."""
+    """A redacted run; equal to a run with equal fields."""
 
     __hash__ = Run.__hash__
 
@@ -245,7 +263,7 @@ class _RedactedRun(Run):
 
 @derives(*(field.name for field in fields(Operation)))
 class _RedactedOperation(Operation):
-    """An operation as it may leave; equal to one in which the same is said."""
+    """A redacted operation; equal to an operation with equal fields."""
 
     __hash__ = Operation.__hash__
 
@@ -260,8 +278,6 @@ def _says_the_same(one: object, other: object, of: type[Run | Operation]) -> boo
 
 
 class _RedactedAttributes(Mapping[str, Any]):
-    """Attributes as they may leave."""
-
     __slots__ = ("_attributes", "_redaction")
 
     def __init__(self, attributes: Mapping[str, Any], redaction: Redaction) -> None:

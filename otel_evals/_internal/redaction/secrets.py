@@ -1,12 +1,11 @@
-"""Takes secrets out of text before it leaves the process. Linear in the length of the text.
+"""Finds secrets in text, in time linear in its length, with no dependency.
 
-What is known is the form of keys (by vendors' prefixes), assignments to names such as `DB_PASSWORD`, bearer
-tokens, passwords in URLs, private keys, and values that the caller names. The patterns have no dependency; a
-test holds them against every known form of detect-secrets.
+It knows keys by their vendors' prefixes, JSON web tokens, passwords in URLs, private keys, bearer tokens, and
+values assigned to names such as `DB_PASSWORD`. A test compares it with all forms that detect-secrets knows.
 
-Every pattern starts at the beginning of a run of its own characters (a lookbehind sees to that) or has
-bounded parts, so a run is scanned a constant number of times. Each is applied window by window, so that no
-single call of `re`, which keeps the interpreter's lock, takes more than a few milliseconds.
+Every pattern begins at the start of a run of its own characters (by a lookbehind) or has bounded parts, so
+each run is scanned a constant number of times. Patterns are applied in windows, because a call of `re` holds
+the interpreter's lock until it returns.
 """
 
 from __future__ import annotations
@@ -14,38 +13,36 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-__all__ = ["redact_secrets", "redact_values", "replaced"]
-
 _WINDOW = 4_096
 _OVERLAP = 1_024
 _MARK = "[redacted]"
 
-# Keys that are known by their first characters. Their middle may be masked with asterisks, as in error texts.
-_KEYS = re.compile(
-    r"""(?<![A-Za-z0-9])(?:
-      (?:sk|pk|rk)-[A-Za-z0-9_*-]{20,}            # OpenAI, Anthropic, OpenRouter, Langfuse
-    | (?:sk|pk|rk)-[A-Za-z0-9_-]{0,12}\*{3,}[A-Za-z0-9_*-]{0,40}
-    | [sr]k_(?:live|test)_[A-Za-z0-9]{16,}        # Stripe
-    | whsec_[A-Za-z0-9+/=]{20,}
-    | (?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}
-    | AIza[A-Za-z0-9_-]{35} | ya29\.[A-Za-z0-9_-]{20,}
-    | gh[oprsu]_[A-Za-z0-9_]{36,} | github_pat_[A-Za-z0-9_]{40,}
-    | gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-[A-Za-z0-9_-]{20,} | GR1348941[A-Za-z0-9_-]{20,}
-    | xox[abeoprs]-[A-Za-z0-9-]{5,} | xapp-[A-Za-z0-9-]{10,}
-    | hf_[A-Za-z0-9]{30,} | gsk_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9_-]{20,} | r8_[A-Za-z0-9]{30,}
-    | pplx-[A-Za-z0-9]{30,} | nvapi-[A-Za-z0-9_-]{30,} | tvly-[A-Za-z0-9_-]{20,} | lsv2_[A-Za-z0-9_]{30,}
-    | SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}
-    | npm_[A-Za-z0-9]{30,} | pypi-Ag[A-Za-z0-9_-]{30,}
-    | hvs\.[A-Za-z0-9_-]{20,} | dop_v1_[a-f0-9]{40,} | dapi[a-f0-9]{32,} | shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32,}
-    | lin_api_[A-Za-z0-9]{30,} | figd_[A-Za-z0-9_-]{30,} | AGE-SECRET-KEY-1[A-Z0-9]{40,}
-    | sq0[a-z]{3}-[A-Za-z0-9_\\-]{22,} | (?:AC|SK)[a-z0-9]{32}
-    | AKC[A-Za-z0-9]{10,} | AP[0-9A-F][A-Za-z0-9]{8,}(?=[\s"]|$)
-    | [0-9a-z]{32}-us[0-9]{1,2}
-    | [0-9]{8,10}:[A-Za-z0-9_-]{35}               # Telegram
-    | [MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}   # Discord
-    )""",
-    re.VERBOSE,
-)
+# Keys by their first characters. Error texts mask the middle of a key with asterisks.
+_KEY_FORMS = {
+    "model provider key": r"""(?:sk|pk|rk)-[A-Za-z0-9_*-]{20,}
+        | (?:sk|pk|rk)-[A-Za-z0-9_-]{0,12}\*{3,}[A-Za-z0-9_*-]{0,40}
+        | gsk_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9_-]{20,} | hf_[A-Za-z0-9]{30,} | r8_[A-Za-z0-9]{30,}
+        | pplx-[A-Za-z0-9]{30,} | nvapi-[A-Za-z0-9_-]{30,}
+        | tvly-[A-Za-z0-9_-]{20,} | lsv2_[A-Za-z0-9_]{30,}""",
+    "Stripe Access Key": r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,} | whsec_[A-Za-z0-9+/=]{20,}",
+    "AWS Access Key": r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}",
+    "Google API Key": r"AIza[A-Za-z0-9_-]{35} | ya29\.[A-Za-z0-9_-]{20,}",
+    "GitHub Token": r"gh[oprsu]_[A-Za-z0-9_]{36,} | github_pat_[A-Za-z0-9_]{40,}",
+    "GitLab Token": r"""gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-[A-Za-z0-9_-]{20,}
+        | GR1348941[A-Za-z0-9_-]{20,}""",
+    "Slack Token": r"xox[abeoprs]-[A-Za-z0-9-]{5,} | xapp-[A-Za-z0-9-]{10,}",
+    "SendGrid API Key": r"SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}",
+    "package registry token": r"npm_[A-Za-z0-9]{30,} | pypi-Ag[A-Za-z0-9_-]{30,} | AKC[A-Za-z0-9]{10,}"
+    r"""| AP[0-9A-F][A-Za-z0-9]{8,}(?=[\s"]|$)""",  # the last two: Artifactory
+    "service token": r"""hvs\.[A-Za-z0-9_-]{20,} | dop_v1_[a-f0-9]{40,} | dapi[a-f0-9]{32,}
+        | shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32,} | lin_api_[A-Za-z0-9]{30,} | figd_[A-Za-z0-9_-]{30,}
+        | AGE-SECRET-KEY-1[A-Z0-9]{40,} | sq0[a-z]{3}-[A-Za-z0-9_\\-]{22,} | (?:AC|SK)[a-z0-9]{32}
+        | [0-9a-z]{32}-us[0-9]{1,2}""",  # the last three: Square, Twilio, Mailchimp
+    "bot token": r"""[0-9]{8,10}:[A-Za-z0-9_-]{35}
+        | [MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}""",  # Telegram, Discord
+}
+_KINDS = tuple(_KEY_FORMS)
+_KEYS = re.compile(f"(?<![A-Za-z0-9])(?:({')|('.join(_KEY_FORMS.values())}))", re.VERBOSE)
 _JSON_WEB_TOKEN = re.compile(
     r"(?<![A-Za-z0-9_=-])eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+(?:\.[A-Za-z0-9_.+/=-]*)?"
 )
@@ -61,7 +58,7 @@ _AWS_SECRET = re.compile(
     r"(?i:(?<![a-z])aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?)[\"'\\]{1,2}([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"
 )
 
-# An assignment: a name, what stands between, and perhaps the quote that opens the value.
+# An assignment: a name, an operator, and perhaps the quote that opens the value.
 _NAME = re.compile(
     r"""(?<![\w.-])([\w.-]{2,80})          # DB_PASSWORD, client-secret, access_token
         ["'\]\\]{0,4}[ \t]{0,40}(=>|:=|::|[:=]|(?<=[ \t])(?=["'A-Za-z0-9]))\s{0,40}\\{0,3}(["']?)""",
@@ -86,38 +83,50 @@ _DIGIT = re.compile("[0-9]")
 _PRIVATE_KEY = re.compile(r"-{0,5}[ ]?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File-")
 
 
-_HINTS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
-    (("aws",), _AWS_SECRET),
-    (("eyj",), _JSON_WEB_TOKEN),
-    (("bearer", "basic"), _BEARER),
-    (("authorization",), _AUTHORIZATION),
-    (("://",), _URL_PASSWORD),
-    (("hooks.slack", "softlayer"), _SECRET_URL),
+_KNOWN: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+    (("aws",), "AWS Secret Key", _AWS_SECRET),
+    (("eyj",), "JSON Web Token", _JSON_WEB_TOKEN),
+    (("://",), "Basic Auth Credentials", _URL_PASSWORD),
+    (("hooks.slack", "softlayer"), "secret URL", _SECRET_URL),
 )
-"""What a text contains where a pattern can match, in lower case: looking for it costs next to nothing."""
+_HEADERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+    (("bearer", "basic"), "bearer token", _BEARER),
+    (("authorization",), "authorization header", _AUTHORIZATION),
+)
+"""Lower-case hints, kind, pattern: a text without any of the hints is not searched for the pattern."""
 _NAME_HINTS = ("pass", "pwd", "pw", "secret", "key", "token", "credential", "hmac")
 _KEY_BLOCK_HINTS = ("begin ", "putty")
 _SHORTEST = 6
-"""Characters below which nothing is taken for a secret."""
+_LONG = 36
 _LOWERED = 65_536
 _LONGEST_HINT = 32
 
 
 def redact_secrets(text: str) -> str:
-    """Replace what has the form of a key, token or password by `[redacted]`.
+    """Replace keys, tokens and passwords by `[redacted]`, and keep the words around them."""
+    spans = [(first, last) for _, first, last in find_secrets(text)]
+    return replaced(text, spans) if spans else text
 
-    What comes before a secret is kept, so that a reader still sees what kind of thing stood there.
+
+def find_secrets(text: str, *, guess: bool = True) -> Iterator[tuple[str, int, int]]:
+    """Kind, start and end of each secret; spans may overlap.
+
+    Without `guess`, secrets count by their own form: a value that only a header or a name such as `password`
+    gives away has to be at least 36 characters long, and a key that is masked with asterisks is no secret.
     """
     if len(text) < _SHORTEST:
-        return text
-    spans = [*_private_keys(text)] if _contains(text, _KEY_BLOCK_HINTS) else []
-    spans.extend(_found(_KEYS, text))
-    for hints, pattern in _HINTS:
+        return
+    if _contains(text, _KEY_BLOCK_HINTS):
+        yield from (("Private Key", *span) for span in _private_keys(text))
+    for match, first, last in _found(_KEYS, text):
+        if guess or "***" not in match[0]:
+            yield _KINDS[(match.lastindex or 1) - 1], first, last
+    for hints, kind, pattern in _KNOWN + _HEADERS if guess else _KNOWN:
         if _contains(text, hints):
-            spans.extend(_found(pattern, text))
+            yield from ((kind, first, last) for _, first, last in _found(pattern, text))
     if _contains(text, _NAME_HINTS):
-        spans.extend(_assigned(text))
-    return replaced(text, spans) if spans else text
+        shortest = 0 if guess else _LONG
+        yield from (("named secret", *span) for span in _assigned(text) if span[1] - span[0] >= shortest)
 
 
 def _contains(text: str, hints: tuple[str, ...]) -> bool:
@@ -129,7 +138,7 @@ def _contains(text: str, hints: tuple[str, ...]) -> bool:
 
 
 def redact_values(text: str, values: Collection[str]) -> str:
-    """Replace the given secrets, such as a judge's own key, wherever they stand in the text."""
+    """Replace every occurrence of the given secrets, such as a judge's own key."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= 4:
             text = text.replace(value, _MARK)
@@ -137,33 +146,33 @@ def redact_values(text: str, values: Collection[str]) -> str:
 
 
 def _windows(length: int) -> Iterator[tuple[int, int, int]]:
-    """Start, end, and end of the overlap of each window; matches begin before the end."""
+    """Yield the start and end of each window and the end of its overlap; matches begin before the end."""
     for start in range(0, length, _WINDOW):
         end = start + _WINDOW
         yield start, end, min(end + _OVERLAP, length)
 
 
-def _found(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Spans of a pattern's group, or of the whole match where it has none."""
+def _found(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int, int]]:
+    """Matches, with start and end of the secret: the match, or the group of a pattern with one group."""
     done = 0
     for start, end, limit in _windows(len(text)):
         for match in pattern.finditer(text, max(start, done), limit):
             if match.start() >= end:
                 break
-            first, last = match.span(pattern.groups)
+            first, last = match.span(pattern.groups == 1)
             done = last = _end_of_run(text, last) if last == limit else last
-            yield first, last
+            yield match, first, last
 
 
 def _end_of_run(text: str, end: int) -> int:
-    """The end of a secret that a window or a bound of its pattern has cut."""
+    """Return the end of a secret that a window or a bound of its pattern has cut."""
     while (further := _REST.match(text, end, end + _WINDOW)) and further.end() > end:
         end = further.end()
     return end
 
 
 def _assigned(text: str) -> Iterator[tuple[int, int]]:
-    """Values assigned to names that say that they are secret."""
+    """Yield the spans of values assigned to secret names."""
     done = 0
     for start, end, limit in _windows(len(text)):
         if not _contains(text[start:limit], _NAME_HINTS):
@@ -199,7 +208,7 @@ def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int]]:
-    """From the beginning of a private key to its end, or to the end of the text."""
+    """Yield the spans of private keys; one without an end line reaches to the end of the text."""
     position = 0
     for start, end, limit in _windows(len(text)):
         for match in _PRIVATE_KEY.finditer(text, max(start, position), limit):
@@ -214,7 +223,7 @@ def _private_keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def replaced(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with `[redacted]` in place of each span; overlapping spans are one."""
+    """Return the text with `[redacted]` in place of each span; overlapping spans are merged."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(spans):
         if merged and first < merged[-1][1]:

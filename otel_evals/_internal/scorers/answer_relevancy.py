@@ -1,20 +1,13 @@
-"""How much of an answer is to the point of what the user asked."""
+"""The share of an answer that is relevant to the question."""
 
 from __future__ import annotations
 
-import math
-
 from pydantic import BaseModel
 
-from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.model import NotScored
-from otel_evals._internal.scorers.common import mean_worth, round_half_up
-from otel_evals._internal.scorers.replies import YesNoUnsure, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-from otel_evals.errors import ConfigError
-
-__all__ = ["RelevanceReply", "StatementsReply", "answer_relevancy"]
+from otel_evals._internal.scorers.common import YesNoUnsure, check_range, judge_scorer, score_items
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You judge whether an answer is to the point. Whether it is true, complete or polite is not your concern: a
@@ -62,21 +55,15 @@ $results"""
 
 
 class StatementsReply(BaseModel):
-    """What an answer is made of."""
-
     statements: list[str]
 
 
 class StatementVerdict(BaseModel):
-    """Whether one statement is to the point."""
-
     result: YesNoUnsure
     reason: str = ""
 
 
 class RelevanceReply(BaseModel):
-    """One result for each statement."""
-
     results: list[StatementVerdict]
 
 
@@ -88,59 +75,30 @@ def answer_relevancy(
     explain: bool = True,
     id: str = "answer_relevancy",
 ) -> StepScorer[StatementsReply, RelevanceReply]:
-    """The share of an answer's statements that serve what the user asked.
+    """The share of an answer's statements that serve the user's question.
 
     Range: 0..scale, higher is better.
     Formula: (yes + uncertainty_weight * unsure) / statements * scale, rounded to two decimals (Mastra
     evals, answer relevancy scorer).
     Needs: the user's words of this turn and the final answer.
     Not scored: `input_not_recorded`, `output_not_recorded` and their `_empty` and `_captured_off` forms;
-    `no_statements` when the answer says nothing.
+    `no_statements` if the answer says nothing.
     Cost: three judge calls (statements, results, reason), two without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        uncertainty_weight: what a statement of doubtful relevance is worth, 0..1.
-        scale: the score of an answer that is all to the point.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        uncertainty_weight: worth of a statement of doubtful relevance, 0..1.
 
     Raises:
-        ConfigError: `scale` or `uncertainty_weight` is out of its range, or the judge cannot be used.
+        ConfigError: `scale` or `uncertainty_weight` is out of range, or the judge cannot be used.
     """
-    if not 0.0 <= uncertainty_weight <= 1.0 or math.isnan(uncertainty_weight):
-        raise ConfigError(f"{id}.uncertainty_weight", f"must lie within 0..1, not {uncertainty_weight}")
-
-    def score(params: Params[StatementsReply, RelevanceReply]) -> float:
-        results = [r.result for r in params.results.analyze.results]
-        return round_half_up(mean_worth(results, yes=1.0, unsure=uncertainty_weight) * scale)
-
-    scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
-        .preprocess(PromptStep(prompt=STATEMENTS, schema=StatementsReply))
-        .analyze(
-            PromptStep(
-                prompt=RELEVANCE,
-                schema=RelevanceReply,
-                data=lambda params: {"statements": _statements(params) or _NOTHING_SAID},
-                check=one_verdict_each(lambda reply: reply.results, _statements),
-            )
-        )
-        .generate_score(score)
+    check_range(f"{id}.uncertainty_weight", uncertainty_weight, 0.0, 1.0)
+    return score_items(
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale),
+        PromptStep(prompt=STATEMENTS, schema=StatementsReply),
+        RELEVANCE,
+        RelevanceReply,
+        REASON if explain else None,
+        names=("statements", "results", "result"),
+        nothing="the answer says nothing that could be judged",
+        unsure=uncertainty_weight,
     )
-    reason = PromptStep(
-        prompt=REASON, schema=str, data=lambda params: {"scale": scale, "results": _lines(params)}
-    )
-    return scorer.generate_reason(reason) if explain else scorer
-
-
-_NOTHING_SAID = NotScored(reason="no_statements", explanation="the answer says nothing that could be judged")
-
-
-def _statements(params: Params[StatementsReply, RelevanceReply]) -> list[str]:
-    return params.results.preprocess.statements
-
-
-def _lines(params: Params[StatementsReply, RelevanceReply]) -> list[str]:
-    pairs = zip(_statements(params), params.results.analyze.results, strict=True)
-    return [f"{r.result}: {statement} ({r.reason})" for statement, r in pairs]

@@ -1,4 +1,4 @@
-"""How close an answer is to the expected one, unit by unit."""
+"""Similarity of an answer and the expected one, unit by unit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from pydantic import BaseModel, BeforeValidator
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
-from otel_evals._internal.scorers.common import check_range, round_half_up, with_reason
-from otel_evals._internal.scorers.replies import normalise_word, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["SimilarityReply", "Units", "answer_similarity"]
+from otel_evals._internal.scorers.common import (
+    check_range,
+    judge_scorer,
+    normalise_word,
+    one_verdict_each,
+    round_half_up,
+    with_reason,
+)
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You compare an answer with the expected answer by meaning. Wording, order, length and language do not
@@ -68,21 +73,17 @@ Contradictions:
 $contradictions"""
 
 MOST_FOR_EXTRAS = 0.2
-"""Additions never take more than this away."""
+"""Most that additions take away."""
 
 MatchType = Annotated[Literal["exact", "semantic", "partial", "missing"], BeforeValidator(normalise_word)]
 
 
 class Units(BaseModel):
-    """What both answers say."""
-
     output_units: list[str]
     ground_truth_units: list[str]
 
 
 class Match(BaseModel):
-    """How one unit of the expected answer is matched."""
-
     ground_truth_unit: str
     output_unit: str | None = None
     match_type: MatchType
@@ -90,16 +91,12 @@ class Match(BaseModel):
 
 
 class Contradiction(BaseModel):
-    """Two units that cannot both be true."""
-
     output_unit: str
     ground_truth_unit: str
     explanation: str = ""
 
 
 class SimilarityReply(BaseModel):
-    """One match for each unit of the expected answer, additions and contradictions."""
-
     matches: list[Match]
     extra_in_output: list[str] = []
     contradictions: list[Contradiction] = []
@@ -117,33 +114,29 @@ def answer_similarity(
     explain: bool = True,
     id: str = "answer_similarity",
 ) -> StepScorer[Units, SimilarityReply]:
-    """How much of the expected answer an answer says, less what it adds and contradicts.
+    """The share of the expected answer in an answer, reduced by additions and contradictions.
 
     Range: 0..scale, higher is better. An answer that says everything in other words scores 0.67 of the
-    scale by default: only the same words give all.
+    scale by default; the full scale takes the same words.
     Formula: each unit of the expected answer is worth 1 + exact_match_bonus (exact), semantic_threshold
     (semantic), half of that (partial) or -missing_penalty (missing); their sum / (units * (1 +
     exact_match_bonus)), less contradictions * contradiction_penalty, less min(additions *
-    extra_info_penalty, 0.2); held within 0..1, times scale, rounded to two decimals (Mastra evals, answer
+    extra_info_penalty, 0.2); kept within 0..1, times scale, rounded to two decimals (Mastra evals, answer
     similarity scorer).
     Needs: the final answer and an expected one (`run.ground_truth`).
     Not scored: `ground_truth_not_recorded` (always so on live traffic), `ground_truth_empty`, output not
-    recorded; `no_units` when the expected answer says nothing.
+    recorded; `no_units` if the expected answer says nothing.
     Cost: three judge calls (units, comparison, reason), two without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        semantic_threshold: what a unit said in other words is worth.
-        exact_match_bonus: what the same words add to a unit's worth of 1.
-        missing_penalty: taken away for each unit not said.
-        contradiction_penalty: taken away for each contradiction.
-        extra_info_penalty: taken away for each addition.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        semantic_threshold: worth of a unit in other words.
+        exact_match_bonus: added to the worth of 1 for the same words.
+        missing_penalty: subtracted for each missing unit.
+        contradiction_penalty: subtracted for each contradiction.
+        extra_info_penalty: subtracted for each addition.
 
     Raises:
-        ConfigError: an option is out of its range, or the judge cannot be used.
+        ConfigError: an option is out of range, or the judge cannot be used.
     """
     worth = {
         "exact": 1 + check_range(f"{id}.exact_match_bonus", exact_match_bonus),
@@ -162,7 +155,7 @@ def answer_similarity(
         return round_half_up(min(1.0, max(0.0, value)) * scale)
 
     scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .preprocess(PromptStep(prompt=UNITS, schema=Units))
         .analyze(
             PromptStep(

@@ -1,4 +1,4 @@
-"""Whether the agent answered at all: neither nothing, nor a refusal. Code only."""
+"""Detects empty answers and refusals. Code only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 from otel_evals._internal.model import Availability, NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import pattern_search
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
-
-__all__ = ["answered"]
 
 _REFUSED_BY_PROVIDER = frozenset({"content_filter", "refusal", "safety", "recitation", "prohibited_content"})
 _START = 200
@@ -32,16 +30,17 @@ _REFUSALS = re.compile(
 
 
 def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
-    """Whether the answer is neither empty nor a refusal.
+    """Score 1 for an answer that is neither empty nor a refusal.
 
-    A refusal is told by the model's finish reason (`content_filter`, `refusal`, ...) or by a customary
-    phrase among the first 200 characters, in English, German, French, Spanish, Italian and Portuguese.
-    Whether refusing was right is not judged. `refusals` are further regular expressions, case ignored.
+    A refusal is recognised by the model's finish reason (`content_filter`, `refusal`, ...) or by a common
+    phrase among the first 200 characters, in English, German, French, Spanish, Italian and Portuguese. The
+    scorer does not judge if the refusal was right. `refusals` are further regular expressions, case
+    ignored.
 
-    Range: 0 or 1, higher is better. Labels: `answered`, `refused`, `empty`. Ours.
+    Range: 0 or 1, higher is better. Labels: `answered`, `refused`, `empty`.
     Needs: the answer, or the knowledge that there was none.
     Not scored: `output_not_recorded`, `output_captured_off`.
-    Cost: none; microseconds. `refusals` need the `text` extra; a search is given up after a second.
+    Cost: none; microseconds. `refusals` need the `text` extra; a search fails after a second.
 
     Raises:
         ConfigError: one of `refusals` is no regular expression, or the regex library is not installed.
@@ -53,7 +52,6 @@ def answered(*, refusals: Sequence[str] = ()) -> FunctionScorer:
 
     @scorer(id="answered", inline=not refusals)
     def answered(run: Run) -> Score | NotScored:
-        """Whether the agent answered at all: neither nothing, nor a refusal."""
         if refused := _REFUSED_BY_PROVIDER.intersection(reason.lower() for reason in run.finish_reasons):
             return Score(value=0.0, label="refused", explanation=f"finish reason {min(refused)}")
         start = (run.output or "").lstrip()[:_START].rstrip()

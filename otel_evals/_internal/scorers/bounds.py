@@ -1,8 +1,8 @@
-"""What keeps hostile text from stopping the application: bounds on length, and searches that give way.
+"""Bounds and interruptible searches, which keep hostile text from stopping the application.
 
-A scorer reads text that anybody may have written. A single call of a C routine keeps the interpreter's lock
-until it is done, and some routines take time that grows with the square of the text or worse. So a scorer
-either looks at a bounded part of a text, or is not scored where the text is longer than it looks at.
+A single call of a C routine holds the interpreter's lock until it returns, and some routines take time that
+grows with the square of the text or worse. A scorer reads a bounded part of a text, or does not score a
+longer one.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ from itertools import islice
 from typing import Any
 
 from otel_evals._internal.model import NotScored, Run
-from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import missing
 from otel_evals.errors import ConfigError
 
-__all__ = ["MAX_CHARS", "PatternSearch", "batches", "composed", "pattern_search", "unreadable"]
-
 MAX_CHARS = 200_000
-"""Characters of a text that a scorer looks at, unless it says otherwise."""
+"""Characters of a text that a scorer reads by default."""
 _SEARCH_SECONDS = 1.0
 _MAX_MARKS = 30
 
 
 def unreadable(run: Run, *fields: str, most: int = MAX_CHARS) -> NotScored | None:
-    """A NotScored for the first field that is missing, or longer than `most`; None when all can be read.
+    """Return a NotScored for the first field that is missing or longer than `most`.
 
-    The reason is as of `missing`, or `<field>_too_long`.
+    The reason is one of `missing`, or `<field>_too_long`.
     """
     if (absent := missing(run, *fields)) is not None:
         return absent
@@ -43,10 +41,10 @@ def unreadable(run: Run, *fields: str, most: int = MAX_CHARS) -> NotScored | Non
 
 
 def composed(text: str) -> str:
-    """A text in normal form C.
+    """Return a text in normal form C, with at most 30 combining marks in a row.
 
-    Of more than 30 combining marks in a row only the first 30 are kept, as in the stream-safe text format of
-    UAX #15: to bring a long run of marks into order takes time that grows with the square of its length.
+    As in the stream-safe text format of UAX #15: ordering marks takes time that grows with the square of
+    their number.
     """
     if text.isascii():
         return text
@@ -59,7 +57,7 @@ def composed(text: str) -> str:
 
 
 def batches(items: Iterable[Any], size: int = 5_000) -> Iterator[list[Any]]:
-    """The items in lists, so that what counts them in C gives way to other threads between two lists."""
+    """Yield the items in lists; other threads may run between two of them."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch
@@ -67,19 +65,14 @@ def batches(items: Iterable[Any], size: int = 5_000) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True)
 class PatternSearch:
-    """A search for a user's pattern, which may take exponential time on text that was made for that.
-
-    It runs without the interpreter's lock and is given up after a second, with a TimeoutError.
-    """
+    """Searches for a user's pattern without the interpreter's lock; raises TimeoutError after a second."""
 
     source: str
     flags: int
     whole: bool
-    """Whether the whole text must match."""
     compiled: Any = field(repr=False, compare=False)
 
     def __call__(self, text: str) -> Any:
-        """The match, or None."""
         find = self.compiled.fullmatch if self.whole else self.compiled.search
         return find(text, concurrent=True, timeout=_SEARCH_SECONDS)
 
@@ -87,12 +80,12 @@ class PatternSearch:
 def pattern_search(
     field: str, pattern: str | re.Pattern[str], *, ignore_case: bool = False, whole: bool = False
 ) -> PatternSearch:
-    """The search for a user's regular expression; `field` is named in errors.
+    """Compile a user's regular expression.
 
     Raises:
-        ConfigError: it is no regular expression, or the regex library is not installed.
+        ConfigError: `pattern` is no regular expression, or the regex library is not installed.
     """
-    library = text_library("regex", field)
+    library = extra_library("regex", field)
     source, flags = (pattern, 0) if isinstance(pattern, str) else (pattern.pattern, pattern.flags)
     flags = (flags & ~re.DEBUG) | (re.IGNORECASE if ignore_case else 0)
     try:

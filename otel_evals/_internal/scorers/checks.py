@@ -1,4 +1,11 @@
-"""Small yes-or-no checks of an answer and of the tools used."""
+"""Small yes-or-no checks of an answer and of the tools used. Code only.
+
+Each scores 1 or 0, higher is better, with the label `true` or `false`, and costs microseconds. Rules need
+distinct ids: give `id` if a check is used twice. Checks of the answer are not scored if it is missing
+(`output_not_recorded`, `output_captured_off`, `output_empty`) or longer than 200,000 characters
+(`output_too_long`). Source: the checks of Mastra's evals, which read all messages of the assistant; these
+read the final answer.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +19,9 @@ from otel_evals._internal.scorers.tool_errors import has_failed
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "called_tool",
-    "did_not_call",
-    "equals",
-    "excludes",
-    "includes",
-    "matches",
-    "max_tool_calls",
-    "no_tool_errors",
-    "similarity",
-    "tool_order",
-    "used_no_tools",
-]
-
 
 def includes(text: str, *, ignore_case: bool = True, id: str = "includes") -> FunctionScorer:
-    """Whether the answer contains a text.
+    """Check that the answer contains a text.
 
     Raises:
         ConfigError: the text is empty.
@@ -38,7 +31,7 @@ def includes(text: str, *, ignore_case: bool = True, id: str = "includes") -> Fu
 
 
 def excludes(text: str, *, ignore_case: bool = True, id: str = "excludes") -> FunctionScorer:
-    """Whether the answer does not contain a text.
+    """Check that the answer does not contain a text.
 
     Raises:
         ConfigError: the text is empty.
@@ -48,16 +41,16 @@ def excludes(text: str, *, ignore_case: bool = True, id: str = "excludes") -> Fu
 
 
 def equals(text: str, *, ignore_case: bool = True, id: str = "equals") -> FunctionScorer:
-    """Whether the answer is a text, blanks included."""
+    """Check that the answer is equal to a text, blanks included."""
     wanted = _folded(text, ignore_case)
     return _of_answer(id, lambda answer: wanted == _folded(answer, ignore_case))
 
 
 def matches(pattern: str | re.Pattern[str], *, exact: bool = False, id: str = "matches") -> FunctionScorer:
-    """Whether a regular expression matches somewhere in the answer, or all of it if `exact`.
+    """Check that a regular expression matches a part of the answer, or all of it if `exact`.
 
-    The search is given up, as a failure of type TimeoutError, after a second: some patterns take exponential
-    time on some texts. Needs the `text` extra.
+    A search fails with a TimeoutError after a second: some patterns take exponential time on some texts.
+    Needs the `text` extra.
 
     Raises:
         ConfigError: the pattern is no regular expression, or the regex library is not installed.
@@ -67,7 +60,7 @@ def matches(pattern: str | re.Pattern[str], *, exact: bool = False, id: str = "m
 
 
 def similarity(expected: str, *, threshold: float | None = None, id: str = "similarity") -> FunctionScorer:
-    """How alike the answer and a text are, as content_similarity; with a threshold, whether enough so.
+    """Compare the answer with a text, as content_similarity does; with a threshold, check the similarity.
 
     Raises:
         ConfigError: the threshold is not within 0..1.
@@ -83,20 +76,20 @@ def similarity(expected: str, *, threshold: float | None = None, id: str = "simi
 
 
 def called_tool(name: str, *, times: int = 1, id: str = "called_tool") -> FunctionScorer:
-    """Whether a tool was called, at least so many times."""
+    """Check that a tool was called at least `times` times."""
     return _of_calls(id, lambda names: names.count(name) >= times)
 
 
 def did_not_call(name: str, *, id: str = "did_not_call") -> FunctionScorer:
-    """Whether a tool was never called."""
+    """Check that a tool was never called."""
     return _of_calls(id, lambda names: name not in names)
 
 
 def tool_order(names: Sequence[str], *, id: str = "tool_order") -> FunctionScorer:
-    """Whether tools were called in this order; other calls may stand between.
+    """Check that tools were called in this order, with any other calls between them.
 
     Raises:
-        ConfigError: there are no names.
+        ConfigError: `names` is empty or not a list.
     """
     if isinstance(names, str) or not names:
         raise ConfigError(f"{id}.names", "must be a list with at least one tool name")
@@ -110,21 +103,20 @@ def tool_order(names: Sequence[str], *, id: str = "tool_order") -> FunctionScore
 
 
 def max_tool_calls(most: int, *, id: str = "max_tool_calls") -> FunctionScorer:
-    """Whether tools were called at most so many times in all."""
+    """Check that tools were called at most `most` times in total."""
     return _of_calls(id, lambda names: len(names) <= most)
 
 
 def used_no_tools(*, id: str = "used_no_tools") -> FunctionScorer:
-    """Whether no tool was called."""
+    """Check that no tool was called."""
     return _of_calls(id, lambda names: not names)
 
 
 def no_tool_errors(*, id: str = "no_tool_errors") -> FunctionScorer:
-    """Whether no tool call failed; tool_error_rate says how many did."""
+    """Check that no tool call failed; tool_error_rate has their share."""
 
     @scorer(id=id, inline=True)
     def no_tool_errors(run: Run) -> bool:
-        """Whether no tool call failed."""
         return not any(has_failed(call) for call in run.tool_calls)
 
     return no_tool_errors
@@ -133,7 +125,6 @@ def no_tool_errors(*, id: str = "no_tool_errors") -> FunctionScorer:
 def _of_answer(id: str, judge: Callable[[str], bool | float], inline: bool = True) -> FunctionScorer:
     @scorer(id=id, inline=inline)
     def check(run: Run) -> bool | float | Score | NotScored:
-        """Check the answer."""
         return unreadable(run, "output") or judge(run.output or "")
 
     return check
@@ -142,7 +133,6 @@ def _of_answer(id: str, judge: Callable[[str], bool | float], inline: bool = Tru
 def _of_calls(id: str, judge: Callable[[list[str]], bool]) -> FunctionScorer:
     @scorer(id=id, inline=True)
     def check(run: Run) -> bool:
-        """Check the names of the tools that were called."""
         return judge([call.name for call in run.tool_calls])
 
     return check

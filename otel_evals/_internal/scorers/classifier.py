@@ -1,4 +1,4 @@
-"""Which of your own classes a run belongs to, and what that class is worth."""
+"""Sorts runs into classes of your own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Direction, Score
-from otel_evals._internal.scorers.replies import normalise_word
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scorers.common import judge_scorer, normalise_word
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["classifier"]
 
 INSTRUCTIONS = """\
 You sort recorded conversations of an assistant into classes, by a question and descriptions of the classes.
@@ -54,23 +53,19 @@ def classifier(
     direction: Direction = Direction.HIGHER,
     id: str = "classifier",
 ) -> StepScorer[None, Any]:
-    """The worth of the class a judge sorts the run into.
+    """The worth of the class that a judge chooses for the run.
 
-    Range: lowest..highest worth among the classes; the direction is the caller's. Label: the class.
+    Range: lowest..highest worth among the classes. Label: the class.
     Formula: the chosen class's worth.
     Needs: the final answer; the user's words help; context if `get_context` is given.
-    Not scored: output not recorded; `no_context` when the resolver finds nothing, unless `without_context`.
+    Not scored: output not recorded; `no_context` if the resolver finds nothing, unless `without_context`.
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        question: what is to be decided, in words.
+        question: the decision, in words.
         classes: worth by class, at least two.
         descriptions: by class, when it applies.
-        get_context: resolver of what else the judge is to see.
-        without_context: judge even where the resolver finds nothing.
-        direction: which way the worth is good.
-        id: the scorer's name.
+        direction: HIGHER if a higher worth is better.
 
     Raises:
         ConfigError: there are fewer than two classes, a worth is no number, a description has no class, or
@@ -95,15 +90,14 @@ def classifier(
         return Score(value=float(classes[label]), label=label)
 
     return (
-        step_scorer(
+        judge_scorer(
             id,
-            judge=model,
-            instructions=INSTRUCTIONS,
+            model,
+            INSTRUCTIONS,
             get_context=get_context,
             without_context=without_context,
             direction=direction,
             scale=None,
-            inline=True,
         )
         .analyze(
             PromptStep(

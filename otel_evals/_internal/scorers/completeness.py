@@ -1,4 +1,4 @@
-"""How many of the elements of the question come back in the answer. Code only."""
+"""The share of the question's elements that the answer covers. Code only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scorers.reference import Reference, check_reference, compared
-from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["completeness", "coverage", "elements", "lemmatiser"]
 
 _EXACT = 3
 _SIMILAR = 0.6
@@ -21,22 +19,21 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
 _LONGEST_WORD = 64
 _MOST_CHARS = 100_000
 _MOST_ELEMENTS = 2_000
-"""Each is compared with each."""
 
 
 def completeness(*, reference: Reference = "input", language: str = "en") -> FunctionScorer:
     """The share of a reference text's elements that the answer covers.
 
     An element is a distinct word in its base form (`jumps` is `jump`, `is` is `be`), without accents and
-    case, of any script. One of up to three letters is covered by the same element; a longer one also by an
-    element that contains it or that it contains, when the shorter has over 60% of the longer's letters.
+    case, of any script. An element of up to three letters is covered by the same element; a longer one also
+    by an element that contains it or that it contains, if the shorter has over 60% of the longer's letters.
 
     Range: 0..1, higher is better. Formula: covered elements / elements of the reference.
     Source: the completeness scorer of Mastra's evals, which drops all letters but a to z and so calls every
     text in another script complete; base forms come from another lemmatiser here.
     Needs: the input (or the ground truth) and the output; the `text` extra. `language` is an ISO 639-1 code
-    that simplemma knows.
-    Not scored: `no_elements` when the reference has no word; `input_not_recorded`, `output_not_recorded`,
+    supported by simplemma.
+    Not scored: `no_elements` if the reference has no word; `input_not_recorded`, `output_not_recorded`,
     `ground_truth_not_recorded` and their `_captured_off` forms.
     Cost: none; under a millisecond, once the language's dictionary is read (half a second).
 
@@ -48,7 +45,6 @@ def completeness(*, reference: Reference = "input", language: str = "en") -> Fun
 
     @scorer(id="completeness")
     def completeness(run: Run) -> Score | NotScored:
-        """How many of the elements of the question come back in the answer."""
         texts = compared(run, reference, _MOST_CHARS)
         if isinstance(texts, NotScored):
             return texts
@@ -70,24 +66,22 @@ def completeness(*, reference: Reference = "input", language: str = "en") -> Fun
 
 
 def elements(text: str, lemma: Callable[[str], str]) -> list[str]:
-    """The distinct base forms of a text's words, in order."""
+    """Return the distinct base forms of a text's words, in order."""
     words = (match[0] for match in _WORD.finditer(text.replace("\u2019", "'")))
     folded = (_without_accents(_lemma(word.lower(), lemma)) for word in words)
     return list(dict.fromkeys(part for word in folded for part in re.findall(r"[^\W_]+", word)))
 
 
 def _lemma(word: str, lemma: Callable[[str], str]) -> str:
-    """A word's base form; what is too long to be a word is its own."""
     return lemma(word) if len(word) <= _LONGEST_WORD else word
 
 
 def coverage(wanted: Collection[str], given: Iterable[str]) -> float:
-    """The share of elements that are covered, 0 to 1. `wanted` must not be empty."""
+    """Return the share of covered elements, 0 to 1; `wanted` must not be empty."""
     return 1 - len(uncovered(wanted, given)) / len(wanted)
 
 
 def uncovered(wanted: Iterable[str], given: Iterable[str]) -> list[str]:
-    """The elements that nothing covers."""
     known = frozenset(given)
     return [word for word in wanted if word not in known and not _resembles_one_of(word, known)]
 
@@ -107,13 +101,9 @@ def _without_accents(word: str) -> str:
 
 
 def lemmatiser(language: str) -> Callable[[str], str]:
-    """What gives a word's base form in a language, an ISO 639-1 code.
-
-    Raises:
-        ConfigError: simplemma does not know the language, or is not installed.
-    """
-    simplemma = text_library("simplemma", "completeness")
-    known = text_library("simplemma.strategies.dictionaries.dictionary_factory", "completeness")
+    """Return a function from a word to its base form, for an ISO 639-1 code."""
+    simplemma = extra_library("simplemma", "completeness")
+    known = extra_library("simplemma.strategies.dictionaries.dictionary_factory", "completeness")
     if language not in known.SUPPORTED_LANGUAGES:
         raise ConfigError("completeness.language", f"simplemma knows no language {language!r}")
 

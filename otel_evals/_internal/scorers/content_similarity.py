@@ -1,4 +1,4 @@
-"""How alike two texts are, letter pair by letter pair. Code only."""
+"""Similarity of two texts by their character pairs. Code only."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from otel_evals._internal.scorers.bounds import batches
 from otel_evals._internal.scorers.reference import Reference, check_reference, compared
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["bigram_similarity", "content_similarity"]
-
 
 def content_similarity(
     *, reference: Reference = "input", ignore_case: bool = True, ignore_whitespace: bool = True
 ) -> FunctionScorer:
-    """How alike the answer and a reference are, by the pairs of neighbouring characters they share.
+    """Similarity of the answer and a reference by the pairs of neighbouring characters they share.
 
-    Range: 0..1, higher is more alike. Formula: the Sorensen-Dice coefficient of the two multisets of
-    character pairs, 2 * shared / (pairs + pairs); 1 for equal texts, 0 when one has less than two characters.
-    Source: the content similarity scorer of Mastra's evals, which ignores whitespace whatever it is told.
+    Range: 0..1, higher is more alike.
+    Formula: the Sorensen-Dice coefficient of the two multisets of character pairs, 2 * shared / (pairs +
+    pairs); 1 for equal texts, 0 if one has less than two characters.
+    Source: the content similarity scorer of Mastra's evals, which always ignores whitespace.
     Needs: the input (or the ground truth) and the output.
     Not scored: `input_not_recorded`, `output_not_recorded`, `ground_truth_not_recorded` and their
     `_captured_off` forms; an empty text counts as not recorded.
@@ -33,7 +32,6 @@ def content_similarity(
 
     @scorer(id="content_similarity")
     def content_similarity(run: Run) -> Score | NotScored:
-        """How alike two texts are, letter pair by letter pair."""
         texts = compared(run, reference)
         if isinstance(texts, NotScored):
             return texts
@@ -45,7 +43,7 @@ def content_similarity(
 def bigram_similarity(
     first: str, second: str, ignore_case: bool = True, ignore_whitespace: bool = True
 ) -> float:
-    """The Sorensen-Dice coefficient of two texts' character pairs, 0 to 1."""
+    """Return the Sorensen-Dice coefficient of two texts' character pairs, 0 to 1."""
     if ignore_case:
         first, second = first.lower(), second.lower()
     if ignore_whitespace:

@@ -1,4 +1,4 @@
-"""Whether the useful pieces of context come first."""
+"""The order of useful and useless pieces of context."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from pydantic import BaseModel
 
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import context_source, round_half_up, with_reason
-from otel_evals._internal.scorers.replies import YesNo, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["PrecisionReply", "average_precision", "context_precision"]
+from otel_evals._internal.scorers.common import (
+    YesNo,
+    context_pieces,
+    context_source,
+    judge_scorer,
+    one_verdict_each,
+    round_half_up,
+    with_reason,
+)
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought. For each piece you say whether it was of use for the answer. You
@@ -53,16 +59,12 @@ $verdicts"""
 
 
 class PieceVerdict(BaseModel):
-    """Whether one piece of context was of use."""
-
     context_index: int
     verdict: YesNo
     reason: str = ""
 
 
 class PrecisionReply(BaseModel):
-    """One verdict for each piece."""
-
     verdicts: list[PieceVerdict]
 
 
@@ -75,41 +77,28 @@ def context_precision(
     explain: bool = True,
     id: str = "context_precision",
 ) -> StepScorer[None, PrecisionReply]:
-    """The average precision of the retrieved pieces: 1 when all useful pieces stand before the useless ones.
+    """The average precision of the retrieved pieces: 1 if all useful pieces come before the useless ones.
 
     Range: 0..scale, higher is better.
     Formula: mean over the useful pieces of (useful pieces so far / position), times scale, rounded to two
-    decimals; 0 when none is useful (average precision; Mastra evals, context precision scorer).
-    Needs: the user's words, the final answer, and pieces from `get_context`, else `context`, else the run's
-    retrieved documents.
+    decimals; 0 if none is useful (average precision; Mastra evals, context precision scorer).
+    Needs: the user's words, the final answer, and pieces from `get_context` or `context`, by default the
+    run's retrieved documents.
     Not scored: `no_context`; input or output not recorded.
     Cost: two judge calls (verdicts, reason), one without `explain`.
-
-    Args:
-        model: a judge, or a model's name for LiteLLM.
-        get_context: resolver of the pieces, in the order they were retrieved.
-        context: the pieces themselves, the same for every run.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
     scorer = (
-        step_scorer(
-            id,
-            judge=model,
-            instructions=INSTRUCTIONS,
-            get_context=context_source(id, get_context, context),
-            scale=scale,
-            inline=True,
+        judge_scorer(
+            id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
         )
         .analyze(
             PromptStep(
                 prompt=VERDICTS,
                 schema=PrecisionReply,
-                check=one_verdict_each(lambda reply: reply.verdicts, _pieces, at_least=True),
+                check=one_verdict_each(lambda reply: reply.verdicts, context_pieces, at_least=True),
             )
         )
         .generate_score(lambda params: round_half_up(average_precision(_useful(params)) * scale))
@@ -118,13 +107,9 @@ def context_precision(
 
 
 def average_precision(useful: Sequence[bool]) -> float:
-    """Mean precision at each useful position; 0 when there is none."""
+    """Return the mean precision at each useful position; 0 if there is none."""
     at = [sum(useful[: n + 1]) / (n + 1) for n, it in enumerate(useful) if it]
     return sum(at) / len(at) if at else 0.0
-
-
-def _pieces(params: Params[None, PrecisionReply]) -> Sequence[str]:
-    return params.context.pieces if params.context else ()
 
 
 def _ordered(params: Params[None, PrecisionReply]) -> list[PieceVerdict]:

@@ -1,4 +1,4 @@
-"""Whether the retrieved context fits the question, and whether the answer made use of it."""
+"""Relevance of the retrieved context, and its use in the answer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.scorers.common import (
+    Level,
     check_range,
+    context_pieces,
     context_source,
+    judge_scorer,
     mean_worth,
+    one_verdict_each,
     round_half_up,
     with_reason,
 )
-from otel_evals._internal.scorers.replies import Level, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["Assessment", "context_relevance"]
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You judge what a retrieval system brought for a user's question, and what the assistant made of it. You do
@@ -68,8 +70,6 @@ WORTH = {"high": 1.0, "medium": 0.7, "low": 0.3, "none": 0.0}
 
 
 class PieceRelevance(BaseModel):
-    """What one piece of context is worth."""
-
     context_index: int
     relevance_level: Level
     was_used: bool
@@ -77,8 +77,6 @@ class PieceRelevance(BaseModel):
 
 
 class Assessment(BaseModel):
-    """All pieces, and what is missing."""
-
     evaluations: list[PieceRelevance]
     missing_context: list[str] = []
 
@@ -95,30 +93,24 @@ def context_relevance(
     explain: bool = True,
     id: str = "context_relevance",
 ) -> StepScorer[None, Assessment]:
-    """How relevant the retrieved pieces are to what the user asked, less what went unused or is missing.
+    """Relevance of the retrieved pieces to the user's question, reduced by unused and missing information.
 
     Range: 0..scale, higher is better.
     Formula: max(0, mean worth of the pieces (high 1, medium 0.7, low 0.3, none 0) - unused highly relevant
     pieces * unused_penalty - min(missing * missing_penalty, max_missing_penalty)) * scale, rounded to two
     decimals (Mastra evals, context relevance scorer).
-    Needs: the user's words, the final answer, and pieces from `get_context`, else `context`, else the run's
-    retrieved documents.
+    Needs: the user's words, the final answer, and pieces from `get_context` or `context`, by default the
+    run's retrieved documents.
     Not scored: `no_context`; input or output not recorded.
     Cost: two judge calls (assessment, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        get_context: resolver of the pieces.
-        context: the pieces themselves, the same for every run.
-        unused_penalty: taken away for each highly relevant piece that the answer did not use.
-        missing_penalty: taken away for each piece of information that is missing.
-        max_missing_penalty: most that missing information takes away.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        unused_penalty: subtracted for each highly relevant piece that the answer did not use.
+        missing_penalty: subtracted for each missing piece of information.
+        max_missing_penalty: maximum subtracted for missing information.
 
     Raises:
-        ConfigError: an option is out of its range, `context` is empty, or the judge cannot be used.
+        ConfigError: an option is out of range, `context` is empty, or the judge cannot be used.
     """
     check_range(f"{id}.unused_penalty", unused_penalty)
     check_range(f"{id}.missing_penalty", missing_penalty)
@@ -132,28 +124,19 @@ def context_relevance(
         return round_half_up(max(0.0, base - unused * unused_penalty - missing) * scale)
 
     scorer = (
-        step_scorer(
-            id,
-            judge=model,
-            instructions=INSTRUCTIONS,
-            get_context=context_source(id, get_context, context),
-            scale=scale,
-            inline=True,
+        judge_scorer(
+            id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
         )
         .analyze(
             PromptStep(
                 prompt=ASSESSMENT,
                 schema=Assessment,
-                check=one_verdict_each(lambda reply: reply.evaluations, _pieces, at_least=True),
+                check=one_verdict_each(lambda reply: reply.evaluations, context_pieces, at_least=True),
             )
         )
         .generate_score(score)
     )
     return with_reason(scorer, REASON, explain, _found)
-
-
-def _pieces(params: Params[None, Assessment]) -> Sequence[str]:
-    return params.context.pieces if params.context else ()
 
 
 def _found(params: Params[None, Assessment]) -> dict[str, list[str]]:

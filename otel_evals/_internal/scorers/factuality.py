@@ -1,4 +1,4 @@
-"""How the facts of an answer relate to those of an expected answer."""
+"""The relation between the facts of an answer and of an expected answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pydantic import BaseModel, BeforeValidator
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import Score
-from otel_evals._internal.scorers.common import check_range
-from otel_evals._internal.scorers.replies import normalise_word
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scorers.common import check_range, judge_scorer, normalise_word
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["FactualityReply", "factuality"]
 
 INSTRUCTIONS = """\
 You compare the facts of an answer with those of an expert's answer. The expert is right. Style, order,
@@ -53,8 +51,6 @@ WORTH: Mapping[str, float] = {
 
 
 class FactualityReply(BaseModel):
-    """How the two answers relate."""
-
     reason: str = ""
     relation: Annotated[Relation, BeforeValidator(normalise_word)]
 
@@ -66,24 +62,22 @@ def factuality(
     scale: float = 1.0,
     id: str = "factuality",
 ) -> StepScorer[None, FactualityReply]:
-    """What the relation of the answer's facts to those of an expected answer is worth.
+    """The worth of the relation between the answer's facts and an expected answer's.
 
-    Range: 0..scale, higher is better. Label: the relation (same, narrower, broader, immaterial, contradicts).
+    Range: 0..scale, higher is better. Label: the relation (same, narrower, broader, immaterial,
+    contradicts).
     Formula: the relation's worth * scale: same 1, immaterial 1, broader 0.6, narrower 0.4, contradicts 0
-    (the classes of OpenAI evals' fact template, with the worths autoevals gives them).
+    (the classes of OpenAI evals' fact template, with the worths of autoevals).
     Needs: the final answer and an expected one (`run.ground_truth`); the user's words help.
     Not scored: `ground_truth_not_recorded` (always so on live traffic), `ground_truth_empty`, output not
     recorded.
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        worth: the worth of relations, 0..1, where it is to differ.
-        scale: the best score.
-        id: the scorer's name.
+        worth: other worths of relations, 0..1.
 
     Raises:
-        ConfigError: an option is out of its range, or the judge cannot be used.
+        ConfigError: an option is out of range, or the judge cannot be used.
     """
     worths = {**WORTH, **(worth or {})}
     if unknown := sorted(worths.keys() - WORTH.keys()):
@@ -97,7 +91,7 @@ def factuality(
         return Score(value=worths[relation] * scale, label=relation)
 
     return (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .analyze(
             PromptStep(
                 prompt=COMPARISON,

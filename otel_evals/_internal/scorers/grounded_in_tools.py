@@ -1,4 +1,4 @@
-"""Whether the facts an answer states stand in what the agent was told. Code only, no judge."""
+"""Checks the facts of an answer against the evidence of the agent. Code only, no judge."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.lookup import check
 from otel_evals._internal.scoring.scorer import FunctionScorer, how_to_capture, missing, scorer
 
-__all__ = ["grounded_in_tools"]
-
 _MAX_NAMED = 8
 _MAX_ANSWER = 50_000
 _MAX_CLAIMS = 1_000
@@ -22,50 +20,47 @@ _MAX_COMPARED = 50
 
 
 def grounded_in_tools() -> FunctionScorer:
-    """The share of an answer's checkable facts that stand in what the agent was told.
+    """The share of an answer's checkable facts that the agent's evidence supports.
 
     Facts are the numbers, dates, times, identifiers (order numbers, e-mail addresses, links, phone numbers)
-    and names of several words that the answer states. Evidence is what tools returned, what they were
-    successfully called with, retrieved documents, the system instructions, and what was said before, by the
-    user now or by either side in earlier turns.
+    and names of several words that the answer states. Evidence is the results of tools, the arguments of
+    successful calls, retrieved documents, the system instructions, and the earlier messages of both sides.
 
-    A number also counts as found when it follows from the evidence in a way a reader can check: rounded
-    (22 for 21.7), 5% off where the text says about, in another unit (50% for 0.5, 2 hours for 120 minutes,
-    $49.90 for 4990 cents, °F for °C), in words (two dozen for 24), a length of a list or the number of its
+    A number is also supported if it follows from the evidence in a way a reader can check: rounded (22 for
+    21.7), 5% off after a word such as about, in another unit (50% for 0.5, 2 hours for 120 minutes, $49.90
+    for 4990 cents, °F for °C), in words (two dozen for 24), the length of a list or the number of its
     entries with an equal value, the total of a field over a list, a product of two fields, a stated
-    percentage of a number or what it leaves, a sum, difference or product of found numbers that the answer
+    percentage of a number or its remainder, a sum, difference or product of found numbers that the answer
     itself states, a sum or difference of two numbers of a short text, the years between two years. A name
-    counts as found in other forms: Turkish for Turkey, Western Australia for WA, UN for United Nations.
+    is supported in other forms: Turkish for Turkey, Western Australia for WA, UN for United Nations.
 
-    A fact that is not found is contradicted when the evidence gives another value for it: beside the same
-    words, under a field that the answer names, of the same things (5 business days for 10 business days,
-    though 10 stands elsewhere), an identifier of the same pattern, a name that differs in one of two words.
-    Otherwise it is found nowhere. The explanation says which, and what the evidence says instead.
+    An unsupported fact is contradicted if the evidence gives another value for it: next to the same words,
+    under a field that the answer names, of the same things (5 business days for 10 business days, though 10
+    appears elsewhere), an identifier of the same pattern, a name that differs in one of two words. The
+    explanation lists contradicted facts with the other value, and facts that were found nowhere.
 
-    A date without a year matches any year, an ambiguous one (3/4/2026) in either order. Relative dates, list
-    numbering, examples in brackets and the number one are not checked. In running text things can be counted
-    that no number states: where a result is running text, a count in words up to twelve is not checked unless
-    the texts count the same things otherwise. Names need capital letters, and several words in German; digits
-    of all scripts count, words for numbers in English only. Apart from that, a fact that stands in the
-    evidence in another role (the price of another item) passes: this finds what was made up, not what was
-    mixed up.
+    A date without a year matches any year, an ambiguous one (3/4/2026) in either order. Relative dates,
+    list numbering, examples in brackets and the number one are not checked. If a result is running text, in
+    which a reader can count things that no number states, a count in words up to twelve is not checked
+    unless the texts state another count of the same things. Names need capital letters, and several words
+    in German; digits of all scripts count, words for numbers in English only. A fact that appears in the
+    evidence in another role (the price of another item) passes: this scorer finds inventions, not
+    confusions.
 
-    Range: 0..1, higher is better. Label: `grounded` when every fact is found, else `ungrounded`.
-    Formula: facts found / facts stated, each counted once and a contradicted one twice. Ours, not taken from
-    elsewhere.
+    Range: 0..1, higher is better. Label: `grounded` if every fact is found, else `ungrounded`.
+    Formula: facts found / facts stated, each counted once and a contradicted one twice.
     Needs: the answer; tool results or documents, of this turn or an earlier one.
     Not scored: `output_not_recorded`, `output_captured_off`; `tool_results_captured_off` or
-    `tool_results_truncated` when a fact is missing but evidence is incomplete; `no_tool_results` when there
-    is nothing to check against; `no_claims` when the answer states no such fact.
+    `tool_results_truncated` if a fact is missing and evidence is incomplete; `no_tool_results` if there is
+    nothing to check against; `no_claims` if the answer states no such fact.
     Cost: none; about 1 ms for every 1,000 characters of evidence, in a worker thread. At most 200,000
-    characters of evidence are read, and a fact that is not found among them is then not scored; of an answer
-    the first 50,000 characters and 1,000 facts are.
+    characters of evidence are read (with more, a run with an unsupported fact is not scored), and the first
+    50,000 characters and 1,000 facts of an answer.
     """
     return scorer(id="grounded_in_tools")(_judge)
 
 
 def _judge(run: Run) -> Score | NotScored:
-    """Share of the answer's facts that stand in the tool results or the conversation."""
     absent = missing(run, "output") or _no_evidence(run)
     if absent is not None:
         return absent
@@ -89,12 +84,10 @@ def _judge(run: Run) -> Score | NotScored:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What became of a claim."""
-
     claim: Claim
     found: bool
     instead: str | None
-    """The other value that the evidence gives for the same fact."""
+    """The contradicting value of the evidence."""
 
     def record(self) -> dict[str, str | bool]:
         record: dict[str, str | bool] = {
@@ -122,7 +115,7 @@ def _distinct(claims: Iterable[Claim]) -> list[Claim]:
 
 
 def _countable(run: Run, answer: str) -> set[int]:
-    """How many there are of what the answer lists, and of the calls of each tool."""
+    """Return the sizes of the answer's lists and the number of calls of each tool."""
     calls = Counter(call.name for call in run.tool_calls)
     return {*list_items(answer), *calls.values(), len(run.tool_calls)}
 
@@ -130,10 +123,14 @@ def _countable(run: Run, answer: str) -> set[int]:
 def _explain(verdicts: Sequence[_Verdict]) -> str:
     wrong = [verdict for verdict in verdicts if not verdict.found]
     if not wrong:
-        return f"{len(verdicts)} of {len(verdicts)} facts stand in the tool results or the conversation"
+        return (
+            f"{len(verdicts)} of {len(verdicts)} facts are supported by the tool results or the conversation"
+        )
     against = [verdict for verdict in wrong if verdict.instead is not None]
     nowhere = [verdict for verdict in wrong if verdict.instead is None]
-    parts = [f"{len(wrong)} of {len(verdicts)} facts do not stand in the tool results or the conversation"]
+    parts = [
+        f"{len(wrong)} of {len(verdicts)} facts are not supported by the tool results or the conversation"
+    ]
     parts += [f"contradicted there: {_named(against)}"] if against else []
     parts += [f"found nowhere: {_named(nowhere)}"] if nowhere else []
     return "; ".join(parts)
@@ -163,7 +160,7 @@ def _earlier_results(messages: Iterable[Message]) -> Iterator[Part]:
 
 
 def _no_evidence(run: Run) -> NotScored | None:
-    """Say why there is nothing to check against, where there is nothing."""
+    """Return the reason if there is nothing to check against."""
     recorded = any(call.result is not None or call.error for call in run.tool_calls)
     if recorded or any(d.content for d in run.documents) or any(_earlier_results(run.history)):
         return None
@@ -176,7 +173,7 @@ def _no_evidence(run: Run) -> NotScored | None:
 
 
 def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
-    """A fact that is not found may stand in what was cut off or not recorded."""
+    """Return the reason if evidence was cut off or not recorded."""
     state = {run.availability.get("tool_results"), run.availability.get("documents")}
     if Availability.TRUNCATED in state or evidence.truncated:
         return NotScored(reason="tool_results_truncated", explanation="some evidence was cut off")
@@ -186,7 +183,6 @@ def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
 
 
 def _not_recorded(run: Run) -> NotScored:
-    """The reason that the instrumentation gives for results it left out."""
     off = Availability.CAPTURED_OFF in (
         run.availability.get("tool_results"),
         run.availability.get("documents"),

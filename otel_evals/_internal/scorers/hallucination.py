@@ -1,4 +1,4 @@
-"""Which of an answer's claims are contradicted by the reference material, or not found in it."""
+"""The share of an answer's claims that the reference material does not support."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from otel_evals._internal.context import Params, Resolver, combine, documents, static, tool_results
+from otel_evals._internal.context import Resolver, combine, documents, static, tool_results
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.model import Direction, NotScored
-from otel_evals._internal.scorers.common import mean_worth, round_half_up
-from otel_evals._internal.scorers.replies import YesNo, one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
-
-__all__ = ["ClaimsReply", "HallucinationReply", "hallucination"]
+from otel_evals._internal.model import Direction
+from otel_evals._internal.scorers.common import Claims, YesNo, judge_scorer, score_items
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 
 INSTRUCTIONS = """\
 You check statements against reference material, as a fact checker would. You rely on nothing but the
@@ -60,29 +58,19 @@ The answer:
 $output
 
 The verdicts (yes: hallucinated):
-$findings
+$verdicts
 
 The reference material:
 $context"""
 
 
-class ClaimsReply(BaseModel):
-    """What an answer claims."""
-
-    claims: list[str]
-
-
 class HallucinationVerdict(BaseModel):
-    """Whether one claim is hallucinated."""
-
     statement: str
     verdict: YesNo
     reason: str = ""
 
 
 class HallucinationReply(BaseModel):
-    """One finding for each claim."""
-
     verdicts: list[HallucinationVerdict]
 
 
@@ -95,69 +83,39 @@ def hallucination(
     scale: float = 1.0,
     explain: bool = True,
     id: str = "hallucination",
-) -> StepScorer[ClaimsReply, HallucinationReply]:
-    """The share of an answer's claims that the reference material contradicts or does not hold.
+) -> StepScorer[Claims, HallucinationReply]:
+    """The share of an answer's claims that the reference material contradicts or does not support.
 
     Range: 0..scale, lower is better.
     Formula: hallucinated claims / claims * scale, rounded to two decimals (Mastra evals, hallucination
     scorer).
-    Needs: the final answer; reference material from `get_context`, else `context`, else what the run's tools
-    returned and its retrievers brought.
-    Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_context` when there is no
-    material, unless `without_context`; `no_claims` when the answer claims nothing.
+    Needs: the final answer; reference material from `get_context` or `context`, by default the results of
+    the run's tools and retrievers.
+    Not scored: `output_not_recorded`, `output_empty`, `output_captured_off`; `no_context` if there is no
+    material, unless `without_context`; `no_claims` if the answer claims nothing.
     Cost: three judge calls (claims, findings, reason), two without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        get_context: resolver of the reference material; called for the findings and again for the reason.
-        context: the reference material itself, the same for every run.
-        without_context: judge even where there is no material; every claim then counts as hallucinated.
-        scale: the score of an answer that is all hallucinated.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        without_context: judge even if there is no material; every claim then counts as hallucinated.
 
     Raises:
         ConfigError: `scale` is not positive, or the judge cannot be used.
     """
     fixed = static(*context) if context is not None else combine(tool_results(), documents())
-    scorer = (
-        step_scorer(
-            id,
-            judge=model,
-            instructions=INSTRUCTIONS,
-            get_context=get_context or fixed,
-            without_context=without_context,
-            direction=Direction.LOWER,
-            scale=scale,
-            inline=True,
-        )
-        .preprocess(PromptStep(prompt=CLAIMS, schema=ClaimsReply))
-        .analyze(
-            PromptStep(
-                prompt=FINDINGS,
-                schema=HallucinationReply,
-                data=lambda params: {"claims": _claims(params) or _NO_CLAIMS},
-                check=one_verdict_each(lambda reply: reply.verdicts, _claims),
-            )
-        )
-        .generate_score(
-            lambda params: round_half_up(
-                mean_worth([v.verdict for v in params.results.analyze.verdicts], yes=1.0) * scale
-            )
-        )
+    scorer = judge_scorer(
+        id,
+        model,
+        INSTRUCTIONS,
+        get_context=get_context or fixed,
+        without_context=without_context,
+        direction=Direction.LOWER,
+        scale=scale,
     )
-    reason = PromptStep(
-        prompt=REASON, schema=str, data=lambda params: {"scale": scale, "findings": _lines(params)}
+    return score_items(
+        scorer,
+        PromptStep(prompt=CLAIMS, schema=Claims),
+        FINDINGS,
+        HallucinationReply,
+        REASON if explain else None,
+        nothing="the answer claims nothing that could be checked",
     )
-    return scorer.generate_reason(reason) if explain else scorer
-
-
-_NO_CLAIMS = NotScored(reason="no_claims", explanation="the answer claims nothing that could be checked")
-
-
-def _claims(params: Params[ClaimsReply, HallucinationReply]) -> list[str]:
-    return params.results.preprocess.claims
-
-
-def _lines(params: Params[ClaimsReply, HallucinationReply]) -> list[str]:
-    return [f"{v.verdict}: {v.statement} ({v.reason})" for v in params.results.analyze.verdicts]

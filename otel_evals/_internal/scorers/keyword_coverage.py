@@ -1,15 +1,13 @@
-"""How many of the user's keywords come back in the answer. Code only."""
+"""The share of the user's keywords that the answer contains. Code only."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scorers.reference import Reference, check_reference, compared
-from otel_evals._internal.scorers.text.extra import text_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
-
-__all__ = ["keyword_coverage", "keywords"]
 
 _PUNCTUATION = str.maketrans("", "", '.,;!?():"\u201c\u201d')
 _NOTHING = frozenset("_@&#")
@@ -23,15 +21,15 @@ def keyword_coverage(
 ) -> FunctionScorer:
     """The share of a reference text's keywords that the answer contains.
 
-    The reference is what the user said or, in experiments, the expected answer. A keyword is a word between
-    blanks, without punctuation, emphasis (`**`) and case, that is neither a number nor a stop word; there is
-    no stemming, and scripts without blanks make one keyword of a phrase. Stop words are the 571 English ones
-    of the SMART system unless given; pass your own for other languages.
+    The reference is the user's words or, in experiments, the expected answer. A keyword is a word between
+    blanks, without punctuation, emphasis (`**`) and case, that is neither a number nor a stop word; there
+    is no stemming, and scripts without blanks make one keyword of a phrase. By default, stop words are the
+    571 English ones of the SMART system; pass your own for other languages.
 
     Range: 0..1, higher is better. Formula: matched keywords / keywords of the reference, each counted once.
-    Source: the keyword coverage scorer of Mastra's evals, which scores 1 where there is nothing to cover.
+    Source: the keyword coverage scorer of Mastra's evals, which scores 1 if there is nothing to cover.
     Needs: the input (or the ground truth) and the output. The `text` extra, unless `stop_words` is given.
-    Not scored: `no_keywords` when the reference holds stop words and numbers only; `input_not_recorded`,
+    Not scored: `no_keywords` if the reference has only stop words and numbers; `input_not_recorded`,
     `output_not_recorded`, `ground_truth_not_recorded` and their `_captured_off` forms.
     Cost: none; microseconds.
 
@@ -43,7 +41,6 @@ def keyword_coverage(
 
     @scorer(id="keyword_coverage")
     def keyword_coverage(run: Run) -> Score | NotScored:
-        """How many of the reference's keywords come back in the answer."""
         texts = compared(run, reference, _MOST)
         if isinstance(texts, NotScored):
             return texts
@@ -56,7 +53,7 @@ def keyword_coverage(
 
 
 def keywords(text: str, stop_words: Collection[str]) -> list[str]:
-    """The distinct keywords of a text, in order."""
+    """Return the distinct keywords of a text, in order."""
     found: dict[str, None] = {}
     for token in _without_tags(text).split():
         is_word = len(token) <= _LONGEST_WORD and not token.startswith(("http://", "https://"))
@@ -68,7 +65,7 @@ def keywords(text: str, stop_words: Collection[str]) -> list[str]:
 
 
 def _without_tags(text: str) -> str:
-    """Without what stands between `<` and the next `>`, in one pass."""
+    """Remove tags, from `<` to the next `>`, in one pass."""
     parts, kept, start = [], 0, text.find("<")
     while start >= 0 and (end := text.find(">", start + 2)) >= 0:
         following = start + 1
@@ -80,7 +77,7 @@ def _without_tags(text: str) -> str:
 
 
 def _smart_stop_words() -> frozenset[str]:
-    return frozenset(text_library("RAKE", "keyword_coverage").SmartStopList())
+    return frozenset(extra_library("RAKE", "keyword_coverage").SmartStopList())
 
 
 def _score(wanted: list[str], given: list[str]) -> Score:

@@ -1,4 +1,4 @@
-"""Whether a whole conversation satisfies a criterion."""
+"""Judges a whole conversation by a criterion."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Score
+from otel_evals._internal.scorers.common import judge_scorer
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["ConversationReply", "multi_turn_judge"]
 
 INSTRUCTIONS = """\
 You examine what an assistant said in a conversation by one criterion, as strictly as it is written. Judge
@@ -33,8 +33,6 @@ $turns"""
 
 
 class ConversationReply(BaseModel):
-    """Whether the criterion is satisfied."""
-
     satisfied: bool
     reasoning: str = ""
 
@@ -42,19 +40,16 @@ class ConversationReply(BaseModel):
 def multi_turn_judge(
     model: Judge | str, *, criterion: str, scale: float = 1.0, id: str = "multi_turn_judge"
 ) -> StepScorer[None, ConversationReply]:
-    """Whether the assistant's turns, earlier ones included, satisfy a criterion.
+    """Score `scale` if the assistant's turns, including earlier ones, satisfy a criterion.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
     Formula: scale if the criterion is satisfied, else 0 (Mastra evals, multi-turn judge scorer).
-    Needs: what the assistant said in this turn; earlier turns where the spans carry them.
-    Not scored: `output_not_recorded` when no turn of the assistant was recorded.
+    Needs: the assistant's words of this turn; earlier turns if the spans have them.
+    Not scored: `output_not_recorded` if no turn of the assistant was recorded.
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        criterion: what the conversation has to satisfy, in words.
-        scale: the score of one that does.
-        id: the scorer's name.
+        criterion: the requirement on the conversation, in words.
 
     Raises:
         ConfigError: `criterion` is empty, `scale` is not positive, or the judge cannot be used.
@@ -67,7 +62,7 @@ def multi_turn_judge(
         return Score(value=scale if met else 0.0, label="satisfied" if met else "not_satisfied")
 
     return (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .analyze(
             PromptStep(
                 prompt=FINDING,

@@ -1,4 +1,4 @@
-"""How well an answer withstands noise in the question."""
+"""Robustness of an answer against noise in the question."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from pydantic import BaseModel, BeforeValidator, Field
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import check_range, round_half_up, with_reason
-from otel_evals._internal.scorers.replies import normalise_word
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scorers.common import (
+    check_range,
+    judge_scorer,
+    normalise_word,
+    round_half_up,
+    with_reason,
+)
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["Levels", "NoiseReply", "noise_sensitivity"]
 
 INSTRUCTIONS = """\
 You compare two answers of the same assistant: one to a clean question, one to the same question with noise
@@ -76,8 +80,6 @@ Impact = Annotated[
 
 
 class Dimension(BaseModel):
-    """The impact in one respect."""
-
     dimension: str
     impact_level: Impact
     specific_changes: str = ""
@@ -85,16 +87,12 @@ class Dimension(BaseModel):
 
 
 class Levels(BaseModel):
-    """The impact in each respect, and the major issues."""
-
     dimensions: list[Dimension]
     overall_assessment: str = ""
     major_issues: list[str] = []
 
 
 class NoiseReply(Levels):
-    """The same with the judge's own number."""
-
     robustness_score: float = Field(ge=0, le=1)
 
 
@@ -112,36 +110,32 @@ def noise_sensitivity(
     explain: bool = True,
     id: str = "noise_sensitivity",
 ) -> StepScorer[None, Levels]:
-    """How little noise in the question harmed the answer.
+    """Robustness of the answer against noise in the question.
 
-    The run's input is the clean question, its output the answer to the one with noise.
+    The run's input is the clean question, its output the answer to the noisy one.
 
     Range: 0..1, higher is better.
-    Formula: the judge's robustness number, or, where it differs from the mean weight of the five impact
-    levels by more than discrepancy_threshold, the lower of the two; less min(major issues *
-    major_issue_penalty, max_major_issue_penalty); never below 0, rounded to two decimals (Mastra evals,
-    noise sensitivity scorer). With `form="verdicts"` the judge gives no number and the mean weight takes
-    its place.
+    Formula: the judge's robustness number, or the mean weight of the five impact levels if that is lower by
+    more than discrepancy_threshold; less min(major issues * major_issue_penalty, max_major_issue_penalty);
+    never below 0, rounded to two decimals (Mastra evals, noise sensitivity scorer). With `form="verdicts"`
+    the judge gives no number and the mean weight takes its place.
     Needs: the user's words and the final answer.
-    Not scored: input or output not recorded. Where no respect was judged, the number stands alone.
+    Not scored: input or output not recorded. If no respect was judged, only the number counts.
     Cost: two judge calls (comparison, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         baseline_response: the answer to the clean question.
         noisy_query: the question with noise.
-        noise_type: what kind of noise it is, in words.
-        impact_weights: worth of impact levels where it is to differ from none 1, minimal 0.85, moderate 0.6,
-            significant 0.3, severe 0.1.
-        major_issue_penalty: taken away for each major issue.
-        max_major_issue_penalty: most that major issues take away.
-        discrepancy_threshold: how far the number may be from the levels.
-        form: `number` has the judge give a number besides the levels, `verdicts` only the levels.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        noise_type: kind of noise, in words.
+        impact_weights: other worths of impact levels than none 1, minimal 0.85, moderate 0.6, significant
+            0.3, severe 0.1.
+        major_issue_penalty: subtracted for each major issue.
+        max_major_issue_penalty: maximum subtracted for major issues.
+        discrepancy_threshold: accepted difference of the number and the levels.
+        form: `number` asks for a number and the levels, `verdicts` only for the levels.
 
     Raises:
-        ConfigError: an option is missing or out of its range, or the judge cannot be used.
+        ConfigError: an option is missing or out of range, or the judge cannot be used.
     """
     if not baseline_response or not noisy_query:
         raise ConfigError(f"{id}.baseline_response", "and noisy_query are both needed, and not empty")
@@ -175,7 +169,7 @@ def noise_sensitivity(
         "ask": TrustedText(ASK_FOR_NUMBER if form == "number" else ""),
     }
     scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS)
         .analyze(
             PromptStep(
                 prompt=COMPARISON,
@@ -190,7 +184,7 @@ def noise_sensitivity(
 
 
 def _settle(number: float | None, mean: float | None, threshold: float) -> float:
-    """The judge's number, unless the levels it gave say something clearly different and lower."""
+    """Return the judge's number, or the mean of its levels if that is clearly lower."""
     if number is None:
         return mean or 0.0
     return min(number, mean) if mean is not None and abs(number - mean) > threshold else number

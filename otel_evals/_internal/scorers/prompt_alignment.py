@@ -1,4 +1,4 @@
-"""How well an answer keeps to what the user and the system prompt asked for."""
+"""How well an answer follows the user's and the system prompt."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import Level
+from otel_evals._internal.scorers.common import Level, judge_scorer, round_half_up, with_reason
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["Alignment", "prompt_alignment"]
 
 INSTRUCTIONS = """\
 You judge how well an answer keeps to what it was asked for. Whether it is true is not your concern, and
@@ -60,7 +58,7 @@ WHOSE = {
     "system": "what the system prompt asks for",
     "both": "what the user and the system prompt asked for",
 }
-# intent, requirements, completeness, appropriateness
+ASPECTS = ("intent_alignment", "requirements_fulfillment", "completeness", "response_appropriateness")
 USER_WEIGHTS = (0.4, 0.3, 0.2, 0.1)
 SYSTEM_WEIGHTS = (0.35, 0.35, 0.15, 0.15)
 USER_SHARE = 0.7
@@ -71,40 +69,28 @@ Number = Annotated[float, Field(ge=0, le=1)]
 
 
 class PromptRequirement(BaseModel):
-    """One thing that was asked for."""
-
     requirement: str
     is_fulfilled: bool
     reasoning: str = ""
 
 
 class Alignment(BaseModel):
-    """How well an answer keeps to its prompt, aspect by aspect, in numbers."""
-
     class Intent(BaseModel):
-        """The main wish."""
-
         score: Number
         primary_intent: str = ""
         is_addressed: bool = True
         reasoning: str = ""
 
     class Requirements(BaseModel):
-        """The single requirements."""
-
         requirements: list[PromptRequirement] = []
         overall_score: Number
 
     class Completeness(BaseModel):
-        """What is missing."""
-
         score: Number
         missing_elements: list[str] = []
         reasoning: str = ""
 
     class Appropriateness(BaseModel):
-        """Form and tone."""
-
         score: Number
         format_alignment: bool = True
         tone_alignment: bool = True
@@ -116,20 +102,8 @@ class Alignment(BaseModel):
     response_appropriateness: Appropriateness
     overall_assessment: str = ""
 
-    @property
-    def aspects(self) -> tuple[float, float, float, float]:
-        """Intent, requirements, completeness, appropriateness, each 0..1."""
-        return (
-            self.intent_alignment.score,
-            self.requirements_fulfillment.overall_score,
-            self.completeness.score,
-            self.response_appropriateness.score,
-        )
-
 
 class AlignmentLevels(BaseModel):
-    """The same in named levels."""
-
     requirements: list[PromptRequirement] = []
     missing_elements: list[str] = []
     intent_alignment: Level
@@ -137,16 +111,6 @@ class AlignmentLevels(BaseModel):
     completeness: Level
     response_appropriateness: Level
     overall_assessment: str = ""
-
-    @property
-    def aspects(self) -> tuple[float, float, float, float]:
-        """Intent, requirements, completeness, appropriateness, each 0..1."""
-        return (
-            WORTH[self.intent_alignment],
-            WORTH[self.requirements_fulfillment],
-            WORTH[self.completeness],
-            WORTH[self.response_appropriateness],
-        )
 
 
 Judgement = Alignment | AlignmentLevels
@@ -161,7 +125,7 @@ def prompt_alignment(
     explain: bool = True,
     id: str = "prompt_alignment",
 ) -> StepScorer[None, Any]:
-    """How well an answer fulfils what was asked: intent, requirements, completeness, form and tone.
+    """Fulfilment of the prompt: intent, requirements, completeness, form and tone.
 
     Range: 0..scale, higher is better.
     Formula: the four aspects weighted 0.4, 0.3, 0.2, 0.1 (user) or 0.35, 0.35, 0.15, 0.15 (system); `both`
@@ -169,19 +133,15 @@ def prompt_alignment(
     prompt alignment scorer, with the weights it documents). With `form="verdicts"` the judge chooses
     levels: high 1, medium 0.7, low 0.3, none 0.
     Needs: the final answer and, by mode, the user's words, the system instructions, or both.
-    Not scored: what the mode needs is not recorded (`system_instructions_not_recorded`, ...).
+    Not scored: a prompt of the mode is not recorded (`system_instructions_not_recorded`, ...).
     Cost: two judge calls (judgement, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         mode: whose prompt counts.
-        form: `number` has the judge give numbers, `verdicts` named levels.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        form: `number` asks for numbers, `verdicts` for named levels.
 
     Raises:
-        ConfigError: an option is out of its range, or the judge cannot be used.
+        ConfigError: an option is out of range, or the judge cannot be used.
     """
     if mode not in WHOSE:
         raise ConfigError(f"{id}.mode", f"must be 'both', 'user' or 'system', not {mode!r}")
@@ -190,7 +150,7 @@ def prompt_alignment(
     user_share = {"both": USER_SHARE, "user": 1.0, "system": 0.0}[mode]
 
     def score(params: Params[None, Judgement]) -> float:
-        aspects = params.results.analyze.aspects
+        aspects = _aspects(params.results.analyze)
         user = sum(w * a for w, a in zip(USER_WEIGHTS, aspects, strict=True))
         system = sum(w * a for w, a in zip(SYSTEM_WEIGHTS, aspects, strict=True))
         return round_half_up((user_share * user + (1 - user_share) * system) * scale)
@@ -201,7 +161,7 @@ def prompt_alignment(
 
     schema: type[Judgement] = Alignment if form == "number" else AlignmentLevels
     scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .analyze(PromptStep(prompt=ALIGNMENT, schema=schema, data=data))
         .generate_score(score)
     )
@@ -211,6 +171,14 @@ def prompt_alignment(
         explain,
         lambda params: {**data(params), "judgement": params.results.analyze.model_dump_json()},
     )
+
+
+def _aspects(found: Judgement) -> list[float]:
+    """Return intent, requirements, completeness and appropriateness, each 0..1."""
+    if isinstance(found, AlignmentLevels):
+        return [WORTH[getattr(found, name)] for name in ASPECTS]
+    scores = [getattr(found, name) for name in ASPECTS]
+    return [each.overall_score if isinstance(each, Alignment.Requirements) else each.score for each in scores]
 
 
 def _prompts(params: Params[Any, Any], mode: str) -> Slot | NotScored:

@@ -1,4 +1,4 @@
-"""What a text scorer compares the answer with: the user's words, or the expected answer."""
+"""The reference text of code scorers: the user's words, or the expected answer."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from otel_evals._internal.model import NotScored, Run
 from otel_evals._internal.scorers.bounds import MAX_CHARS, composed, unreadable
 from otel_evals.errors import ConfigError
 
-__all__ = ["Reference", "check_reference", "compared", "whole_text"]
-
 Reference = Literal["input", "ground_truth"]
 
 
 def check_reference(scorer_id: str, reference: str) -> None:
-    """Raise ConfigError unless `reference` is one of the two."""
     if reference not in ("input", "ground_truth"):
         raise ConfigError(f"{scorer_id}.reference", f"must be input or ground_truth, not {reference!r}")
 
 
 def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str, str] | NotScored:
-    """The reference and the answer as text, in normal form C; or why one of them cannot be read."""
+    """Return the reference and the answer in normal form C, or the reason why one cannot be read."""
     absent = unreadable(run, reference, "output", most=most)
     if absent is not None:
         return absent
@@ -32,5 +29,4 @@ def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str
 
 
 def whole_text(value: object) -> str:
-    """A value as text: itself, or as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""Tool calls made again with the same arguments: loops. Code only."""
+"""Detects loops: tool calls repeated with the same arguments. Code only."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals._internal.util.plain import as_text, plain_value
 from otel_evals.errors import ConfigError
 
-__all__ = ["repeated_calls"]
-
 _MOST = 20_000
-"""Characters of arguments that are compared."""
 
 
 def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
     """The share of tool calls that repeat an earlier call: the same tool with the same arguments.
 
-    A call that follows a failed one of the same kind repeats it too: trying again unchanged is what loops
-    are made of. Calls whose arguments were not recorded are told apart by nothing, so they never repeat.
+    An unchanged call after a failed one is a repetition too, as it is in loops. Calls without recorded
+    arguments never repeat.
 
-    Range: 0..1, lower is better. Labels: `loop` when one call was made `loop_from` times in a row, else
-    `repeated` or `ok`. Formula: calls that repeat an earlier one / calls. Ours.
+    Range: 0..1, lower is better. Labels: `loop` if one call was made `loop_from` times in a row, else
+    `repeated` or `ok`.
+    Formula: calls that repeat an earlier one / calls.
     Needs: tool calls with their arguments.
-    Not scored: `no_tool_calls`; `tool_arguments_not_recorded` when no call tells its arguments.
+    Not scored: `no_tool_calls`; `tool_arguments_not_recorded` if no call has its arguments.
     Cost: none; microseconds.
 
     Raises:
@@ -37,7 +35,6 @@ def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
 
     @scorer(id="repeated_calls", inline=True, direction=Direction.LOWER)
     def repeated_calls(run: Run) -> Score | NotScored:
-        """The share of tool calls that repeat an earlier call."""
         if not run.tool_calls:
             return NotScored(reason="no_tool_calls", explanation="the run called no tool")
         if all(call.arguments is None for call in run.tool_calls):
@@ -51,7 +48,7 @@ def repeated_calls(*, loop_from: int = 3) -> FunctionScorer:
 
 
 def _same(call: ToolCall, place: int) -> tuple[str, str]:
-    """What is equal for equal calls. Arguments too large to compare are equal to no others."""
+    """Return a key that is equal for equal calls; calls with too large arguments equal no other call."""
     if call.arguments is None:
         return call.name, f"call {place}"
     arguments = as_text(call.arguments, _MOST)

@@ -1,4 +1,4 @@
-"""Whether an answer satisfies a list of criteria."""
+"""Checks an answer against a list of criteria."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Slot, TrustedText
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.replies import one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, ReasonParams, StepScorer, step_scorer
+from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import ReasonParams, StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["Criterion", "RubricReply", "rubric"]
 
 INSTRUCTIONS = """\
 You examine an answer by a list of criteria, one by one, as strictly as they are written. A criterion that
@@ -40,11 +39,11 @@ $output"""
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing an answer has to do."""
+    """One criterion of a rubric."""
 
     description: str
     required: bool = True
-    """Whether the answer fails without it."""
+    """The answer fails without it."""
 
 
 _MOST_CRITERIA = 100
@@ -53,16 +52,12 @@ Criteria = str | Sequence[str | Criterion | Mapping[str, Any]]
 
 
 class CriterionVerdict(BaseModel):
-    """Whether one criterion is satisfied."""
-
     criterion: str
     satisfied: bool
     reasoning: str = ""
 
 
 class RubricReply(BaseModel):
-    """One finding for each criterion."""
-
     criteria: list[CriterionVerdict]
     overall_assessment: str = ""
 
@@ -74,21 +69,18 @@ def rubric(
     scale: float = 1.0,
     id: str = "rubric",
 ) -> StepScorer[list[Criterion], RubricReply]:
-    """Whether an answer satisfies every required criterion; where none is required, every criterion.
+    """Score `scale` if an answer satisfies every required criterion, or every criterion if none is required.
 
     Range: 0 or scale, higher is better. Label: `satisfied` or `not_satisfied`.
-    Formula: scale if all required criteria are satisfied, else 0 (Mastra evals, rubric scorer; which
-    criteria are required is taken from the configuration, not from the judge).
+    Formula: scale if all required criteria are satisfied, else 0 (Mastra evals, rubric scorer; the
+    configuration, not the judge, says which criteria are required).
     Needs: the final answer; the user's words help.
-    Not scored: `no_criteria`, `too_many_criteria` when the run has none; output not recorded.
+    Not scored: `no_criteria`, `too_many_criteria`; output not recorded.
     Cost: one judge call.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         criteria: a list of texts or Criterion, a text with one criterion per line, or a function of the run
             that returns one of these.
-        scale: the score of an answer that satisfies them.
-        id: the scorer's name.
 
     Raises:
         ConfigError: there are no criteria, `scale` is not positive, or the judge cannot be used.
@@ -110,7 +102,7 @@ def rubric(
         return Score(value=scale if met else 0.0, label="satisfied" if met else "not_satisfied")
 
     return (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .preprocess(prepare)
         .analyze(
             PromptStep(
@@ -142,7 +134,7 @@ def _reason(params: ReasonParams[list[Criterion], RubricReply]) -> str:
 
 
 def _slot(criteria: Sequence[Criterion], *, of_the_run: bool) -> Slot:
-    """The configuration's criteria as they are; those taken from a run are data, and fenced."""
+    """Return the configuration's criteria as trusted text, or a run's criteria as data, which is fenced."""
     if of_the_run:
         return [criterion.description for criterion in criteria]
     return TrustedText("\n".join(f"{n}. {c.description}" for n, c in enumerate(criteria, 1)))

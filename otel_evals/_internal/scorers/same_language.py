@@ -1,4 +1,4 @@
-"""Whether the answer is in the language of the user. Code only."""
+"""Compares the language of the answer with the user's. Code only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from functools import cache
 from typing import Any
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, missing, scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["same_language"]
 
 _NOT_OF_WORDS = re.compile(r"[\d_/\\<>{}=@]")
 _LONGEST_WORD = 40
@@ -22,15 +20,15 @@ _PLAUSIBLE = 0.05
 
 
 def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> FunctionScorer:
-    """Whether the answer is in the language that the user wrote in.
+    """Score 1 if the answer is in the user's language.
 
-    Code blocks, links and words with digits are left out. `languages`, ISO 639-1 codes, are the ones to
-    tell apart; fewer are told apart more surely. Texts with fewer than `min_letters` letters tell no
-    language (a letter of Chinese, Japanese or Korean counts as four).
+    Code blocks, links and words with digits are left out. `languages`, ISO 639-1 codes, are the candidates;
+    a short list is recognised more reliably. `min_letters` is the least for a text (a letter of Chinese,
+    Japanese or Korean counts as four).
 
-    Range: 0 or 1, higher is better. Labels: `same`, `other`. Formula: 1 if some language has a chance of 5%
-    or more for both texts, so that near relatives (Russian and Bulgarian in a short text) raise no alarm.
-    Ours; chances by py3langid.
+    Range: 0 or 1, higher is better. Labels: `same`, `other`.
+    Formula: 1 if some language has a probability of 5% or more for both texts, which raises no alarm for
+    near relatives (Russian and Bulgarian in a short text). Probabilities by py3langid.
     Needs: the user's words and the answer; the `text` extra.
     Not scored: `too_short`; `input_not_recorded`, `output_not_recorded` and their other forms.
     Cost: none; about 0.1 ms, once the model is read (a second).
@@ -38,14 +36,13 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
     Raises:
         ConfigError: an unknown language, or py3langid is not installed.
     """
-    text_library("py3langid.langid", "same_language")
+    extra_library("py3langid.langid", "same_language")
     codes = tuple(languages)
     if codes:
         _identifier(codes)
 
     @scorer(id="same_language")
     def same_language(run: Run) -> Score | NotScored:
-        """Whether the answer is in the language of the user."""
         if (absent := missing(run, "input", "output")) is not None:
             return absent
         said, answer = (_prose(text or "") for text in (run.input, run.output))
@@ -62,14 +59,14 @@ def same_language(*, languages: Collection[str] = (), min_letters: int = 20) -> 
 
 
 def _prose(text: str) -> str:
-    """The beginning of a text without code blocks, links and words with digits or signs of code."""
+    """Return the beginning of a text without code blocks, links, and words with digits or signs of code."""
     outside_code = text[:_READ].split("```")[::2]
     words = (_word(token) for part in outside_code for token in part.split())
     return " ".join(word for word in words if word)[:_MAX]
 
 
 def _word(token: str) -> str:
-    """A token if it is a word. Of a whole sentence in a script without blanks the letters are kept."""
+    """Return a token if it is a word; of a sentence in a script without blanks, the letters."""
     if _NOT_OF_WORDS.search(token) is None:
         return token
     if len(token) > _LONGEST_WORD and not token.isascii():
@@ -83,7 +80,7 @@ def _letters(text: str) -> int:
 
 @cache
 def _identifier(languages: tuple[str, ...]) -> Any:
-    library = text_library("py3langid.langid", "same_language")
+    library = extra_library("py3langid.langid", "same_language")
     identifier = library.LanguageIdentifier.from_model_file(library.MODEL_FILE, norm_probs=True)
     if languages:
         try:

@@ -1,4 +1,4 @@
-"""Whether a summary is true to its source and holds what matters in it."""
+"""Accuracy and coverage of a summary."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, Run
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import one_verdict_each
+from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each, round_half_up, with_reason
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["CoverageReply", "SummaryReply", "summarization"]
 
 INSTRUCTIONS = """\
 You examine summaries in two respects: whether what they say stands in the source, and whether they hold
@@ -65,31 +63,23 @@ $points"""
 
 
 class SummaryClaim(BaseModel):
-    """Whether the source supports one claim."""
-
     claim: str
     supported: bool
     reason: str = ""
 
 
 class SummaryReply(BaseModel):
-    """The summary's claims and the source's main points."""
-
     alignment: list[SummaryClaim]
     questions: list[str]
 
 
 class CoveredQuestion(BaseModel):
-    """Whether the summary answers one question."""
-
     question: str
     answered: bool
     reason: str = ""
 
 
 class CoverageReply(BaseModel):
-    """One result for each question."""
-
     coverage: list[CoveredQuestion]
 
 
@@ -102,26 +92,21 @@ def summarization(
     explain: bool = True,
     id: str = "summarization",
 ) -> StepScorer[SummaryReply, CoverageReply]:
-    """How true a summary is to its source, and how much of it it holds: the lower of the two.
+    """The lower of a summary's accuracy and its coverage of the source.
 
     Range: 0..scale, higher is better.
     Formula: min(supported claims / claims, answered questions / questions) * scale, rounded to two decimals
     (Mastra evals, summarization scorer). The judge that answers the questions does not see the source.
-    Needs: the final answer, which is the summary, and its source: the user's words of this turn unless told
-    otherwise.
-    Not scored: `no_claims` or `no_questions` when there is nothing to compare; input or output not recorded.
+    Needs: the final answer, which is the summary, and its source.
+    Not scored: `no_claims` or `no_questions` if there is nothing to compare; input or output not recorded.
     Cost: three judge calls (reading, coverage, reason), two without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        source: what was summarised: a text, or a function of the run.
-        max_questions: how many main points are asked for at most.
-        scale: the best score.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        source: a text, or a function of the run; by default the user's words of this turn.
+        max_questions: maximum number of main points.
 
     Raises:
-        ConfigError: `max_questions` or `scale` is out of its range, or the judge cannot be used.
+        ConfigError: `max_questions` or `scale` is out of range, or the judge cannot be used.
     """
     if max_questions < 1:
         raise ConfigError(f"{id}.max_questions", f"must be at least 1, not {max_questions}")
@@ -149,7 +134,7 @@ def summarization(
         return round_half_up(min(supported, answered) * scale)
 
     scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, scale=scale, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .preprocess(
             PromptStep(
                 prompt=READING,

@@ -1,4 +1,4 @@
-"""Whether an answer keeps one tone, or the tone of a sample. Code only."""
+"""Consistency of an answer's tone. Code only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from otel_evals._internal.scorers.bounds import unreadable
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["tone_consistency"]
-
 _NEGATIONS = frozenset("cant can't dont don't doesnt doesn't not non wont won't isnt isn't".split())  # noqa: SIM905
 _MOST = 100_000
 _MARKS = str.maketrans(dict.fromkeys('./,#!?$%^&*;:{}=_`"~()', " "))
@@ -23,17 +21,18 @@ _SENTENCE = re.compile(r"(?<![.!?])[.!?]+(?:\s+|$)|[\u3002\uff01\uff1f]+\s*")
 
 
 def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
-    """How even the sentiment of an answer's sentences is, or how near its sentiment is to a sample's.
+    """Evenness of the sentiment of an answer's sentences, or its similarity to a sample's sentiment.
 
     A text's tone is the mean valence of its words, each -5 to 5 by the AFINN-165 list of English words and
-    turned round after a negation.
+    negated after a negation.
 
-    Range: 0..1, higher is more consistent. Formula: 1 - the population variance of the sentences' tones;
-    with `reference_tone`, 1 - |tone of the answer - tone of the sample|; never below 0.
-    Source: the tone scorer of Mastra's evals, which loses what follows the last full stop; emoji are not
+    Range: 0..1, higher is more consistent.
+    Formula: 1 - the population variance of the sentences' tones; with `reference_tone`, 1 - abs(tone of the
+    answer - tone of the sample); never below 0.
+    Source: the tone scorer of Mastra's evals, which loses the text after the last full stop; emoji are not
     judged here.
     Needs: the output; the `text` extra.
-    Not scored: `no_words` when the answer has none; `output_not_recorded`, `output_captured_off`.
+    Not scored: `no_words` if the answer has none; `output_not_recorded`, `output_captured_off`.
     Cost: none; microseconds.
 
     Raises:
@@ -46,7 +45,6 @@ def tone_consistency(*, reference_tone: str | None = None) -> FunctionScorer:
 
     @scorer(id="tone_consistency")
     def tone_consistency(run: Run) -> Score | NotScored:
-        """Whether an answer keeps one tone, or the tone of a sample."""
         if (absent := unreadable(run, "output", most=_MOST)) is not None:
             return absent
         sentences = [part for part in _SENTENCE.split(run.output or "") if _words(part)]
@@ -74,7 +72,7 @@ def _words(text: str) -> list[str]:
 
 
 def _tone(text: str, valences: Mapping[str, int]) -> float:
-    """Mean valence of a text's words, -5 to 5."""
+    """Return the mean valence of a text's words, -5 to 5."""
     words = _words(text)
     signs = [1, *(-1 if word in _NEGATIONS else 1 for word in words)]
     return sum(sign * valences.get(word, 0) for sign, word in zip(signs, words, strict=False)) / len(words)
@@ -82,7 +80,7 @@ def _tone(text: str, valences: Mapping[str, int]) -> float:
 
 @cache
 def _afinn() -> Mapping[str, int]:
-    """The word list of the afinn package, read without importing it: its module warns on today's Python."""
+    """Read the word list of the afinn package without importing it: its module warns on current Pythons."""
     try:
         path = distribution("afinn").locate_file("afinn/data/AFINN-en-165.txt")
     except PackageNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Whether the agent called the tools it should have called. Code only; see also the judge's form."""
+"""Checks that the expected tools were called. Code only; tool_call_judge is the judge's form."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["Expectation", "tool_call_accuracy"]
-
 Expectation = str | Callable[[Run], str | None]
-"""A tool's name, or a function that names the tool a run should use; None where any will do."""
+"""A tool's name, or a function from a run to the name of the expected tool, None for any."""
 
 
 def tool_call_accuracy(
@@ -20,21 +18,21 @@ def tool_call_accuracy(
     expected_order: Sequence[str] | None = None,
     strict: bool = False,
 ) -> FunctionScorer:
-    """Whether the expected tool was called, or the expected tools in their order.
+    """Score 1 if the expected tool was called, or the expected tools in their order.
 
-    With `expected_tool` a run passes when that tool is among its calls, and under `strict` when it is called
-    exactly once and nothing else is. Live traffic asks for different things: a function of the run may name
-    the tool for each, such as `lambda run: "refund" if "money back" in (run.input or "") else None`.
+    With `expected_tool` a run passes if that tool is among its calls, and with `strict` if it is called
+    exactly once and nothing else is. For live traffic with different requests, a function of the run names
+    the tool, such as `lambda run: "refund" if "money back" in (run.input or "") else None`.
 
-    With `expected_order` a run passes when those names are a subsequence of its calls (other calls may stand
-    between, repeated ones count one by one), and under `strict` when they are exactly its calls. An order
-    decides alone: `expected_tool` beside it is not looked at.
+    With `expected_order` a run passes if those names are a subsequence of its calls (with any others
+    between, repeated ones counted one by one), and with `strict` if they are exactly its calls.
+    `expected_tool` has no effect next to an order.
 
     Range: 0 or 1, higher is better. Labels: `correct`, `incorrect`, `no_tool_calls`.
-    Formula: as said above, over all tool calls of the run in the order they began, failed ones included.
-    Source: the code tool-call scorer of Mastra's evals, mended for repeated names.
-    Needs: nothing; a run that called no tool scores 0.
-    Not scored: `no_expectation` when the function names no tool.
+    Formula: as above, over all tool calls of the run in the order they began, including failed ones.
+    Source: the code tool-call scorer of Mastra's evals, fixed for repeated names.
+    Needs: nothing; a run without tool calls scores 0.
+    Not scored: `no_expectation` if the function names no tool.
     Cost: none; microseconds.
 
     Raises:
@@ -44,7 +42,6 @@ def tool_call_accuracy(
 
     @scorer(id="tool_call_accuracy", inline=True)
     def tool_call_accuracy(run: Run) -> Score | NotScored:
-        """Whether the agent called the tools it should have called."""
         expected = order if order is not None else _expected(expected_tool, run)
         if expected is None:
             return NotScored(reason="no_expectation", explanation="no tool is expected of this run")

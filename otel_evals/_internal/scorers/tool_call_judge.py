@@ -1,4 +1,4 @@
-"""Whether the tools an agent called were the right ones, by a judge."""
+"""The share of appropriate tool calls, by a judge."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import shorten
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored, OperationKind, Run
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scorers.bounds import unreadable
+from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each, round_half_up, with_reason
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals._internal.util.plain import as_text
-
-__all__ = ["ToolCallsReply", "tool_call_judge"]
 
 INSTRUCTIONS = """\
 You judge an agent's choice of tools, not its final answer and not what the tools returned. Asking back is
@@ -54,16 +53,12 @@ $missing"""
 
 
 class CallVerdict(BaseModel):
-    """Whether one call was appropriate."""
-
     tool_called: str
     was_appropriate: bool
     reasoning: str = ""
 
 
 class ToolCallsReply(BaseModel):
-    """One evaluation for each call, and what was missing."""
-
     evaluations: list[CallVerdict]
     missing_tools: list[str] = []
 
@@ -75,21 +70,19 @@ def tool_call_judge(
     explain: bool = True,
     id: str = "tool_call_judge",
 ) -> StepScorer[None, ToolCallsReply]:
-    """The share of the agent's tool calls that were appropriate to what the user asked.
+    """The share of the agent's tool calls that were appropriate for the user's request.
 
     Range: 0..1, higher is better.
-    Formula: appropriate calls / calls, rounded to two decimals; without calls 0 if the judge names tools
-    that should have been called, else 1 (Mastra evals, tool call accuracy scorer, judge form).
-    Needs: the user's words; the tools at hand from `available_tools`, else from the tool definitions in the
-    spans.
-    Not scored: input not recorded; `no_tools_known` when neither a tool call nor any tool at hand is known.
+    Formula: appropriate calls / calls, rounded to two decimals; without calls 0 if the judge names missing
+    tools, else 1 (Mastra evals, tool call accuracy scorer, judge form).
+    Needs: the user's words; the tools at hand from `available_tools`, by default from the tool definitions
+    in the spans.
+    Not scored: input not recorded; neither a tool call nor an answer recorded; `no_tools_known` if neither a
+    tool call nor any tool at hand is known.
     Cost: two judge calls (evaluations, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
         available_tools: names of the tools at hand, or descriptions by name.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
 
     Raises:
         ConfigError: the judge cannot be used.
@@ -106,13 +99,16 @@ def tool_call_judge(
         return [f"{name}: {description}".removesuffix(": ") for name, description in named]
 
     def data(params: Params[Any, Any]) -> dict[str, list[str] | NotScored]:
+        absent = None if params.run.tool_calls else unreadable(params.run, "output")
+        if absent is not None:
+            return {"tools": absent, "calls": []}
         known = tools(params.run)
         if not known and not params.run.tool_calls:
             return {"tools": NotScored(reason="no_tools_known"), "calls": []}
         return {"tools": known, "calls": _calls(params)}
 
     scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS)
         .analyze(
             PromptStep(
                 prompt=EVALUATIONS,
@@ -134,7 +130,7 @@ def _score(params: Params[None, ToolCallsReply]) -> float:
 
 
 def _defined(run: Run) -> list[str]:
-    """The tools named in the model calls' tool definitions, each once."""
+    """Return the distinct tools in the tool definitions of the model calls."""
     definitions = [d for o in run.of_kind(OperationKind.INFERENCE) for d in o.tool_definitions]
     definitions += run.root.tool_definitions if run.root else ()
     texts = [

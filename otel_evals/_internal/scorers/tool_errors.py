@@ -1,4 +1,4 @@
-"""Tool calls that failed, and whether the agent recovered from them. Code only."""
+"""Failed tool calls, and recovery from them. Code only."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from collections.abc import Mapping
 from otel_evals._internal.model import Direction, NotScored, Run, Score, ToolCall
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["has_failed", "tool_error_rate", "unrecovered_tool_errors"]
-
 
 def tool_error_rate() -> FunctionScorer:
     """The share of tool calls that failed.
 
-    A call failed when its span or message says so, or when its result is an object with a truthy `error`,
+    A call failed if its span or message says so, or if its result is an object with a truthy `error`,
     `isError` or `is_error`, as MCP and many tools write it.
 
-    Range: 0..1, lower is better. Labels: `failed`, `ok`. Formula: failed calls / calls. Ours.
-    Needs: tool calls; results to see errors that only stand there.
+    Range: 0..1, lower is better. Labels: `failed`, `ok`. Formula: failed calls / calls.
+    Needs: tool calls; results for errors that appear only there.
     Not scored: `no_tool_calls`.
     Cost: none; microseconds.
     """
 
     @scorer(id="tool_error_rate", inline=True, direction=Direction.LOWER)
     def tool_error_rate(run: Run) -> Score | NotScored:
-        """The share of tool calls that failed."""
         failed = [call for call in run.tool_calls if has_failed(call)]
         return _share(failed, run, "failed")
 
@@ -32,17 +29,17 @@ def tool_error_rate() -> FunctionScorer:
 
 
 def unrecovered_tool_errors() -> FunctionScorer:
-    """The share of failed tool calls that no later successful call of the same tool followed.
+    """The share of failed tool calls without a later successful call of the same tool.
 
-    Range: 0..1, lower is better. Labels: `unrecovered`, `ok`. Formula: failed calls after which the same
-    tool did not succeed / failed calls; 0 where none failed. Ours.
-    Needs: tool calls. Not scored: `no_tool_calls`.
+    Range: 0..1, lower is better. Labels: `unrecovered`, `ok`.
+    Formula: failed calls after which the same tool did not succeed / failed calls; 0 if none failed.
+    Needs: tool calls.
+    Not scored: `no_tool_calls`.
     Cost: none; microseconds.
     """
 
     @scorer(id="unrecovered_tool_errors", inline=True, direction=Direction.LOWER)
     def unrecovered_tool_errors(run: Run) -> Score | NotScored:
-        """The share of failed tool calls that no later successful call of the same tool followed."""
         failed = [(i, call) for i, call in enumerate(run.tool_calls) if has_failed(call)]
         last_success = {call.name: i for i, call in enumerate(run.tool_calls) if not has_failed(call)}
         lost = [call for i, call in failed if last_success.get(call.name, -1) < i]
@@ -52,7 +49,7 @@ def unrecovered_tool_errors() -> FunctionScorer:
 
 
 def has_failed(call: ToolCall) -> bool:
-    """Whether a tool call failed, by its status or by what it returned."""
+    """Return True if a tool call failed, by its status or its result."""
     if call.status == "error" or call.error is not None:
         return True
     result = call.result

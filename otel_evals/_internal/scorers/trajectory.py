@@ -1,4 +1,4 @@
-"""What the trajectory scorers share: the steps a run took, and how they compare with expected ones."""
+"""The steps of a run, and their comparison with expected steps."""
 
 from __future__ import annotations
 
@@ -10,18 +10,8 @@ from typing import Any, Literal, get_args
 from otel_evals._internal.model import Operation, OperationKind, Run, ToolCall
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "ExpectedStep",
-    "Ordering",
-    "Step",
-    "TrajectoryComparison",
-    "compare",
-    "expected_steps",
-    "steps_of",
-]
-
 Ordering = Literal["relaxed", "strict", "unordered"]
-"""How expected steps are found: in order with others between, at the same places, or anywhere."""
+"""Expected steps are found in order with others between, at the same places, or anywhere."""
 
 _REPEATED = 0.1
 _EXTRA = 0.5
@@ -30,7 +20,7 @@ _LIFTED = (OperationKind.OTHER, OperationKind.WORKFLOW)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing an agent did: a tool call, a retrieval, or a whole run of another agent."""
+    """A tool call, a retrieval, or a whole run of another agent."""
 
     name: str
     kind: str = "tool"
@@ -39,25 +29,24 @@ class Step:
     result: Any = None
     failed: bool = False
     tokens: int | None = None
-    """Of an agent's own run."""
+    """Usage of an agent's own run."""
     seconds: float | None = None
     steps: tuple[Step, ...] = ()
-    """What an agent did in its own run."""
+    """Steps of an agent's own run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedStep:
-    """A step that should be taken; what is None is not compared."""
+    """An expected step; a field that is None is not compared."""
 
     name: str
     kind: str | None = None
     arguments: Any = None
     result: Any = None
     plan: Any = None
-    """For `trajectory_quality`: the Plan that an agent's own run is held against."""
+    """For `trajectory_quality`: the Plan of an agent's own run."""
 
     def matches(self, step: Step) -> bool:
-        """Whether this is that step."""
         wanted = (self.kind, self.arguments, self.result)
         got = (step.kind, step.arguments, step.result)
         return self.name == step.name and all(w is None or w == g for w, g in zip(wanted, got, strict=True))
@@ -65,28 +54,20 @@ class ExpectedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryComparison:
-    """How steps compare with expected ones."""
-
     score: float
-    """0 to 1."""
     matched: int
     missing: tuple[str, ...]
     repeated: tuple[str, ...]
 
 
 def expected_steps(field: str, steps: Sequence[Any]) -> tuple[ExpectedStep, ...]:
-    """Expected steps from names, mappings or ExpectedSteps.
-
-    Raises:
-        ConfigError: one is something else or has unknown keys.
-    """
+    """Convert names and mappings to ExpectedSteps; raise ConfigError for anything else."""
     if isinstance(steps, str):
         raise ConfigError(field, "must be a list of steps")
     return tuple(_expected(f"{field}[{i}]", step) for i, step in enumerate(steps))
 
 
 def check_ordering(field: str, ordering: str) -> None:
-    """Raise ConfigError unless `ordering` is one of the three."""
     if ordering not in get_args(Ordering):
         raise ConfigError(field, f"must be one of {', '.join(get_args(Ordering))}, not {ordering!r}")
 
@@ -109,7 +90,7 @@ def compare(
     expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: Ordering, allow_repeats: bool
 ) -> TrajectoryComparison:
     """Compare steps with expected ones; trajectory_accuracy documents the formula."""
-    found = {"strict": _same_places, "relaxed": _in_order, "unordered": _anywhere}[ordering](expected, actual)
+    found = list(_found(expected, actual, ordering))
     names = Counter(step.name for step in actual)
     repeated = tuple(name for name, count in names.items() if count > 1)
     score = sum(found) / len(expected) if expected else float(not actual)
@@ -123,34 +104,22 @@ def compare(
     )
 
 
-def _same_places(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
-    return [i < len(actual) and step.matches(actual[i]) for i, step in enumerate(expected)]
-
-
-def _in_order(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
-    found, place = [], 0
-    for step in expected:
-        at = next((i for i in range(place, len(actual)) if step.matches(actual[i])), None)
-        place = place if at is None else at + 1
-        found.append(at is not None)
-    return found
-
-
-def _anywhere(expected: Sequence[ExpectedStep], actual: Sequence[Step]) -> list[bool]:
-    left, found = list(actual), []
-    for step in expected:
-        at = next((i for i, other in enumerate(left) if step.matches(other)), None)
-        found.append(at is not None)
+def _found(expected: Sequence[ExpectedStep], actual: Sequence[Step], ordering: Ordering) -> Iterator[bool]:
+    """Yield for each expected step whether it was taken; no step counts twice."""
+    left = list(range(len(actual)))
+    for place, step in enumerate(expected):
+        candidates = left if ordering != "strict" else range(place, min(place + 1, len(actual)))
+        at = next((i for i in candidates if step.matches(actual[i])), None)
         if at is not None:
-            left.pop(at)
-    return found
+            left = [i for i in left if (i > at if ordering == "relaxed" else i != at)]
+        yield at is not None
 
 
 # --- the steps of a run ---
 
 
 def steps_of(run: Run) -> tuple[Step, ...]:
-    """What an agent did, in the order it began. Runs of other agents are one step each, with steps within."""
+    """Return the steps of a run in the order they began; another agent's run is one step with inner steps."""
     below = {o.span_id: o for o in run.operations if o.span_id != run.root_span_id}
     if any(o.kind is OperationKind.AGENT for o in below.values()):
         return tuple(_steps(run.root_span_id, run.children, below))

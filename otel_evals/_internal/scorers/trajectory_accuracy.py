@@ -1,4 +1,4 @@
-"""Whether the agent took the steps it should have taken. Code only."""
+"""The share of the expected steps that the agent took. Code only."""
 
 from __future__ import annotations
 
@@ -16,38 +16,35 @@ from otel_evals._internal.scorers.trajectory import (
 )
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
-__all__ = ["trajectory_accuracy"]
-
 Steps = Sequence[Any] | Callable[[Run], Sequence[Any] | None]
-"""Steps, as names, mappings or ExpectedSteps; or a function that gives a run's, None where any will do."""
+"""Names, mappings or ExpectedSteps; or a function from a run to these, None for any steps."""
 
 
 def trajectory_accuracy(
     *, expected: Steps, ordering: Ordering = "relaxed", allow_repeats: bool = True
 ) -> FunctionScorer:
-    """Share of an expected trajectory that an agent followed: tool calls, retrievals, runs of other agents.
+    """The share of an expected trajectory that an agent followed: tool calls, retrievals, other agents' runs.
 
-    A step matches by name and, where they are given, by kind, arguments and result. `relaxed` finds the
-    expected steps in order with others between, `strict` at their very places, `unordered` anywhere, each
-    step used once.
+    A step matches by name and, if given, by kind, arguments and result. `relaxed` finds the expected steps
+    in order with others between, `strict` at their exact places, `unordered` anywhere, each step used once.
 
-    Range: 0..1, higher is better, two decimals. Formula: matched / expected; under `strict` less
-    0.5 * extra / expected where more steps were taken; without `allow_repeats` less 0.1 for each name that
-    occurs more than once. Where no step is expected: 1 if none was taken, else 0.
+    Range: 0..1, higher is better, two decimals.
+    Formula: matched / expected; with `strict` less 0.5 * extra / expected if more steps were taken; without
+    `allow_repeats` less 0.1 for each name that occurs more than once. If no step is expected: 1 if none was
+    taken, else 0.
     Source: the code trajectory-accuracy scorer of Mastra's evals.
     Needs: nothing; a run without steps scores 0.
-    Not scored: `no_expectation` when the function gives None.
+    Not scored: `no_expectation` if the function returns None.
     Cost: none; microseconds.
 
     Raises:
-        ConfigError: an unknown ordering, or something that is no step.
+        ConfigError: an unknown ordering, or an invalid step.
     """
     check_ordering("trajectory_accuracy.ordering", ordering)
     fixed = None if callable(expected) else expected_steps("trajectory_accuracy.expected", expected)
 
     @scorer(id="trajectory_accuracy", inline=True)
     def trajectory_accuracy(run: Run) -> Score | NotScored:
-        """Whether the agent took the steps it should have taken."""
         wanted = fixed
         if callable(expected):
             given = expected(run)

@@ -1,4 +1,4 @@
-"""Whether the steps an agent took were needed and in a sensible order, by a judge."""
+"""Necessity and order of an agent's steps, by a judge."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pydantic import BaseModel
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText, shorten
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import round_half_up, with_reason
-from otel_evals._internal.scorers.replies import one_verdict_each
-from otel_evals._internal.scoring.steps import PromptStep, StepScorer, step_scorer
+from otel_evals._internal.scorers.common import judge_scorer, one_verdict_each, round_half_up, with_reason
+from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals._internal.util.plain import as_text
-
-__all__ = ["Trajectory", "trajectory_judge"]
 
 INSTRUCTIONS = """\
 You judge the way an agent took to do what a user wanted: its steps and their order. Whether its final
@@ -52,8 +50,6 @@ NECESSARY, ORDERED, WHOLE = 0.6, 0.3, 0.1
 
 
 class StepEvaluation(BaseModel):
-    """What one step was worth."""
-
     step_name: str
     was_necessary: bool
     was_in_order: bool
@@ -61,8 +57,6 @@ class StepEvaluation(BaseModel):
 
 
 class Trajectory(BaseModel):
-    """One evaluation for each step, and what was missing or needless."""
-
     step_evaluations: list[StepEvaluation]
     missing_steps: list[str] = []
     extra_steps: list[str] = []
@@ -76,7 +70,7 @@ def trajectory_judge(
     explain: bool = True,
     id: str = "trajectory_judge",
 ) -> StepScorer[None, Trajectory]:
-    """How necessary, ordered and whole the agent's steps (its tool calls) were.
+    """Necessity, order and completeness of the agent's steps (its tool calls).
 
     Range: 0..1, higher is better.
     Formula: 0.6 * necessary / steps + 0.3 * in order / steps + 0.1 * steps / (steps + missing steps),
@@ -87,17 +81,14 @@ def trajectory_judge(
     Cost: two judge calls (judgement, reason), one without `explain`.
 
     Args:
-        model: a judge, or a model's name for LiteLLM.
-        expected_steps: the steps that should have been taken, in words; the judge decides by itself without.
-        explain: whether to ask for a reason.
-        id: the scorer's name.
+        expected_steps: the steps that should have been taken, in words; by default the judge decides.
 
     Raises:
         ConfigError: the judge cannot be used.
     """
     wanted = "\n".join(f"{n}. {step}" for n, step in enumerate(expected_steps or (), 1))
     scorer = (
-        step_scorer(id, judge=model, instructions=INSTRUCTIONS, inline=True)
+        judge_scorer(id, model, INSTRUCTIONS)
         .analyze(
             PromptStep(
                 prompt=TRAJECTORY,

@@ -23,8 +23,6 @@ from otel_evals._internal.scorers.trajectory import (
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
-__all__ = ["Plan", "trajectory_quality"]
-
 _WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"accuracy": 0.4, "efficiency": 0.3, "tool_failures": 0.2, "forbidden": 0.1}
 )
@@ -34,7 +32,7 @@ _OWN = 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a trajectory is compared with; a field that is None is not checked."""
+    """Expectations on a trajectory; a field that is None is not checked."""
 
     steps: Sequence[Any] | None = None
     """Expected steps: names, mappings or ExpectedSteps; a step's own `plan` is for an agent's own run."""
@@ -44,11 +42,11 @@ class Plan:
     max_tokens: int | None = None
     max_seconds: float | None = None
     no_redundant_calls: bool | None = None
-    """Whether the same call twice in a row costs; None: only beside one of the three limits."""
+    """True penalises the same call twice in a row; None does so next to one of the three limits."""
     max_retries_per_tool: int = 2
     forbidden_tools: Sequence[str] = ()
     forbidden_sequences: Sequence[Sequence[str]] = field(default_factory=tuple)
-    """Names that must not follow each other directly."""
+    """Names that must not directly follow each other."""
 
     def __post_init__(self) -> None:
         check_ordering("trajectory_quality.plan.ordering", self.ordering)
@@ -61,19 +59,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Trajectory:
-    """The steps taken, and their cost."""
-
     steps: Sequence[Step]
     tokens: int | None
     seconds: float | None
 
 
 class _NotMeasuredError(Exception):
-    """A limit is set on something that was not measured."""
+    """A limit is set on an unknown measurement."""
 
 
 class _ForbiddenError(Exception):
-    """A forbidden tool or sequence was used."""
+    pass
 
 
 def trajectory_quality(
@@ -81,20 +77,21 @@ def trajectory_quality(
 ) -> FunctionScorer:
     """Quality of an agent's trajectory, in up to four respects.
 
-    `accuracy`: as trajectory_accuracy, where steps are expected. `efficiency`, where there is a limit: mean
-    of max(0, 1 - (actual - limit) / limit) for each limit, and of 1 - 0.2 for each call that repeats the one
-    before it. `tool_failures`, where a failed call was tried again: 1 - 0.2 for each retry of a tool beyond
-    `max_retries_per_tool`. `forbidden`, where something is: 1, or 0 for the whole score if it was done.
+    `accuracy`, if steps are expected: as trajectory_accuracy. `efficiency`, if there is a limit: mean of
+    max(0, 1 - (actual - limit) / limit) for each limit, and of 1 - 0.2 for each call that repeats the one
+    before it. `tool_failures`, if a failed call was retried: 1 - 0.2 for each retry of a tool beyond
+    `max_retries_per_tool`. `forbidden`, if something is: 1, or 0 for the whole score if it was done.
 
-    Range: 0..1, higher is better, two decimals. Formula: the weighted mean of the respects that apply, 1 if
-    none does; where expected steps have plans of their own, 0.7 * that + 0.3 * mean of theirs.
-    Source: the code trajectory scorer of Mastra's evals; there a missing measurement is an error.
-    Needs: token usage or an ended root where there is such a limit.
+    Range: 0..1, higher is better, two decimals.
+    Formula: the weighted mean of the respects that apply, 1 if none does; if expected steps have plans of
+    their own, 0.7 * that + 0.3 * mean of their scores.
+    Source: the code trajectory scorer of Mastra's evals, for which a missing measurement is an error.
+    Needs: token usage or an ended root for such a limit.
     Not scored: `tokens_not_recorded`, `seconds_not_recorded`.
     Cost: none; microseconds.
 
     Raises:
-        ConfigError: a plan that looks at nothing, wrong limits or steps, unknown weights.
+        ConfigError: a plan without expectations, wrong limits or steps, unknown weights.
     """
     checked = plan if isinstance(plan, Plan) else _plan(plan)
     if checked == Plan():
@@ -107,14 +104,13 @@ def trajectory_quality(
 
     @scorer(id="trajectory_quality", inline=True)
     def trajectory_quality(run: Run) -> Score | NotScored:
-        """Quality of an agent's trajectory."""
         tokens = run.usage.total_tokens or None
         try:
             score, respects = _judge(checked, _Trajectory(steps_of(run), tokens, run.duration), worth)
         except _ForbiddenError as error:
             return Score(value=0.0, label="forbidden", explanation=str(error))
         except _NotMeasuredError as error:
-            return NotScored(reason=f"{error}_not_recorded", explanation=f"the run tells no {error}")
+            return NotScored(reason=f"{error}_not_recorded", explanation=f"the run has no {error}")
         explanation = ", ".join(f"{name} {value:.2f}" for name, value in respects.items())
         steps = (StepRecord(name="analyze", result=respects),)
         return Score(
@@ -180,7 +176,7 @@ def _efficiency(plan: Plan, taken: _Trajectory) -> Iterator[float]:
 
 
 def _retries(steps: Sequence[Step]) -> dict[str, int]:
-    """How often each tool was called again after it had failed."""
+    """Count how often each tool was called again after a failure."""
     calls: defaultdict[str, list[bool]] = defaultdict(list)
     for step in steps:
         calls[step.name].append(step.failed)

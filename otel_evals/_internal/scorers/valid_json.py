@@ -1,4 +1,4 @@
-"""Whether the answer is JSON, and of the right form. Code only."""
+"""Checks that the answer is JSON and fits a schema. Code only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from otel_evals._internal.model import NotScored, Run, Score
 from otel_evals._internal.scorers.bounds import pattern_search, unreadable
-from otel_evals._internal.scorers.text.extra import text_library
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["valid_json"]
 
 _OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)
 
@@ -23,27 +21,25 @@ _OPENING = re.compile(r"```(?:json)?[ \t]*\n", re.IGNORECASE)
 def valid_json(
     *, schema: Mapping[str, Any] | type[BaseModel] | None = None, fenced: bool = True
 ) -> FunctionScorer:
-    """Whether the answer is one JSON value, and fits a schema.
+    """Score 1 if the answer is one JSON value that fits a schema.
 
-    The schema is a JSON Schema or a pydantic model. An answer that is a single fenced code block counts as
-    what stands in it, unless `fenced` is false. NaN and Infinity are no JSON.
+    The schema is a JSON Schema or a pydantic model. With `fenced`, an answer may be a single fenced code
+    block with the value. NaN and Infinity are no JSON. A search for a pattern of the schema fails with a
+    TimeoutError after a second.
 
-    Range: 0 or 1, higher is better. Labels: `valid`, `not_json`, `wrong_form`. Ours.
+    Range: 0 or 1, higher is better. Labels: `valid`, `not_json`, `wrong_form`.
     Needs: the output; for a JSON Schema, the `text` extra.
     Not scored: `output_not_recorded`, `output_captured_off`, `output_empty`.
     Cost: none; microseconds for small answers.
 
-    A pattern of the schema is searched for a second at most; then the scorer fails with a TimeoutError.
-
     Raises:
-        ConfigError: the schema is none, or combines patterns with `unevaluatedProperties`; or jsonschema or
-            regex is not installed.
+        ConfigError: the schema is invalid, or combines patterns with `unevaluatedProperties`; or jsonschema
+            or regex is not installed.
     """
     problem = _checker(schema)
 
     @scorer(id="valid_json", inline=not isinstance(schema, Mapping))
     def valid_json(run: Run) -> Score | NotScored:
-        """Whether the answer is JSON, and of the right form."""
         if (absent := unreadable(run, "output")) is not None:
             return absent
         text = run.output or ""
@@ -58,7 +54,7 @@ def valid_json(
 
 
 def _unfenced(text: str) -> str:
-    """What stands in a text that is one fenced code block; else the text."""
+    """Return the content of a text that is a single fenced code block, else the text."""
     stripped = text.strip()
     opening = _OPENING.match(stripped)
     if opening is None or not stripped.endswith("```") or len(stripped) < opening.end() + 3:
@@ -71,14 +67,14 @@ def _refuse(constant: str) -> None:
 
 
 def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[Any], str | None]:
-    """What is wrong with a value by this schema; None when nothing is."""
+    """Return a function from a value to its problem, None if it has none."""
     if schema is None:
         return lambda value: None
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         return _model_checker(schema)
     if not isinstance(schema, Mapping):
         raise ConfigError("valid_json.schema", "must be a JSON Schema or a pydantic model")
-    jsonschema = text_library("jsonschema", "valid_json")
+    jsonschema = extra_library("jsonschema", "valid_json")
     kind = jsonschema.validators.validator_for(schema)
     try:
         kind.check_schema(schema)
@@ -91,9 +87,9 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
 def _bounded_keywords(
     schema: Mapping[str, Any], keywords: Mapping[str, Any], jsonschema: Any
 ) -> dict[str, Any]:
-    """The keywords that search for the schema's patterns, with searches that are given up after a second.
+    """Return the keywords that search for patterns, with searches that end after a second.
 
-    jsonschema's own use `re`, which takes exponential time on text made for that, and stops every thread.
+    jsonschema's own use `re`, which takes exponential time on some texts and stops every thread.
     """
     searches = {source: pattern_search("valid_json.schema", source) for source in _patterns(schema)}
     if searches and "unevaluatedProperties" in _keys(schema):
@@ -124,7 +120,6 @@ def _bounded_keywords(
 
 
 def _patterns(schema: Any) -> Iterator[str]:
-    """All regular expressions of a schema."""
     for part in _parts(schema):
         yield from part["patternProperties"] if isinstance(part.get("patternProperties"), Mapping) else ()
         if isinstance(part.get("pattern"), str):
@@ -136,7 +131,7 @@ def _keys(schema: Any) -> set[str]:
 
 
 def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """All mappings in a schema, itself included."""
+    """Yield all mappings in a schema, itself included."""
     if isinstance(schema, Mapping):
         yield schema
         schema = list(schema.values())
@@ -145,7 +140,7 @@ def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_one_dialect(schema: Any) -> Any:
-    """A schema without `$schema`, which would bring jsonschema's own keywords back."""
+    """Remove `$schema`, which would restore jsonschema's own keywords."""
     if isinstance(schema, Mapping):
         return {
             key: _of_one_dialect(value)

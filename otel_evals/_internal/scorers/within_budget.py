@@ -1,15 +1,13 @@
-"""Whether a run kept within limits of steps, tokens, time and money. Code only."""
+"""Checks a run against limits of steps, tokens, time and money. Code only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from otel_evals._internal.model import NotScored, OperationKind, Run, Score
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
-
-__all__ = ["within_budget"]
 
 _NO_PRICES: Mapping[str, tuple[float, float]] = MappingProxyType({})
 _MILLION = 1_000_000
@@ -25,16 +23,16 @@ def within_budget(
     prices: Mapping[str, tuple[float, float]] = _NO_PRICES,
     id: str = "within_budget",
 ) -> FunctionScorer:
-    """Whether a run kept within its limits, and by how much it exceeded the worst one.
+    """Check a run against its limits, and compute how far it exceeded the worst one.
 
-    Money is the tokens of each model call times its model's price: US dollars for a million input and a
-    million output tokens, by model name or by a beginning of it.
+    Money is the tokens of each model call times its model's price: US dollars per million input and output
+    tokens, by model name or a prefix of it.
 
-    Range: 0..1, higher is better. Labels: `within`, `over`. Formula: the least of limit / actual over the
-    limits that were broken, 1 if none was. Ours.
-    Needs: what the limits speak of.
-    Not scored: `tokens_not_recorded`, `duration_not_recorded`, `price_unknown`; a limit that is known to be
-    broken is scored all the same.
+    Range: 0..1, higher is better. Labels: `within`, `over`.
+    Formula: the least of limit / actual over the exceeded limits, 1 if none was.
+    Needs: the measurements of the limits.
+    Not scored: `tokens_not_recorded`, `duration_not_recorded`, `price_unknown`, unless another limit is
+    exceeded.
     Cost: none; microseconds.
 
     Raises:
@@ -55,7 +53,6 @@ def within_budget(
 
     @scorer(id=id, inline=True)
     def within_budget(run: Run) -> Score | NotScored:
-        """Whether a run kept within limits of steps, tokens, time and money."""
         actual = {name: _measure(name, run, prices) for name in given}
         broken = {n: a for n, a in actual.items() if not isinstance(a, NotScored) and a > given[n]}
         if broken:
@@ -74,40 +71,32 @@ def _number(value: float) -> str:
 
 
 def _measure(name: str, run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
-    match name:
-        case "model calls":
-            return sum(1 for _ in run.of_kind(OperationKind.INFERENCE))
-        case "tool calls":
-            return len(run.tool_calls)
-        case "tokens":
-            tokens = run.usage.total_tokens
-            return tokens or NotScored(
-                reason="tokens_not_recorded", explanation="the run tells no token usage"
-            )
-        case "seconds":
-            if run.duration is None:
-                return NotScored(reason="duration_not_recorded", explanation="the run's root never ended")
-            return run.duration
-    return _usd(run, prices)
+    if name == "US dollars":
+        return _usd(run, prices)
+    if name == "seconds" and run.duration is None:
+        return NotScored(reason="duration_not_recorded", explanation="the run's root never ended")
+    measured = {
+        "model calls": sum(1 for _ in run.of_kind(OperationKind.INFERENCE)),
+        "tool calls": len(run.tool_calls),
+        "tokens": run.usage.total_tokens or _NO_TOKENS,
+        "seconds": run.duration or 0.0,
+    }
+    return measured[name]
+
+
+_NO_TOKENS = NotScored(reason="tokens_not_recorded", explanation="the run has no token usage")
 
 
 def _usd(run: Run, prices: Mapping[str, tuple[float, float]]) -> float | NotScored:
-    costs = list(_costs(run, prices))
-    if not costs:
-        return NotScored(reason="tokens_not_recorded", explanation="the run tells no token usage")
-    return next((cost for cost in costs if isinstance(cost, NotScored)), None) or sum(
-        cost for cost in costs if not isinstance(cost, NotScored)
-    )
-
-
-def _costs(run: Run, prices: Mapping[str, tuple[float, float]]) -> Iterator[float | NotScored]:
+    total = None
     for operation in run.of_kind(OperationKind.INFERENCE):
-        if operation.usage is None:
+        if (usage := operation.usage) is None:
             continue
         model = operation.response_model or operation.request_model or ""
         price = max((name for name in prices if model.startswith(name)), key=len, default=None)
         if price is None:
-            yield NotScored(reason="price_unknown", explanation=f"no price is given for the model {model!r}")
-        else:
-            usage, (for_input, for_output) = operation.usage, prices[price]
-            yield (usage.input_tokens * for_input + usage.output_tokens * for_output) / _MILLION
+            return NotScored(reason="price_unknown", explanation=f"no price is given for the model {model!r}")
+        for_input, for_output = prices[price]
+        cost = (usage.input_tokens * for_input + usage.output_tokens * for_output) / _MILLION
+        total = cost if total is None else total + cost
+    return _NO_TOKENS if total is None else total

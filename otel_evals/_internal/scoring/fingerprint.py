@@ -1,4 +1,4 @@
-"""Short fingerprints of what a scorer is made of, so that its version changes when its judgement could."""
+"""Short fingerprints of scorers: a version changes when a scorer could judge differently."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-__all__ = ["fingerprint"]
-
 _DEPTH = 8
 
 
 def fingerprint(*parts: Any) -> str:
-    """Twelve hex digits that are equal for equal parts, in any process.
+    """Return twelve hex digits that are equal for equal parts, in any process.
 
     Functions count by their source, defaults and captured values; pydantic classes by their JSON schema;
     other objects by their type and fields.
@@ -31,10 +29,10 @@ def fingerprint(*parts: Any) -> str:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """`value` as JSON that does not depend on addresses or the order of sets."""
+    """Convert a value to JSON that does not depend on addresses or the order of sets."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.value if isinstance(value, Enum) else value
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    name = _type_name(type(value))
     if depth == 0:
         return name
     if isinstance(value, type):
@@ -57,6 +55,12 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, msgspec.Struct):
         return [name, _plain(msgspec.structs.asdict(value), depth - 1)]
     return [name, _plain({k: v for k, v in getattr(value, "__dict__", {}).items() if k[0] != "_"}, depth - 1)]
+
+
+def _type_name(kind: type) -> str:
+    """Return a type's name; without the module for our own types, which may move."""
+    ours = kind.__module__.split(".")[0].startswith("otel_evals")
+    return kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _function(function: Callable[..., Any], depth: int) -> Any:

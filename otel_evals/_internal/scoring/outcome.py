@@ -1,8 +1,8 @@
-"""Makes an outcome of whatever a scorer returned or raised. Nothing here raises, whatever the object is.
+"""Converts whatever a scorer returned or raised to an outcome. Nothing here raises.
 
-Scorers are users' code: an exception's `__str__` may raise, a Score may hold a list for its label, a step's
-result may contain itself. An outcome made here holds plain values of the declared types, bounded in size, so
-that counting, storing and exporting it cannot fail on its fields.
+Scorers are users' code: an exception's `__str__` may raise, a Score may have a list as its label, a step's
+result may contain itself. An outcome built here has plain values of the declared types, bounded in size,
+which can be counted, stored and exported safely.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from otel_evals._internal.model import ContextSeen, NotScored, Score, ScorerFail
 from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import JudgeUnavailableError
 
-__all__ = ["MAX_LABEL", "asked_wait", "failure_of", "root_cause", "steps_of_error", "to_outcome"]
-
 MAX_LABEL = 256
-"""Characters of a label; also of a reason and of an error type."""
+"""Characters of a label, a reason or an error type."""
 _MAX_TEXT = 10_000
 _MAX_MESSAGE = 2_000
 _MAX_PROMPT = 40_000
@@ -32,14 +30,10 @@ _T = TypeVar("_T")
 
 
 def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | ScorerFailure:
-    """The outcome that an answer or an exception means.
+    """Convert an answer or an exception to an outcome.
 
-    A Score or NotScored keeps its meaning; fields beside it that are of a wrong type are left out. A Score
-    without a finite number, a NotScored without a reason, an exception and any other object are failures.
-
-    Args:
-        value: what a scorer returned, or what it raised.
-        attempts: how often it was asked.
+    A Score or NotScored keeps its meaning; other fields of a wrong type are dropped. A Score without a
+    finite number, a NotScored without a reason, an exception and any other object are failures.
     """
     kind = type(value)
     try:
@@ -59,7 +53,7 @@ def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | Score
 
 
 def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
-    """An exception as the outcome it means; a step's failure is named after its cause."""
+    """Convert an exception to a failure; a step's failure is named after its cause."""
     cause = root_cause(error)
     named = _attribute(error, "error_type")
     return ScorerFailure(
@@ -71,21 +65,21 @@ def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The exception that made a step fail, for an exception that carries steps; else the exception itself."""
+    """Return the exception that made a step fail; any exception without steps is its own cause."""
     cause = _attribute(error, "__cause__")
     carries_steps = _attribute(error, "steps") is not None
     return cause if carries_steps and issubclass(type(cause), BaseException) else error
 
 
 def asked_wait(error: BaseException) -> float | None:
-    """Seconds that a judge which is unavailable asked to wait: 0 where it did not, None for other errors."""
+    """Return the seconds that an unavailable judge asked to wait, 0 by default; None for other errors."""
     if not issubclass(type(error), JudgeUnavailableError):
         return None
     return max(0.0, _number(_attribute(error, "retry_after")) or 0.0)
 
 
 def steps_of_error(error: BaseException) -> tuple[StepRecord, ...]:
-    """The records of the steps done until an exception was raised, where it carries them."""
+    """Return the records of the steps that an exception carries."""
     return _steps(_attribute(error, "steps"))
 
 
@@ -93,7 +87,7 @@ def steps_of_error(error: BaseException) -> tuple[StepRecord, ...]:
 
 
 def _is_plain(score: Any) -> bool:
-    """Whether a Score without steps holds nothing but short values of the declared types."""
+    """Return True if a Score has no steps, and only short values of the declared types."""
     return (
         type(score.value) is float
         and math.isfinite(score.value)
@@ -194,17 +188,16 @@ def _context(seen: Any) -> ContextSeen:
 
 
 def _attribute(thing: object, name: str) -> Any:
-    """An attribute; None where there is none, and where reading it raises whatever it likes."""
+    """Read an attribute; return None if it is missing or raises anything."""
     return _total(lambda: getattr(thing, name, None), None)
 
 
 def _text(value: object, limit: int) -> str | None:
-    """A text; None where the value is none."""
     return plain_text(value, limit) if issubclass(type(value), str) else None
 
 
 def _number(value: object) -> float | None:
-    """A finite number as exactly a float; None where the value is none."""
+    """Return a finite number as exactly a float, None for anything else."""
     if not issubclass(type(value), numbers.Real):
         return None
     number = _total(lambda: float.__float__(float(value)), None)  # type: ignore[arg-type]  # is a number

@@ -1,4 +1,4 @@
-"""Votes and panels: several scorers, or one several times, judge the same run and are made one score."""
+"""Panels and votes: several scorers, or one several times, judge a run and give one score."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from msgspec.structs import replace
 from otel_evals._internal.model import NotScored, Run, Score, ScorerFailure, StepRecord
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.outcome import root_cause, to_outcome
+from otel_evals._internal.scoring.prompt import vote
 from otel_evals._internal.scoring.scorer import Scorer, StepFailure
-from otel_evals._internal.scoring.vote import vote
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals.errors import ConfigError
 
-__all__ = ["Panel", "panel", "votes"]
-
 
 class Panel(Scorer):
-    """A scorer made of scorers. All judge at once; the median of their scores is the panel's."""
+    """A scorer made of scorers: all judge concurrently, and the median is the score."""
 
     def __init__(self, members: Sequence[Scorer], *, id: str, tolerance: float = 0.1) -> None:
         if len(members) < 2:
@@ -38,25 +36,21 @@ class Panel(Scorer):
 
     @property
     def members(self) -> tuple[Scorer, ...]:
-        """Who votes."""
+        """The scorers that vote."""
         return tuple(self._members)
 
     def check(self) -> None:
-        """See that every member can score."""
+        """Check that every member can score."""
         for member in self._members:
             member.check()
 
     def prepare(self) -> None:
-        """Have every member load what it needs."""
+        """Load what the members need."""
         for member in self._members:
             member.prepare()
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Ask all members.
-
-        Raises:
-            StepFailure: fewer than half of them could judge.
-        """
+        """Ask all members; raise StepFailure if most fail or none can judge."""
         answers = await self._answers(run)
         outcomes = [to_outcome(answer) for answer in answers]
         steps = _steps(outcomes)
@@ -75,7 +69,7 @@ class Panel(Scorer):
         return replace(self._settle(scores), steps=steps)
 
     async def _answers(self, run: Run) -> list[object]:
-        """What each member returned or raised, in their order."""
+        """Return what each member returned or raised, in order."""
         answers: list[object] = [None] * len(self._members)
 
         async def ask(index: int, member: Scorer) -> None:
@@ -93,7 +87,7 @@ class Panel(Scorer):
         return answers
 
     def _settle(self, scores: list[Score]) -> Score:
-        """The majority's label if there are labels, the median value, and who agrees."""
+        """Return the majority's label, the median of its values, and the share of members that agree."""
         labels = Counter(score.label for score in scores if score.label is not None)
         if len(labels) > 1:
             label, count = labels.most_common(1)[0]
@@ -109,12 +103,12 @@ class Panel(Scorer):
 
 
 def panel(members: Sequence[Scorer], *, id: str, tolerance: float = 0.1) -> Panel:
-    """Several scorers, usually the same one with judges of different models, as one.
+    """Combine several scorers, usually the same one with judges of different models.
 
-    The value is the median of the members' (where they give labels, of those with the most frequent one),
-    the agreement the share of members with that label, or within `tolerance` of that value. Members that
-    fail are left out; if more than half fail, so does the panel. If at least as many say that it does not
-    apply as score it, it is not scored.
+    The value is the median of the members' values (with labels, of the members with the most frequent one).
+    The agreement is the share of members with that label, or within `tolerance` of that value. Members that
+    fail are left out; the panel fails if more than half fail. It is not scored if at least as many members
+    say that it does not apply as score it.
 
     Raises:
         ConfigError: there are fewer than two members, or their directions differ.
@@ -123,16 +117,16 @@ def panel(members: Sequence[Scorer], *, id: str, tolerance: float = 0.1) -> Pane
 
 
 def votes(scorer: Scorer, count: int = 3, *, tolerance: float = 0.1) -> Panel:
-    """One scorer asked several times, under its own id; its judge's temperature should not be 0.
+    """Ask one scorer several times, under its own id; its judge's temperature should not be 0.
 
     Raises:
-        ConfigError: `count` is below two.
+        ConfigError: `count` is less than two.
     """
     return Panel([scorer] * count, id=scorer.id, tolerance=tolerance)
 
 
 def _steps(outcomes: Sequence[Score | NotScored | ScorerFailure]) -> tuple[StepRecord, ...]:
-    """All members' steps, named after the member's number."""
+    """Collect the members' steps, prefixed with the member's number."""
     return tuple(
         replace(step, name=f"{number}.{step.name}")
         for number, outcome in enumerate(outcomes, 1)

@@ -1,11 +1,13 @@
-"""Prompt steps: a template with slots, filled with fenced data, answered by a judge in a typed form."""
+"""Prompt steps: a template with slots for fenced data, answered by a judge in a typed form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from string import Template
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -16,14 +18,11 @@ from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import NotScored
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.scoring.scorer import missing
-from otel_evals._internal.scoring.vote import current_vote
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError, JudgeReplyError
 
 if TYPE_CHECKING:
     from otel_evals._internal.scoring.step_records import StepRecordBuilder
-
-__all__ = ["PromptStep", "ScoreReply"]
 
 _R = TypeVar("_R")
 
@@ -35,35 +34,32 @@ _FIELDS = {
 }
 
 
+_VOTE: ContextVar[int] = ContextVar("otel_evals.vote", default=0)
+
+
+@contextmanager
+def vote(number: int) -> Iterator[None]:
+    """Number the questions asked inside, for which a judge's cache keeps separate answers."""
+    token = _VOTE.set(number)
+    try:
+        yield
+    finally:
+        _VOTE.reset(token)
+
+
 class ScoreReply(BaseModel):
     """A judge's reply that is the score itself."""
 
     score: float
 
 
-class PromptOwner(Protocol):
-    """What a prompt step takes from the scorer it belongs to."""
-
-    @property
-    def id(self) -> str:
-        """The scorer's name."""
-
-    @property
-    def judge(self) -> Judge | None:
-        """Who is asked unless the step names another."""
-
-    @property
-    def instructions(self) -> str:
-        """System message unless the step gives its own."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class PromptStep(Generic[_R]):
     """A question to a judge.
 
-    The template's slots are written `$name`. Whatever fills them is data and stands inside a fence.
-    Ready-made slots are `$input`, `$output`, `$system`, `$expected` (the run's ground truth), `$history`,
-    `$tool_calls`, `$context` and `$score`; a run without what a slot needs is NotScored.
+    The template's slots are written `$name`; their contents are data, inside a fence. Ready-made slots are
+    `$input`, `$output`, `$system`, `$expected` (the run's ground truth), `$history`, `$tool_calls`,
+    `$context` and `$score`; a run without the content of a slot is not scored.
     """
 
     prompt: str
@@ -73,15 +69,15 @@ class PromptStep(Generic[_R]):
     data: Callable[[Params[Any, Any]], Mapping[str, Slot | NotScored]] | None = None
     """Fills slots of your own."""
     check: Callable[[Params[Any, Any], _R], str | None] | None = None
-    """Says what is wrong with an answer of the right form; the judge is then asked once more."""
+    """Returns the problem of an answer, after which the judge is asked once more; None if it is fine."""
     instructions: str | None = None
-    """System message, if other than the scorer's."""
+    """System message, by default the scorer's."""
     judge: Judge | str | None = None
-    """Who is asked, if other than the scorer's judge."""
+    """Judge to ask, by default the scorer's."""
     max_chars: int = 40_000
-    """Limit per slot, over all its items or pieces; what is left out is marked."""
+    """Limit per slot, over all its items or pieces; a cut is marked."""
     max_prompt_chars: int = 120_000
-    """Limit over all slots: where they hold more together, the longest ones are shortened further."""
+    """Limit over all slots; the longest ones are shortened further to keep it."""
 
     def __post_init__(self) -> None:
         if not Template(self.prompt).is_valid():
@@ -93,9 +89,15 @@ class PromptStep(Generic[_R]):
             object.__setattr__(self, "judge", resolve_judge(self.judge))
 
     async def ask(
-        self, params: Params[Any, Any], scorer: PromptOwner, record: StepRecordBuilder
+        self,
+        params: Params[Any, Any],
+        record: StepRecordBuilder,
+        *,
+        scorer_id: str,
+        judge: Judge | None,
+        instructions: str,
     ) -> _R | NotScored:
-        """Fill the slots and ask; once more if the answer does not pass `check`.
+        """Fill the slots and ask; ask again if the answer does not pass `check`.
 
         Raises:
             JudgeError: there is no usable answer.
@@ -103,9 +105,19 @@ class PromptStep(Generic[_R]):
         slots = self._slots(params)
         if isinstance(slots, NotScored):
             return slots
-        judge = cast("Judge", self.judge or scorer.judge)
+        judge = cast("Judge", self.judge or judge)
         fence = Fence(max_chars=self.max_chars, redact=getattr(judge, "redact", redact))
-        request = self._request(slots, fence, params.step, scorer)
+        fenced = fence.wrap_all(slots, self.max_prompt_chars)
+        instructions = self.instructions if self.instructions is not None else instructions
+        request = JudgeRequest(
+            instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
+            prompt=Template(self.prompt).substitute(fenced),
+            schema=self.schema if issubclass(self.schema, BaseModel) else None,
+            scorer_id=scorer_id,
+            step=params.step,
+            mark=fence.mark,
+            sample=_VOTE.get(),
+        )
         for again in (True, False):
             record.asked(request, judge.model)
             reply = await judge.ask(request)
@@ -116,21 +128,6 @@ class PromptStep(Generic[_R]):
             if again:
                 request = retry_request(request, as_text(_dumped(reply.value)), complaint)
         raise JudgeReplyError(f"{complaint}; the judge answered: {as_text(_dumped(reply.value))[:300]}")
-
-    def _request(
-        self, slots: Mapping[str, Slot], fence: Fence, step: str, scorer: PromptOwner
-    ) -> JudgeRequest:
-        fenced = fence.wrap_all(slots, self.max_prompt_chars)
-        instructions = self.instructions if self.instructions is not None else scorer.instructions
-        return JudgeRequest(
-            instructions=f"{instructions}\n\n{fence.notice}".lstrip(),
-            prompt=Template(self.prompt).substitute(fenced),
-            schema=self.schema if issubclass(self.schema, BaseModel) else None,
-            scorer_id=scorer.id,
-            step=step,
-            mark=fence.mark,
-            sample=current_vote(),
-        )
 
     def _slots(self, params: Params[Any, Any]) -> dict[str, Slot] | NotScored:
         names = Template(self.prompt).get_identifiers()

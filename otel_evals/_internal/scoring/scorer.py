@@ -18,23 +18,12 @@ from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.util.calls import call, is_async
 from otel_evals.errors import ConfigError, OtelEvalsError
 
-__all__ = [
-    "FunctionScorer",
-    "Judgement",
-    "Scorer",
-    "StepFailure",
-    "how_to_capture",
-    "missing",
-    "scorer",
-    "to_score",
-]
-
 Judgement = bool | float | Score | NotScored
-"""What a scoring function may return; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
+"""The result of a scoring function; a bool becomes 1.0 or 0.0 with the label `true` or `false`."""
 
 
 class Scorer(ABC):
-    """Turns a run into a score. Stateless: one scorer judges many runs at once."""
+    """Computes the score of a run. Stateless: one scorer judges many runs concurrently."""
 
     id: str
     """Unique among the configured rules; becomes `gen_ai.evaluation.name`."""
@@ -45,34 +34,34 @@ class Scorer(ABC):
     """True runs it on the engine's own thread: only for code that never waits and takes microseconds."""
 
     at_once: bool = False
-    """Whether `score_at_once` gives the score without waiting for anything."""
+    """True if `score_at_once` is supported."""
 
     def check(self) -> None:  # noqa: B027  # most scorers are whole once they exist
-        """See that it can score; called when a rule is built.
+        """Check that it can score; called when a rule is built.
 
         Raises:
             ConfigError: something is missing.
         """
 
     def prepare(self) -> None:  # noqa: B027  # most scorers have nothing to load
-        """Load what scoring needs; called on a worker thread when scoring starts, before the first run."""
+        """Load what scoring needs; called on a worker thread at startup, before the first run."""
 
     @abstractmethod
     async def score(self, run: Run) -> Score | NotScored:
-        """Judge a run. Whatever this raises becomes a counted ScorerFailure."""
+        """Judge a run. An exception becomes a ScorerFailure."""
 
     def score_at_once(self, run: Run) -> Score | NotScored:
-        """Judge a run as `score` does, on the engine's own thread; called where `at_once` is true."""
+        """Judge a run as `score` does, on the engine's own thread; called if `at_once` is true."""
         raise NotImplementedError
 
 
 class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
-    """A scorer's step failed; `__cause__` says how."""
+    """A failed step of a scorer; `__cause__` is the exception."""
 
     def __init__(self, message: str, *, steps: tuple[StepRecord, ...] = ()) -> None:
         super().__init__(message)
         self.steps = steps
-        """The steps done until then; the last one is the step that failed."""
+        """The steps up to the failed one."""
 
     @property
     def error_type(self) -> str:
@@ -82,7 +71,7 @@ class StepFailure(OtelEvalsError):  # noqa: N818  # a sibling of ScorerFailure
 
 @dataclass(frozen=True)
 class FunctionScorer(Scorer):
-    """A scorer made of one function; calling it calls the function."""
+    """A scorer made from one function, which can still be called."""
 
     function: Callable[[Run], Judgement | Awaitable[Judgement]]
     _: KW_ONLY
@@ -91,7 +80,7 @@ class FunctionScorer(Scorer):
     direction: Direction = Direction.HIGHER
     inline: bool = False
     scale: float | None = 1.0
-    """Scores lie in 0..scale; None accepts every finite number."""
+    """Scores are within 0..scale; None accepts every finite number."""
     description: str = field(default="", compare=False)
     _on_loop: bool = field(init=False, repr=False, compare=False)
 
@@ -105,7 +94,7 @@ class FunctionScorer(Scorer):
         object.__setattr__(self, "_on_loop", self.inline or waits)
 
     def check(self) -> None:
-        """See that the function takes a run and nothing else.
+        """Check that the function takes one argument, the run.
 
         Raises:
             ConfigError: it takes none, or needs more.
@@ -123,19 +112,14 @@ class FunctionScorer(Scorer):
             raise ConfigError(f"scorer {self.id}", problem) from None
 
     def __call__(self, run: Run) -> Judgement | Awaitable[Judgement]:
-        """Call the function itself, as a test would."""
         return self.function(run)
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Call the function, in a worker thread unless it is async or `inline`, and check what it returns."""
+        """Call the function, in a worker thread unless it is async or `inline`, and check its result."""
         return to_score(await call(self.function, run, inline=self._on_loop), scale=self.scale)
 
     def score_at_once(self, run: Run) -> Score | NotScored:
-        """Call the function and check what it returns.
-
-        Raises:
-            TypeError: it returned no judgement, but something to await.
-        """
+        """Call the function and check its result."""
         return to_score(self.function(run), scale=self.scale)
 
 
@@ -164,10 +148,10 @@ def scorer(
     inline: bool = False,
     scale: float | None = 1.0,
 ) -> Any:
-    """Make a scorer of a function, sync or async, that takes a run and returns a Judgement.
+    """Create a scorer from a function, sync or async, that takes a run and returns a Judgement.
 
-    The function's name is the id and its docstring the description, unless given. A sync function runs in a
-    worker thread; `inline=True` spares the thread where the function takes microseconds.
+    By default, the function's name is the id and its docstring the description. A sync function runs in a
+    worker thread, or on the engine's thread with `inline=True`, for functions that take microseconds.
 
     Raises:
         ConfigError: `scale` is not a positive number.
@@ -188,7 +172,7 @@ def scorer(
 
 
 def to_score(value: Any, *, scale: float | None = 1.0) -> Score | NotScored:
-    """Check what a scoring function returned and make it a score.
+    """Check the result of a scoring function and convert it to a score.
 
     Raises:
         TypeError: it is neither a number nor a Score nor a NotScored.
@@ -220,22 +204,20 @@ def _number(value: Any, scale: float | None) -> float:
 
 
 def check_scale(scorer_id: str, scale: float | None) -> None:
-    """Raise ConfigError unless `scale` is a positive finite number or None."""
     if scale is not None and not (isinstance(scale, int | float) and math.isfinite(scale) and scale > 0):
         raise ConfigError(f"{scorer_id}.scale", f"must be a positive number, not {scale!r}")
 
 
 def how_to_capture(run: Run) -> str:
-    """What turns on content in the instrumentation that wrote a run's spans."""
+    """Return how to turn on content in the instrumentation that wrote a run's spans."""
     return f"to turn on content capture: {content_setting(run.scope_name, run.dialect)}"
 
 
 def missing(run: Run, *fields: str) -> NotScored | None:
-    """A NotScored for the first of these fields of the run that is not there; None when all are.
+    """Return a NotScored for the first of these fields that is missing; None if the run has all.
 
-    Fields: `input`, `output`, `system_instructions`, `ground_truth`.
-    The reason is `<field>_captured_off` where the instrumentation left it out, else `<field>_empty` or
-    `<field>_not_recorded`.
+    Fields: `input`, `output`, `system_instructions`, `ground_truth`. The reason is `<field>_captured_off`
+    if the instrumentation left it out, else `<field>_empty` or `<field>_not_recorded`.
     """
     for name in fields:
         value = getattr(run, name)

@@ -1,4 +1,4 @@
-"""Builds the record of a step while the step runs."""
+"""Builds the record of a step while it runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from otel_evals._internal.recursion import need_span
 from otel_evals._internal.util.plain import plain_text, plain_value, type_name
 from otel_evals.errors import JudgeError
 
-__all__ = ["StepRecordBuilder", "told"]
-
 _MODEL = re.compile(r"[\w.:/@+-]{1,200}")
 _MAX_PROMPT = 40_000
-"""Characters of a recorded prompt; the judge was sent the whole."""
+"""Characters of a recorded prompt; the judge gets all of it."""
 
 
 class StepRecordBuilder:
-    """Collects what one step asked, what that cost and how it ended."""
+    """Collects a step's prompt, cost and result."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,23 +33,20 @@ class StepRecordBuilder:
         self._clock = time.perf_counter()
 
     def asked(self, request: JudgeRequest, model: str) -> None:
-        """A judge is being asked; `model` is the name it is asked under."""
+        """Record a question; `model` is the name it is sent to."""
         need_span()
         self.prompt = shorten(f"{request.instructions}\n\n{request.prompt}", _MAX_PROMPT)
         self._model = model
 
     def answered(self, reply: JudgeReply) -> None:
-        """The judge answered."""
         if _MODEL.fullmatch(reply.model):  # servers may answer with any text
             self._model = reply.model
         self._spent(reply.usage, reply.cost, reply.attempts)
 
     def record(self, value: Any) -> StepRecord:
-        """The finished step's record."""
         return self._record(result=_plain(value))
 
     def failed(self, error: BaseException) -> StepRecord:
-        """The failed step's record."""
         if issubclass(type(error), JudgeError):  # whatever its `__class__` says
             judge: Any = error
             self._spent(judge.usage or Usage(), judge.cost, judge.attempts)
@@ -80,7 +75,7 @@ class StepRecordBuilder:
 
 
 def told(error: BaseException) -> str:
-    """An exception in one line: its type and what it says."""
+    """Format an exception in one line: its type and its text."""
     return f"{type_name(error)}: {plain_text(error, 2_000)}".removesuffix(": ")
 
 

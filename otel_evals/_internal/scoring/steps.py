@@ -1,7 +1,7 @@
 """The four-step scorer: preprocess, analyze, generate_score, generate_reason.
 
-Each step is a function or a question to a judge; all but the score may be left out. They run in this order
-whatever order they were chained in. What each one returned, asked and cost is kept on the outcome.
+Each step is a function or a question to a judge; only the score is required. They run in this order, in
+whatever order they were chained. The outcome keeps each step's result, prompt and cost.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from typing import Any, Generic, TypeVar, cast, get_args, overload
 
 from msgspec import structs
 
-from otel_evals._internal.context import Context, Params, Resolver, Results, StepName, is_pure, resolve, seen
+from otel_evals._internal.context import Params, Resolver, Results, StepName, is_pure, resolve, seen
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.model import Direction, NotScored, Run, Score, StepRecord
+from otel_evals._internal.model import Context, Direction, NotScored, Run, Score, StepRecord
 from otel_evals._internal.scoring.fingerprint import fingerprint
-from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
+from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
 from otel_evals._internal.scoring.step_records import StepRecordBuilder, told
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals.errors import ConfigError
-
-__all__ = ["Params", "PromptStep", "ReasonParams", "Results", "ScoreReply", "StepScorer", "step_scorer"]
 
 _P = TypeVar("_P")
 _A = TypeVar("_A")
@@ -36,7 +34,7 @@ _ORDER: tuple[StepName, ...] = get_args(StepName)
 
 @dataclass(frozen=True, kw_only=True)
 class ReasonParams(Params[_P, _A]):
-    """What `generate_reason` gets to work with: the score is known."""
+    """The arguments of `generate_reason`, with the score."""
 
     score: float
 
@@ -74,7 +72,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
     @overload
     def preprocess(self, step: Callable[[Params[None, None]], _R | NotScored]) -> StepScorer[_R, _A]: ...
     def preprocess(self, step: Any) -> Any:
-        """Prepare: take apart what is judged. The result is `params.results.preprocess` from then on."""
+        """Prepare the run, for instance list its claims. The result is `params.results.preprocess`."""
         return self._with("preprocess", step)
 
     @overload
@@ -86,7 +84,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
     @overload
     def analyze(self, step: Callable[[Params[_P, None]], _R | NotScored]) -> StepScorer[_P, _R]: ...
     def analyze(self, step: Any) -> Any:
-        """Judge: give verdicts. The result is `params.results.analyze` from then on."""
+        """Judge, for instance give verdicts. The result is `params.results.analyze`."""
         return self._with("analyze", step)
 
     def generate_score(
@@ -95,7 +93,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
         | Callable[[Params[_P, _A]], Judgement]
         | Callable[[Params[_P, _A]], Awaitable[Judgement]],
     ) -> StepScorer[_P, _A]:
-        """Turn verdicts into the score: a function, or a judge whose reply has a `score`."""
+        """Compute the score: a function, or a judge whose reply has a `score`."""
         return self._with("generate_score", step)
 
     def generate_reason(
@@ -104,14 +102,14 @@ class StepScorer(Scorer, Generic[_P, _A]):
         | Callable[[ReasonParams[_P, _A]], str | None]
         | Callable[[ReasonParams[_P, _A]], Awaitable[str | None]],
     ) -> StepScorer[_P, _A]:
-        """Say why, for people. If this fails the score stands, without an explanation."""
+        """Explain the score. If this fails, the score has no explanation."""
         return self._with("generate_reason", step)
 
     def check(self) -> None:
-        """See that it can score: there is a score step, and a judge for every prompt.
+        """Check that there is a score step, and a judge for every prompt.
 
         Raises:
-            ConfigError: names what is missing.
+            ConfigError: names the missing part.
         """
         if "generate_score" not in self.steps:
             raise ConfigError(f"{self.id}.generate_score", "is missing: add .generate_score(function)")
@@ -120,7 +118,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
                 raise ConfigError(f"{self.id}.{name}", "asks a judge, but there is none: pass judge=...")
 
     def prepare(self) -> None:
-        """Have the judges load what they need."""
+        """Load what the judges need."""
         own = (step.judge for step in self.steps.values() if isinstance(step, PromptStep))
         for judge in (self.judge, *own):
             load = getattr(judge, "prepare", None)
@@ -144,12 +142,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
     # --- scoring ---
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Run the steps.
-
-        Raises:
-            StepFailure: a step raised; carries the steps done until then.
-            ConfigError: there is no score step.
-        """
+        """Run the steps; raise StepFailure with the finished steps if one raises."""
         self.check()
         return await _StepExecution(self, run).outcome()
 
@@ -171,18 +164,18 @@ def step_scorer(
 
     Args:
         id: the scorer's name, unique among the rules.
-        judge: who answers the prompts, or a model's name for LiteLLM; a step may name another.
-        instructions: system message of the prompts; a step may give its own.
+        judge: answers the prompts: a judge, or a model's name for LiteLLM; a step may name another.
+        instructions: system message of the prompts; a step may have its own.
         get_context: resolver called before `analyze` and before `generate_reason`.
-        without_context: judge even where the resolver finds nothing; else the answer is NotScored.
-        scale: scores lie in 0..scale; None accepts every finite number.
-        direction: which way a score is good.
+        without_context: judge even if the resolver finds nothing; by default the run is not scored.
+        scale: scores are within 0..scale; None accepts every finite number.
+        direction: HIGHER if a higher score is better.
         inline: run sync steps on the engine's own thread; only for functions that take microseconds.
-        version: a fingerprint of all this and the steps unless given.
-        options: the scorer's own options, to be part of that fingerprint.
+        version: by default a fingerprint of all options and steps.
+        options: the scorer's own options, a part of that fingerprint.
 
     Raises:
-        ConfigError: a value is out of its range, or the judge's library is not installed.
+        ConfigError: a value is out of range, or the judge's library is not installed.
     """
     return StepScorer(
         id=id,
@@ -205,7 +198,7 @@ class _StepNotScored(Exception):  # noqa: N818  # the way out of the middle of a
 
 
 class _StepExecution:
-    """One run on its way through one pipeline's steps."""
+    """One run on its way through the steps."""
 
     def __init__(self, scorer: StepScorer[Any, Any], run: Run) -> None:
         self.scorer = scorer
@@ -235,7 +228,7 @@ class _StepExecution:
             return None
 
     async def _step(self, name: StepName, score: float | None = None) -> Any:
-        """Run one step, if there is one, and record it however it ends."""
+        """Run one step, if there is one, and record it."""
         step = self.scorer.steps.get(name)
         if step is None:
             return None
@@ -257,7 +250,13 @@ class _StepExecution:
         if isinstance(params.context, Context) and not (params.context.pieces or self.scorer.without_context):
             return NotScored(reason="no_context", explanation=params.context.note)
         if isinstance(step, PromptStep):
-            value = await step.ask(params, self.scorer, record)
+            value = await step.ask(
+                params,
+                record,
+                scorer_id=self.scorer.id,
+                judge=self.scorer.judge,
+                instructions=self.scorer.instructions,
+            )
         else:
             value = await call(step, params, inline=self.scorer.inline)
         match params.step:

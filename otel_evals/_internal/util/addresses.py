@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-__all__ = ["secrets_of_address", "without_credentials"]
-
 
 def without_credentials(address: str) -> str:
     """An address without user, password, query and fragment."""

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-__all__ = ["AbandonedThreads", "abandoned_threads", "call", "hide_task", "is_async"]
-
 _Argument = TypeVar("_Argument")
 
 

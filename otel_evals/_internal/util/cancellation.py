@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["is_cancelled", "must_propagate"]
-
 
 def must_propagate(error: BaseException) -> bool:
     """Whether an exception caught in a coroutine belongs to who runs it, not to what the coroutine did.

@@ -7,8 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["field_names", "field_values"]
-
 
 def field_names(cls: type) -> tuple[str, ...] | None:
     """The names of the fields of a dataclass or struct; None if a class is neither."""

@@ -7,8 +7,6 @@ try:
 except ImportError:  # as on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["HAS_FILE_LOCKS", "try_lock"]
-
 HAS_FILE_LOCKS = fcntl is not None
 """Whether this system has such locks."""
 

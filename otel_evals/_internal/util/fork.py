@@ -11,8 +11,6 @@ import threading
 import weakref
 from typing import Protocol
 
-__all__ = ["Renewable", "renew_after_fork"]
-
 _LONGEST_WAIT = 1.0
 """Seconds to wait for a lock before a fork; one that is held longer is not waited for."""
 

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 
 from otel_evals._internal.util.fields import field_values
 
-__all__ = ["MAX_JSON", "as_text", "plain_text", "plain_value", "shallow", "type_name"]
-
 MAX_JSON = 200_000
 """Characters of a value's JSON form, unless the caller says otherwise."""
 _MAX_TEXT = 40_000

@@ -6,8 +6,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["make_private"]
-
 
 def make_private(path: Path) -> None:
     """Make the file, or see that an existing one is a file of ours that nobody else reads.

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-__all__ = ["LONGEST_RETRY_AFTER", "backoff", "retry_after"]
-
 LONGEST_RETRY_AFTER = 3600.0
 """Seconds; a longer wait that a server asks for is cut to this, so that no header stops a client for good."""
 

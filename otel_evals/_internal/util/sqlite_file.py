@@ -1,7 +1,7 @@
-"""A SQLite file of ours: private to its owner, one connection per process, renewed after a fork.
+"""Private SQLite files: one way to open them, and a connection that survives forks and replaced files.
 
-Budgets and caches hold what models were asked and answered. The file is made with mode 0600; a file that
-others may read is narrowed to that, and one that belongs to somebody else, or is a symbolic link, is refused.
+Budgets, caches and queues contain prompts and answers. A file is created with mode 0600. A file that others
+may read is narrowed to that mode; a symbolic link or a file of another user is refused.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,25 +19,78 @@ from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals._internal.util.private_files import make_private
 from otel_evals.errors import StoreError
 
-__all__ = ["MEMORY", "SQLiteFile"]
-
 MEMORY = ":memory:"
-"""In place of a path: a database that lives in this process only, and starts empty in others."""
+"""In place of a path: a database that exists in this process only, and starts empty in others."""
 
 _inherited: list[sqlite3.Connection] = []
 """Connections of the parent process in a forked child: SQLite forbids to use or to close them there."""
 
 
-class SQLiteFile:
-    """One connection to a SQLite file, opened when it is first needed; to be used from any thread.
+def open_sqlite(
+    path: str | os.PathLike[str], *, create: bool = True, wait: float = 5.0, synchronous: str = "NORMAL"
+) -> sqlite3.Connection:
+    """Open a file in WAL mode, without implicit transactions.
 
     Args:
-        path: of the file, or MEMORY.
-        schema: statements that make what is missing, each of which may run again.
-        wait: seconds to wait where another process writes.
+        path: the file, or MEMORY.
+        create: create the file and its folder if they are missing, and make an existing file private.
+        wait: seconds to wait for a lock that another process holds.
+        synchronous: SQLite's setting; with FULL, a commit survives a power failure.
 
     Raises:
-        StoreError: the file is not ours, is a symbolic link, or cannot be opened.
+        OSError: the file is missing, belongs to another user, or is a symbolic link.
+        sqlite3.Error: SQLite cannot use the file.
+    """
+    if os.fspath(path) != MEMORY:
+        if create:
+            make_private(Path(path))
+        elif not Path(path).is_file():
+            raise OSError("there is no such file")
+    db = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
+    try:
+        _use_wal(db, time.monotonic() + wait)
+        db.execute(f"PRAGMA synchronous = {synchronous}")
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _use_wal(db: sqlite3.Connection, deadline: float) -> None:
+    """Switch the file to WAL mode; SQLite itself does not wait while another process switches it."""
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.01)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Run one transaction: committed at the end, rolled back on an exception."""
+    db.execute("BEGIN IMMEDIATE")  # takes the write lock now: an upgrade later could fail
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+class SQLiteFile:
+    """One connection to a SQLite file, opened on first use, for any thread.
+
+    Args:
+        path: the file, or MEMORY.
+        schema: statements that create missing tables, each of which may run again.
+        wait: seconds to wait for a lock that another process holds.
+
+    Raises:
+        StoreError: the file cannot be opened, or is not private.
     """
 
     def __init__(self, path: str | os.PathLike[str], schema: str, *, wait: float = 5.0) -> None:
@@ -52,60 +106,41 @@ class SQLiteFile:
             self._connection()
 
     def __reduce__(self) -> tuple[type[SQLiteFile], tuple[str, str]]:
-        """In another process: the same file, or an empty database in memory."""
         return type(self), (self.path, self._schema)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing; the right to write is had from the beginning.
+        """Run one transaction.
 
         Raises:
-            StoreError: the file cannot be used, now or at all.
+            StoreError: the file cannot be used.
         """
         with self.lock:
             try:
                 db = self._connection()
-                db.execute("BEGIN IMMEDIATE")
-                try:
+                with transaction(db):
                     yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    raise
             except (OSError, sqlite3.Error) as error:
                 self._forget()
                 raise StoreError(f"{self.path}: {error}") from error
 
     def _connection(self) -> sqlite3.Connection:
-        """The open connection; a new one where the file was deleted or replaced."""
+        """Return the open connection, or a new one if the file was deleted or replaced."""
         if self._db is not None and self._identity == self._found():
             return self._db
         self._forget()
         try:
-            if self.path != MEMORY:
-                make_private(Path(self.path))
-            self._db = self._opened()
+            self._db = db = open_sqlite(self.path, wait=self._wait)
+            self._close = weakref.finalize(self, db.close)
+            db.executescript(self._schema)
             self._identity = self._found()
         except (OSError, sqlite3.Error) as error:
             self._forget()
             raise StoreError(f"{self.path}: {error}") from error
-        return self._db
-
-    def _opened(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=self._wait, isolation_level=None, check_same_thread=False)
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.executescript(self._schema)
-        except sqlite3.Error:
-            db.close()
-            raise
-        self._close = weakref.finalize(self, db.close)
         return db
 
     def _found(self) -> tuple[int, int] | None:
-        """Which file stands at the path; None for a database in memory, and where there is none."""
+        """Return device and inode of the file at the path; None if there is none."""
         if self.path == MEMORY:
             return 0, 0
         try:
@@ -116,19 +151,19 @@ class SQLiteFile:
 
     def _forget(self) -> None:
         if self._db is not None and self.path == MEMORY:
-            return  # there is no file to blame, and nothing else holds what it knows
+            return  # a failed statement says nothing about memory, and its content exists nowhere else
         if self._close is not None:
             with suppress(sqlite3.Error):
                 self._close()
         self._db = self._close = self._identity = None
 
     def close(self) -> None:
-        """Close the connection; it is opened again when it is needed."""
+        """Close the connection until the next use."""
         with self.lock:
             self._forget()
 
     def renew(self) -> None:
-        """In a forked child: a connection of its own, when it is needed; the parent's is not touched."""
+        """In a forked child: use a new connection, and leave the parent's untouched."""
         if self._db is not None:
             _inherited.append(self._db)
         if self._close is not None:

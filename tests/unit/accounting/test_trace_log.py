@@ -16,6 +16,7 @@ from otel_evals._internal.accounting.health import judge_health
 from otel_evals._internal.accounting.loss_log import LossLog
 from otel_evals._internal.accounting.trace_log import LoggedTrace, TraceLog
 from otel_evals._internal.pipeline.inspection import trace_id_of
+from otel_evals._internal.sampling.consistent import share
 from otel_evals.model import (
     Direction,
     Evaluation,
@@ -73,7 +74,7 @@ def test_a_trace_reads_like_an_answer() -> None:
     tell(log, 7, rules=1)
     trace = log.get(f"{7:032x}")
     assert trace is not None
-    drawn = f"{sampling.share(sampling.randomness(7)):.6f}"
+    drawn = f"{share(sampling.randomness(7)):.6f}"
     numbers = f"(probability 1, randomness {drawn} >= threshold 0.000000)"
     text = str(explain_logged(f"{7:032x}", trace, {"rule0": "always()"}))
     assert text.splitlines() == [

@@ -31,6 +31,7 @@ from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.recursion import mark, signature
+from otel_evals._internal.sampling.consistent import credible_state
 from otel_evals.dialects import Dialects, load_dialects
 
 DIALECTS = load_dialects()
@@ -184,7 +185,7 @@ def test_only_traces_that_the_ceiling_may_sample_are_looked_at(
     with app.tracer.start_as_current_span("server", remote(trace_id, state)), app.claimed("agent"):
         pass
     # With a ceiling of 1 no trace is left out here, even one that its head sampler should have dropped.
-    believed = sampling.credible_state(trace_id, state)
+    believed = credible_state(trace_id, state)
     picked = ceiling == 1 or sampling.is_sampled(ceiling, trace_id, believed)
     assert app.intake.names == (["agent"] if picked else [])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from otel_evals._internal.cli.app import app
+from otel_evals._internal.cli.app import ENTRY_POINT_GROUP, app
 from otel_evals._internal.version import __version__
 
 COMMAND = (
@@ -36,13 +37,47 @@ def test_help_lists_every_command(command: str) -> None:
 
 @pytest.mark.parametrize(
     ("library", "command", "extra"),
-    [("typer", "--version", "cli"), ("rich", "demo", "cli"), ("pydantic_ai", "demo", "demo")],
+    [("typer", "--version", "cli"), ("rich", "demo", "demo"), ("pydantic_ai", "demo", "demo")],
 )
 def test_a_missing_library_is_one_line_that_names_the_extra(library: str, command: str, extra: str) -> None:
     done = without(library, command)
     assert done.returncode == 1
     assert f"needs {library}: pip install 'otel-evals[{extra}]'" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_command_that_cannot_be_imported_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A room whose extra is missing, or that is broken, fails with its own command only."""
+    broken = [
+        EntryPoint("lacking", "a_module_that_is_not_there.commands:run", ENTRY_POINT_GROUP),
+        EntryPoint("wrong", "json:nothing_of_this_name", ENTRY_POINT_GROUP),
+    ]
+
+    def found(group: str, name: str | None = None) -> list[EntryPoint]:
+        return [point for point in broken if name in (None, point.name)]
+
+    monkeypatch.setattr("otel_evals._internal.cli.app.entry_points", found)
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert all(name in shown for name in ("lacking", "wrong", "runs"))
+    assert CliRunner().invoke(app, ["scorers", "list"]).exit_code == 0
+    lacking, wrong = (CliRunner().invoke(app, [name]) for name in ("lacking", "wrong"))
+    assert (lacking.exit_code, wrong.exit_code) == (1, 1)
+    needed = "a_module_that_is_not_there"
+    assert lacking.output.strip() == f"otel-evals lacking: needs {needed}: pip install {needed}"
+    assert "otel-evals wrong: cannot be imported: AttributeError" in wrong.output
+
+
+def test_the_version_loads_no_command() -> None:
+    """Startup imports neither pydantic nor OpenTelemetry's SDK, nor any room."""
+    code = f"""
+import atexit, sys
+atexit.register(lambda: print([m for m in sys.modules if m.partition('.')[0] in {{
+    'pydantic', 'opentelemetry', 'sqlalchemy', 'otel_evals_gateway', 'otel_evals_monitor'}}]))
+{COMMAND}"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [__version__, "[]"], done.stderr
 
 
 def test_a_wrong_phoenix_address_names_the_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

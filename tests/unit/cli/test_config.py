@@ -39,11 +39,11 @@ def test_check_says_what_is_scored_how_often_and_at_what_cost(file: Path) -> Non
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
     assert "2 rules, 1 destination" in said
-    assert "answered judges runs how often every one cost nothing: it is code" in said
+    assert "answered judges runs how often every one cost none: no judge is called" in said
     assert "runs where agent_name is 'support' or 'sales' and tenant.id is 'acme'" in said
     assert "ratio(0.05) | errors(): 5% of runs without errors, at most 100% of any" in said
     # Three calls of 1,000 tokens at 1 dollar per million and 100 at 10: 0.006 dollars; one run in twenty.
-    assert "at least 3 calls of openai/own: $0.006 for each scored run, $0.3 per 1,000 runs" in said
+    assert "at least 3 calls to openai/own: $0.006 per scored run, $0.3 per 1,000 runs" in said
     assert "console" in said.rpartition("Scores go to")[2]
 
 
@@ -60,7 +60,7 @@ def test_check_prints_every_mistake_on_a_line_and_fails(tmp_path: Path) -> None:
     assert done.exit_code == 2
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1].removeprefix(str(path)) for line in lines] == [":1:9", ":2:1", ":3:1"]
-    assert "meant 'answered'?" in lines[0]
+    assert "did you mean 'answered'?" in lines[0]
 
 
 def test_the_schema_is_one_and_fits_the_file(file: Path) -> None:

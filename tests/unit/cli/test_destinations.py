@@ -142,7 +142,7 @@ def test_a_key_that_is_no_text_is_told_without_it() -> None:
 
 def test_an_unknown_name_is_told_what_there_is() -> None:
     told = run("destination", "test", "langfus").stderr
-    assert told == "--to langfus: there is no destination 'langfus'; meant 'langfuse'?\n"
+    assert told == "--to langfus: there is no destination 'langfus'; did you mean 'langfuse'?\n"
 
 
 def test_trace_and_span_go_together() -> None:

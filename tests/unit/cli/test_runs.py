@@ -32,7 +32,7 @@ def write(path: Path, **attributes: str) -> Path:
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "otel_evals._internal.cli.runs", *arguments],
+        [sys.executable, "-c", "from otel_evals._internal.cli import main; main()", "runs", *arguments],
         capture_output=True,
         text=True,
         check=False,

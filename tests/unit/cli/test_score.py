@@ -87,7 +87,11 @@ def test_what_is_wrong_ends_with_status_2_and_its_name(wrong: str, spans: Path, 
     given = [spans if wrong != "file" else tmp_path / "nowhere.json"]
     done = command(*given, *([] if wrong == "config" else ["--config", config]))
     assert done.exit_code == 2
-    named = {"config": "--config: is needed", "file": "nowhere.json", "rule": "meant 'grounded_in_tools'?"}
+    named = {
+        "config": "--config: is required",
+        "file": "nowhere.json",
+        "rule": "did you mean 'grounded_in_tools'?",
+    }
     assert named[wrong] in done.output
 
 

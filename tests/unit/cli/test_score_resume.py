@@ -96,7 +96,7 @@ def test_a_budget_that_is_used_up_ends_it_and_it_goes_on_when_there_is_more(
     monkeypatch.setenv("TOKENS", "70")
     code, report = score("--concurrency", "2")
     assert code == 1
-    assert "not all was scored: a budget is used up: m: up to" in report["problems"][0]
+    assert "stopped early: a budget is used up: m: up to" in report["problems"][0]
     assert calls() == 7
     assert {e["status"] for e in records()} == {"scored"}, "what the budget did not allow is no failure"
     code, report = score()
@@ -113,7 +113,7 @@ def test_without_resume_the_end_of_a_budget_is_told_too(monkeypatch: pytest.Monk
     monkeypatch.setenv("TOKENS", "70")
     done = CliRunner().invoke(app, ["score", "spans", "--config", "rules.yaml"])
     assert done.exit_code == 1
-    assert "billed: a budget was used up, and 13 runs were not scored" in done.output
+    assert "billed: the budget is used up; 13 runs were not scored" in done.output
     assert "--resume FILE" in done.output
 
 

@@ -39,7 +39,7 @@ def test_show_has_options_defaults_and_a_rule() -> None:
 def test_an_unknown_scorer_is_named_with_the_nearest() -> None:
     done = CliRunner().invoke(app, ["scorers", "show", "halucination"])
     assert done.exit_code == 2
-    assert "meant 'hallucination'?" in done.output
+    assert "did you mean 'hallucination'?" in done.output
 
 
 def test_init_writes_a_file_that_is_right_and_replaces_none(tmp_path: Path) -> None:

@@ -67,13 +67,13 @@ def test_attributes_of_the_root_go_before_others() -> None:
         ("run.error ||", r"column 13: mismatched input '<EOF>', in 'run.error ||'"),
         ("run.error\n || (", r"line 2, column 6: .* in ' \|\| \('"),
         ("rum.error", r"column 1: there is no variable 'rum'; the run is `run`"),
-        ("true || run.eror", r"column 13: a run has no field 'eror'; meant 'error'\?"),
-        ("run == null", "column 1: the run is used field by field"),
+        ("true || run.eror", r"column 13: a run has no field 'eror'; did you mean 'error'\?"),
+        ("run == null", "column 1: name a field of the run"),
         ("bar(run.error)", "there is no function 'bar'"),
-        ("run.output.contain('x')", "there is no function 'contain'; meant 'contains'"),
+        ("run.output.contain('x')", "there is no function 'contain'; did you mean 'contains'"),
         (
             "run.tool_calls.all(c, run.tool_calls.exists(d, d.name == c.name))",
-            "'exists' stands in another macro",
+            "'exists' is nested in another macro",
         ),
         ("   ", "must be an expression"),
         ("run.error || " * 200 + "true", "characters; 2000 are allowed"),
@@ -96,7 +96,7 @@ def test_a_mistake_in_a_file_has_its_line(tmp_path: Path) -> None:
 
 
 def test_it_stands_alone() -> None:
-    with pytest.raises(ConfigError, match="stands alone"):
+    with pytest.raises(ConfigError, match="must be the only key"):
         build_config([{"scorer": "answered", "when": {"cel": "true", "agent_name": "a"}}])
 
 

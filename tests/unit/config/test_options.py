@@ -71,8 +71,8 @@ def test_the_ceiling_is_the_highest_rate() -> None:
     ("rules", "field", "says"),
     [
         (["no_such_scorer"], "rules[0].scorer", "there is no scorer"),
-        (["keyword_coverag"], "rules[0].scorer", "meant 'keyword_coverage'"),
-        ([{"scorer": "keyword_coverage", "smaple": "always()"}], "rules[0].smaple", "meant 'sample'"),
+        (["keyword_coverag"], "rules[0].scorer", "did you mean 'keyword_coverage'"),
+        ([{"scorer": "keyword_coverage", "smaple": "always()"}], "rules[0].smaple", "did you mean 'sample'"),
         ([{"scorer": "keyword_coverage", "sample": 1.5}], "rules[0].sample", "between 0 and 1"),
         ([{"scorer": "keyword_coverage", "sample": "often()"}], "rules[0].sample", "not a sampler"),
         ([{"scorer": "keyword_coverage", "timeout": 0}], "rules[0].timeout", "greater than 0"),
@@ -136,7 +136,7 @@ def test_a_wrong_destination_is_named(destinations: list[object], field: str, sa
 
 def test_a_wrong_option_is_named() -> None:
     """Unknown options and wrong values do not pass."""
-    with pytest.raises(ConfigError, match=r"^holdd: there is no such option; meant 'hold'"):
+    with pytest.raises(ConfigError, match=r"^holdd: unknown option; did you mean 'hold'"):
         build_config(holdd=3)
     with pytest.raises(ConfigError, match=r"^queue_size: "):
         build_config(queue_size=0)

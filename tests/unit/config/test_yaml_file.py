@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 import otel_evals
 from otel_evals import Config, context, load_config
 from otel_evals._internal.config.loader import build_config
+from otel_evals._internal.config.options import ConfigOptions
 from otel_evals._internal.config.schema import config_schema
 from otel_evals._internal.config.sections import section_names
-from otel_evals._internal.config.typed import ConfigOptions
 from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals.errors import ConfigError
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord

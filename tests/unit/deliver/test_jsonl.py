@@ -67,7 +67,13 @@ def test_a_line_holds_the_run_and_its_evaluations_whole(tmp_path: Path) -> None:
         "revision": 1,
         "time": 1_700_000_002_500_000_000,
         "cost": 0.00042,
-        "usage": {"input_tokens": 100, "output_tokens": 7, "cache_read_tokens": 0, "reasoning_tokens": 0},
+        "usage": {
+            "input_tokens": 100,
+            "output_tokens": 7,
+            "cache_read_tokens": 0,
+            "cache_write_tokens": 0,
+            "reasoning_tokens": 0,
+        },
         "steps": ...,
     }
     assert judged["steps"][1]["result"] == {"verdicts": ["no"]}

@@ -35,4 +35,5 @@ def test_a_judge_scorer_says_what_a_reader_needs(name: str) -> None:
     for fact in ("Range:", "Formula:", "Needs:", "Not scored:", "Cost:"):
         assert fact in text
     for parameter in inspect.signature(getattr(scorers, name)).parameters:
-        assert f"    {parameter}: " in text, f"{name} does not explain {parameter}"
+        shared = f"- `{parameter}`: " in generator().HEAD
+        assert shared or f"    {parameter}: " in text, f"{name} does not explain {parameter}"

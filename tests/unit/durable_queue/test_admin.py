@@ -14,7 +14,7 @@ from otel_evals._internal.durable_queue.database import open_database
 from otel_evals._internal.durable_queue.payload import encode
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
 from otel_evals._internal.durable_queue.table import RunTable
-from otel_evals._internal.evaluate.run_store import ConversationState
+from otel_evals._internal.evaluate.queue_interface import ConversationState
 from otel_evals.model import SpanRecord
 
 

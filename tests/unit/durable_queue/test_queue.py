@@ -9,8 +9,8 @@ import pytest
 
 from otel_evals import Rule, scorer
 from otel_evals._internal.accounting.counters import StoreStats
-from otel_evals._internal.durable_queue.sqlite_queue import SQLiteStore
-from otel_evals._internal.evaluate.run_store import ConversationState, KeptRun, RunStore
+from otel_evals._internal.durable_queue.sqlite_queue import SQLiteQueue
+from otel_evals._internal.evaluate.queue_interface import ConversationState, DurableQueue, KeptRun
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals.model import Dropped, SpanRecord
 from tests.support.jobs import a_job
@@ -24,7 +24,7 @@ def a(run: object) -> float:
 
 
 def test_the_default_takes_nothing_and_delivers_nothing() -> None:
-    store, job = RunStore(), a_job(Rule(a))
+    store, job = DurableQueue(), a_job(Rule(a))
     span = SpanRecord(trace_id="1" * 32, span_id="2" * 16)
     assert not store.keeps
     store.start()
@@ -45,7 +45,7 @@ def test_the_default_takes_nothing_and_delivers_nothing() -> None:
 
 def test_the_default_has_nothing_to_wait_for() -> None:
     async def body() -> None:
-        store = RunStore()
+        store = DurableQueue()
         async with asyncio.timeout(1):
             await store.all_sent(100.0)
             assert await store.flush(100.0)
@@ -53,17 +53,19 @@ def test_the_default_has_nothing_to_wait_for() -> None:
             await store.close(100.0)
 
     asyncio.run(body())
-    store = RunStore()
+    store = DurableQueue()
     store.before_fork()
     store.after_fork_in_parent()
     store.after_fork_in_child()
 
 
-METHODS = [name for name, _ in inspect.getmembers(RunStore, inspect.isfunction) if not name.startswith("_")]
+METHODS = [
+    name for name, _ in inspect.getmembers(DurableQueue, inspect.isfunction) if not name.startswith("_")
+]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_store_that_keeps_something_overrides_everything(name: str) -> None:
-    assert getattr(SQLiteStore, name) is not getattr(RunStore, name)
-    ours, default = (inspect.signature(getattr(c, name)).parameters for c in (SQLiteStore, RunStore))
+    assert getattr(SQLiteQueue, name) is not getattr(DurableQueue, name)
+    ours, default = (inspect.signature(getattr(c, name)).parameters for c in (SQLiteQueue, DurableQueue))
     assert list(ours) == list(default)

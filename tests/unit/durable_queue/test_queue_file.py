@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from otel_evals import Config
-from otel_evals._internal.durable_queue.database import transaction
 from otel_evals._internal.durable_queue.payload import encode
-from otel_evals._internal.durable_queue.queue_file import StoreFile, StoreLimits, store_limits
+from otel_evals._internal.durable_queue.queue_file import QueueFile
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun
 from otel_evals._internal.durable_queue.table import RunTable
+from otel_evals._internal.util.sqlite_file import transaction
 from otel_evals.model import SpanRecord
 
 MIB = 1024 * 1024
@@ -27,7 +27,8 @@ class Opened:
     def __init__(self, path: Path, **limits: Any) -> None:
         self.path = path
         self.counts: Counter[str] = Counter()
-        self.file = StoreFile(str(path), StoreLimits(**limits), self.counts)
+        config = Config(store=path, **{f"store_{name}": value for name, value in limits.items()})
+        self.file = QueueFile(config, self.counts)
 
     @property
     def table(self) -> RunTable:
@@ -58,7 +59,7 @@ def test_it_is_opened_once_and_again_after_a_pause(tmp_path: Path) -> None:
     store = Opened(tmp_path / "runs.db")
     first = store.table
     assert store.table is first
-    store.file.pause()
+    store.file.close(0.0)
     assert store.file.connection is None
     assert store.table is not first
     store.file.close()
@@ -66,7 +67,8 @@ def test_it_is_opened_once_and_again_after_a_pause(tmp_path: Path) -> None:
 
 
 def test_trouble_is_told_once_and_its_end_as_well(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = Opened(tmp_path)  # a folder is no file
+    (tmp_path / "runs.db").symlink_to(tmp_path / "elsewhere")
+    store = Opened(tmp_path / "runs.db")  # a symbolic link
     assert store.file.opened() is None
     assert store.file.opened() is None
     store.file.trouble("still")
@@ -120,9 +122,3 @@ def test_what_this_process_holds_makes_no_room(tmp_path: Path) -> None:
     assert store.counts == {}
     assert not store.file.has_room(store.table, 2 * MIB), "one run may take half of it at most"
     store.file.close()
-
-
-def test_the_bounds_are_those_of_the_configuration() -> None:
-    config = Config(store_max_bytes=5 * MIB, store_max_age=6.0, store_keep=7.0, store_lease=8.0)
-    assert store_limits(config) == StoreLimits(max_bytes=5 * MIB, max_age=6.0, keep=7.0, lease=8.0)
-    assert store_limits(Config()) == StoreLimits()

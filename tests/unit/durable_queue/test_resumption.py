@@ -10,7 +10,7 @@ import pytest
 from otel_evals import Rule, Run, scorer
 from otel_evals._internal.durable_queue.resumption import expected_ids, judged_runs, resumptions
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
-from otel_evals._internal.evaluate.run_store import Resumption
+from otel_evals._internal.evaluate.queue_interface import Resumption
 from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.read.runs import find_runs

@@ -18,7 +18,7 @@ from otel_evals._internal.durable_queue.stored_run import (
     load_status,
     merged,
 )
-from otel_evals._internal.evaluate.run_store import ConversationState
+from otel_evals._internal.evaluate.queue_interface import ConversationState
 from otel_evals.model import SpanRecord
 from tests.support.jobs import a_job
 

@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 from otel_evals._internal.cli.app import app
 from otel_evals._internal.durable_queue import admin as shelf
 from otel_evals._internal.durable_queue import database
-from otel_evals._internal.durable_queue.database import open_database, transaction
+from otel_evals._internal.durable_queue.database import open_database
 from otel_evals._internal.durable_queue.payload import encode
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
 from otel_evals._internal.durable_queue.table import MAX_CRASHES, RunTable
+from otel_evals._internal.util.sqlite_file import transaction
 from otel_evals.errors import StoreError
 from otel_evals.model import SpanRecord
 

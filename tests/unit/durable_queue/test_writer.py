@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.durable_queue.queue_file import StoreLimits
+from otel_evals import Config
 from otel_evals._internal.durable_queue.stored_run import RunStatus, StoredRun, Task
 from otel_evals._internal.durable_queue.writer import Writer
 from otel_evals.model import SpanRecord
@@ -39,8 +39,7 @@ class Desk:
         self._posted: deque[Callable[[], object]] = deque()
         self._came = threading.Condition()
         self.writer = Writer(
-            str(path),
-            StoreLimits(**limits),
+            Config(store=path, **{f"store_{name}": value for name, value in limits.items()}),
             self._post,
             lambda: self.room,
             self.claimed.extend,
@@ -208,7 +207,9 @@ def test_kept_runs_of_a_trace_are_given_to_whoever_asks(path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_used_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with desk(tmp_path) as d:  # a folder
+    path = tmp_path / "runs.db"
+    path.symlink_to(tmp_path / "elsewhere")
+    with desk(path) as d:  # a symbolic link
         run, found = a_stored(1), []
         d.save(run)
         d.writer.ask(run.trace_id, found.append)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling, scorer
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.evaluate.run_store import Resumption, RunStore
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals.model import Dropped, Sampled
 from otel_evals.sampling import Chance
@@ -32,7 +32,7 @@ def gives(name: str, value: Any = 1.0) -> Any:
     return scorer(id=name, version="1")(judge)
 
 
-class Kept(RunStore):
+class Kept(DurableQueue):
     """A store that remembers the jobs it was asked to keep."""
 
     def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
@@ -228,7 +228,7 @@ def test_a_job_may_go_back_to_the_store_and_those_that_waited_for_it_with_it() -
             agent_run(w.tracer)
             w.feed()
             (job,) = store.jobs
-            assert w.stages.evaluations.scheduler.running() == {("cheap", job.target.span_id)}
+            assert w.stages.evaluator.scheduler.running() == {("cheap", job.target.span_id)}
             assert job.target.awaited == {"cheap", "judge"}
             w.stages.withdraw(job, "shutdown")
             assert (w.ledger.pending, w.ledger.stats().rules["cheap"].stored) == (0, 1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from otel_evals.errors import ConfigError
+from otel_evals_gateway import TlsOptions
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 
 
@@ -58,7 +59,7 @@ def test_a_file_without_a_token_is_a_wrong_configuration(tmp_path: Path, text: s
 
 def test_a_certificate_that_cannot_be_used_is_a_wrong_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gateway\.tls: cannot be used"):
-        tls_context(tmp_path / "none", tmp_path / "none", None)
+        tls_context(TlsOptions(certificate=tmp_path / "none", key=tmp_path / "none"))
     wrong = write(tmp_path / "wrong.pem", "nothing", 1)
     with pytest.raises(ConfigError, match=r"gateway\.tls: cannot be used"):
-        tls_context(wrong, wrong, None)
+        tls_context(TlsOptions(certificate=wrong, key=wrong))

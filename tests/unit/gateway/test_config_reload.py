@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.metrics import NoOpMeter
 
 from otel_evals import Config, load_config
-from otel_evals_gateway._internal.config_reload import Reloading
+from otel_evals_gateway._internal.config_reload import ConfigReload
 
 FILE = """
 gateway: {quiet: 1}
@@ -29,7 +29,7 @@ class Running:
         self.path = path
         self.write(FILE)
         self.used: list[Config] = [load_config(path)]
-        self.reloading = Reloading(path, self.used[0], self._use, NoOpMeter("tests"))
+        self.reloading = ConfigReload(path, self.used[0], self._use, NoOpMeter("tests"))
 
     async def _use(self, config: Config) -> None:
         self.used.append(config)
@@ -80,7 +80,7 @@ def test_a_file_with_mistakes_is_refused_with_all_of_them(
     with caplog.at_level(logging.ERROR):
         running.write("rules:\n  - answerd\n  - {scorer: answered, sample: ratio(2)}\nhold: -1\n")
         assert running.look()["last_reload"] == "refused"
-    assert "meant 'answered'?" in caplog.text
+    assert "did you mean 'answered'?" in caplog.text
     assert "rules[1].sample" in caplog.text
     assert len(running.used) == 1
     running.path.unlink()
@@ -102,7 +102,7 @@ def test_rules_of_conversations_cannot_come_and_go(
 ) -> None:
     running.write(FILE.replace("- answered", "- {scorer: answered, scope: conversation}"))
     assert running.look()["last_reload"] == "refused"
-    assert "those of scope conversation have to keep" in caplog.text
+    assert "rules of scope conversation have to keep" in caplog.text
 
 
 def test_a_failure_of_another_kind_is_refused_too(running: Running, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,11 +18,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver
-from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
@@ -46,8 +47,8 @@ class Served:
 
     async def _run(self) -> None:
         self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        limits = Limits(body=10_000, decompressed=20_000, seconds=5.0)
-        receiver = GrpcReceiver(self._handle, ("traces", "logs"), limits, Load(10, limits), **self._options)
+        limits = RequestLimits(GatewayOptions(max_body=10_000, max_decompressed=20_000))
+        receiver = GrpcReceiver(self._handle, ("traces", "logs"), limits, **self._options)
         self.port = await receiver.start("127.0.0.1", 0)
         self._ready.set()
         await self._stop.wait()

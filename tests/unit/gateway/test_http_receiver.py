@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest
 from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
-from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from tests.support.gateways import post
 
 
@@ -27,13 +28,15 @@ class Served:
     """A receiver in a thread that keeps what it is given."""
 
     def __init__(self, seconds: float = 20.0, most: int = 10, *, fails: bool = False, **options: Any) -> None:
-        self.limits = Limits(body=10_000, decompressed=50_000, seconds=seconds)
+        self.gateway = GatewayOptions(
+            max_body=10_000, max_decompressed=50_000, request_timeout=seconds, max_requests=most
+        )
         self.taken: list[ExportRequest] = []
         self.answer = ExportAnswer()
         self.wait = 0.0
-        self.load: Any = None
+        self.limits: Any = None
         self.port = 0
-        self._most, self._options, self._fails = most, options, fails
+        self._options, self._fails = options, fails
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
@@ -51,8 +54,8 @@ class Served:
     async def _run(self) -> None:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.load = Load(self._most, self.limits)
-        receiver = HttpReceiver(self._handle, ("traces", "logs"), self.limits, self.load, **self._options)
+        self.limits = RequestLimits(self.gateway)
+        receiver = HttpReceiver(self._handle, ("traces", "logs"), self.limits, **self._options)
         self.port = await receiver.start("127.0.0.1", 0)
         self._ready.set()
         await self._stop.wait()
@@ -161,7 +164,7 @@ def test_more_requests_than_may_be_in_progress_are_asked_to_come_again() -> None
         thread = threading.Thread(target=lambda: first.append(post(served.url, b"")[0]))
         thread.start()
         deadline = time.monotonic() + 20
-        while not served.load.in_progress and time.monotonic() < deadline:
+        while not served.limits.in_progress and time.monotonic() < deadline:
             time.sleep(0.005)
         status, _, headers = post(served.url, b"")
         thread.join()

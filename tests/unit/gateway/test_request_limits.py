@@ -6,47 +6,50 @@ import asyncio
 
 import pytest
 
+from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
-from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 
-LIMITS = Limits(body=100, decompressed=100, seconds=1.0)
+
+def limits_of(requests: int) -> RequestLimits:
+    return RequestLimits(GatewayOptions(max_decompressed=100, max_requests=requests))
 
 
 def test_too_many_requests_at_once_are_asked_to_come_again() -> None:
-    load = Load(2, LIMITS)
-    with load.enter(), load.enter():
-        with pytest.raises(RefusedError) as caught, load.enter():
+    limits = limits_of(2)
+    with limits.enter(), limits.enter():
+        with pytest.raises(RefusedError) as caught, limits.enter():
             pass
         assert (caught.value.answer.status, caught.value.answer.retry_after) == (503, 1.0)
-        assert load.in_progress == 2
-    with load.enter():
+        assert limits.in_progress == 2
+    with limits.enter():
         pass
-    assert load.in_progress == 0
+    assert limits.in_progress == 0
 
 
 def test_what_all_requests_hold_together_is_bounded_but_one_always_has_room() -> None:
-    load = Load(10, LIMITS)
-    with load.holds(1_000), pytest.raises(RefusedError), load.holds(1):
+    limits = limits_of(10)
+    with limits.reserve(1_000), pytest.raises(RefusedError), limits.reserve(1):
         pass
-    with load.holds(300), load.holds(100), pytest.raises(RefusedError), load.holds(1):
+    with limits.reserve(300), limits.reserve(100), pytest.raises(RefusedError), limits.reserve(1):
         pass
 
 
 def test_a_service_that_ends_takes_nothing_more_and_waits_for_what_is_in_progress() -> None:
     async def run() -> None:
-        load = Load(10, LIMITS)
-        with load.enter():
-            load.closed = True
-            assert not await load.idle(0.01)
-            with pytest.raises(RefusedError, match="shutting down"), load.enter():
+        limits = limits_of(10)
+        with limits.enter():
+            limits.closed = True
+            assert not await limits.idle(0.01)
+            with pytest.raises(RefusedError, match="shutting down"), limits.enter():
                 pass
-        assert await load.idle(1.0)
+        assert await limits.idle(1.0)
 
     asyncio.run(run())
 
 
 def test_answers_are_counted() -> None:
-    load = Load(1, LIMITS)
-    load.count("traces", ExportAnswer(429))
-    load.count("traces", ExportAnswer(429))
-    assert load.answers == {("traces", 429): 2}
+    limits = limits_of(1)
+    limits.count("traces", ExportAnswer(429))
+    limits.count("traces", ExportAnswer(429))
+    assert limits.answers == {("traces", 429): 2}

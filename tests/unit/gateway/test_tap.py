@@ -14,16 +14,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.live.providers import Providers
 from otel_evals.dialects import load_dialects
+from otel_evals_gateway import GatewayOptions
 from otel_evals_gateway._internal import tap as tap_module
 from otel_evals_gateway._internal.journal import Journal
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, decode
-from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
-from otel_evals_gateway._internal.scoring_engine import Scoring
+from otel_evals_gateway._internal.scoring_engine import ScoringEngine
 from otel_evals_gateway._internal.tap import BUSY, Tap
-from otel_evals_gateway._internal.traffic_counters import Traffic
-
-LIMITS = Limits(body=10**8, decompressed=10**8, seconds=10.0)
+from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 
 class Taken:
@@ -48,11 +47,11 @@ class Taken:
 
 
 @pytest.fixture
-def busy() -> Iterator[tuple[Tap, Scoring, Traffic, Taken]]:
+def busy() -> Iterator[tuple[Tap, ScoringEngine, TrafficCounters, Taken]]:
     """A tap whose stages take nothing yet."""
-    scoring = Scoring(build_config(["answered"], []), load_dialects(), Providers())
+    scoring = ScoringEngine(build_config(["answered"], []), load_dialects(), Providers())
     work = scoring.engine.thread.work = Taken()
-    traffic = Traffic(Load(10, LIMITS))
+    traffic = TrafficCounters(RequestLimits(GatewayOptions()))
     selector = Selector(load_dialects(), 1.0, 1000)
     try:
         yield Tap(selector, scoring, traffic, Journal()), scoring, traffic, work
@@ -71,7 +70,7 @@ def request(count: int) -> ExportRequest:
 
 
 def test_a_request_is_taken_as_a_whole_or_its_sender_is_asked_to_send_again(
-    busy: tuple[Tap, Scoring, Traffic, Taken],
+    busy: tuple[Tap, ScoringEngine, TrafficCounters, Taken],
 ) -> None:
     tap, scoring, traffic, work = busy
     large, small = request(60_000), request(1)
@@ -94,7 +93,7 @@ def test_a_request_is_taken_as_a_whole_or_its_sender_is_asked_to_send_again(
 
 
 def test_what_was_passed_on_already_and_finds_no_room_is_counted_as_a_whole(
-    busy: tuple[Tap, Scoring, Traffic, Taken], monkeypatch: pytest.MonkeyPatch
+    busy: tuple[Tap, ScoringEngine, TrafficCounters, Taken], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tap_module, "_PUT_SECONDS", 0.05)
     tap, scoring, traffic, _ = busy

@@ -84,7 +84,7 @@ def test_a_trace_without_its_root_waits_as_long_as_its_source_does() -> None:
 def test_a_trace_that_is_let_go_of_is_gathered_anew() -> None:
     traces = gatherer()
     traces.add([span(2, 1), link(9, trace="c" * 32)], 0.0)
-    traces.let_go([TRACE, "c" * 32, "d" * 32])
+    traces.forget([TRACE, "c" * 32, "d" * 32])
     assert (traces.open_traces, traces.size) == (set(), (0, 0))
     gathered = traces.add([span(2, 1), span(1)], 1.0)
     assert (gathered.losses, gathered.late) == ([], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_evals._internal.judges.breaker import CircuitBreaker
+from otel_evals._internal.judges.call_limits import CircuitBreaker
 
 
 def opened(at: float = 0.0, failures: int = 2) -> CircuitBreaker:

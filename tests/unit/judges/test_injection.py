@@ -12,7 +12,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from otel_evals._internal.offline.attacks import load_attacks
+from otel_evals._internal.offline.judge_trials import load_attacks
 from otel_evals.judges import JudgeRequest, ScriptedJudge
 from otel_evals.model import Document, Run
 from otel_evals.scorers import (

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from otel_evals._internal.judges.litellm_calls import judge_error, load
 from otel_evals._internal.judges.resolver import resolve_judge
-from otel_evals._internal.redaction.credentials import own_secrets
+from otel_evals._internal.redaction.credentials import credentials
 from otel_evals.context import tool_results
 from otel_evals.errors import ConfigError, JudgeError, JudgeReplyError, JudgeUnavailableError
 from otel_evals.judges import JudgeReply, JudgeRequest, LiteLLMJudge
@@ -243,7 +243,8 @@ def test_a_judges_own_key_comes_back_in_no_message(options: dict[str, Any]) -> N
 def test_keys_of_the_environment_and_the_address_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_PROVIDER_API_KEY", KEY)
     judge = LiteLLMJudge("openai/stub", api_base="http://ann:pa%24%24word1@localhost/v1?token=abcdefgh")
-    told = str(judge_error(ValueError(f"{KEY} pa$$word1 pa%24%24word1 abcdefgh"), "m", own_secrets(judge)))
+    known = credentials(judge.api_key, judge.api_base, judge.options)
+    told = str(judge_error(ValueError(f"{KEY} pa$$word1 pa%24%24word1 abcdefgh"), "m", known))
     for secret in (KEY, "pa$$word1", "pa%24%24word1", "abcdefgh"):
         assert secret not in told
     assert repr(judge) == "LiteLLMJudge('openai/stub', api_base='http://localhost/v1')"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from otel_evals import Direction, Rule, sampling, scorer
 from otel_evals._internal.offline.table import as_text
-from otel_evals._internal.offline.tally import Kin
+from otel_evals._internal.offline.tally import Kin, ScorerTally, kin_of, tally
 from otel_evals.model import (
     Dropped,
     Evaluation,
@@ -24,7 +24,6 @@ from otel_evals.model import (
     Score,
     ScorerFailure,
 )
-from otel_evals.testing import ScorerTally, kin_of, tally
 
 FAILED = ScorerFailure(error_type="timeout", message="")
 

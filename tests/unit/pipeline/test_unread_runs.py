@@ -6,7 +6,7 @@ import pytest
 
 from otel_evals._internal.capture.items import RecordedSpan
 from otel_evals._internal.gather.gatherer import AssemblyLimits
-from otel_evals._internal.gather.local_gatherer import SpanGatherer
+from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals._internal.pipeline.unread_runs import undecided, what_is_left
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import SplitRuns
@@ -29,7 +29,7 @@ def test_open_runs_runs_that_wait_for_a_next_call_and_items_count_once(kept: boo
     held = SplitRuns()
     (run,) = find_runs(TraceBuilder("app").add("chat m", CHAT).spans, DIALECTS)
     assert held.add(run, 0.0) == []
-    gatherer = SpanGatherer(LIMITS, report_ended=kept)
+    gatherer = LocalGatherer(LIMITS, report_ended=kept)
     gatherer.add([RecordedSpan(SpanRecord(trace_id="b" * 32, span_id="b" * 16), 0)], 0.0)
     never_taken = RecordedSpan(SpanRecord(trace_id="c" * 32, span_id="c" * 16), 0)
 

@@ -6,6 +6,8 @@ import os
 import pickle
 import signal
 import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -26,8 +28,15 @@ def says(run: Run) -> float:
     return float(is_child() and not blocked)
 
 
-def started() -> Child:
-    return Child(WORKER, pack((says, current_redaction())))
+@scorer(id="sleeps", version="1")
+def sleeps(run: Run) -> float:
+    """Take longer than any test."""
+    time.sleep(60)
+    return 1.0
+
+
+def started(scorer: Any = says) -> Child:
+    return Child(WORKER, pack((scorer, current_redaction(), True)))
 
 
 def ask(child: Child) -> float:
@@ -62,12 +71,12 @@ def test_starting_it_leaves_the_parents_own_signals_as_they_were() -> None:
 
 
 def test_whoever_waits_for_one_that_is_killed_is_told() -> None:
-    child = started()
+    child = started(sleeps)
     try:
         child.begin()
         threading.Timer(0.05, child.kill).start()
         with pytest.raises(ProcessDiedError, match=r"died \(killed by signal 9\)|killed by signal 9"):
-            child.receive()
+            ask(child)
         with pytest.raises(ProcessDiedError):
             child.ask(b"")
         assert not child.alive

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
+from otel_evals._internal.redaction.secrets import find_secrets, redact_secrets, redact_values
 
 VALUE = "a1B2c3D4e5F6g7H8i9J0k1L2"
 ASSIGNED = [
@@ -95,14 +95,19 @@ def test_a_secret_goes_whole_wherever_a_window_ends(before: int, length: int) ->
     assert redacted.endswith("token=[redacted] end")
 
 
+# These guess by randomness or by words nearby.
+GUESSING = {"Base64HighEntropyString", "HexHighEntropyString", "KeywordDetector", "IPPublicDetector"}
+
+
 def known_forms() -> list[tuple[str, str]]:
     """Every denylist pattern of detect-secrets' detectors of known forms."""
-    from otel_evals._internal.scorers.no_secrets import _secret_detectors
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
     return [
         (kind, pattern.pattern)
-        for kind, find in _secret_detectors()
-        for pattern in getattr(find.__self__, "denylist", ())  # type: ignore[attr-defined]  # a method
+        for kind, plugin in get_mapping_from_secret_type_to_class().items()
+        if plugin.__name__ not in GUESSING
+        for pattern in getattr(plugin(), "denylist", ())
         if "BEGIN" not in pattern.pattern
     ]
 
@@ -123,6 +128,21 @@ def test_every_form_that_detect_secrets_knows_goes(kind: str, pattern: str) -> N
             assert secret not in redact_secrets(f" {example} "), example
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (f"gsk_{VALUE}", ["model provider key"]),
+        (f"api_key={VALUE}ABCDEFGHIJKLMNOP", ["named secret"]),
+        ("sk-ab*****wxyz", []),
+        (f"Authorization: Bearer {VALUE}", []),
+        ("password=hunter22", []),
+    ],
+)
+def test_without_guesses_a_secret_is_known_by_its_own_form(text: str, kinds: list[str]) -> None:
+    assert [kind for kind, _, _ in find_secrets(text, guess=False)] == kinds
+    assert "[redacted]" in redact_secrets(text)
 
 
 def test_values_that_are_named_go_wherever_they_stand() -> None:

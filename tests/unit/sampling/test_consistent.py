@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import TraceState
 
 from otel_evals import Rule, sampling
-from otel_evals._internal.sampling.consistent import probability_of
-from otel_evals.sampling import credible_state, is_sampled, threshold
+from otel_evals._internal.sampling.consistent import credible_state, probability_of
+from otel_evals.sampling import is_sampled, threshold
 from otel_evals.scorers import scorer
 from tests.support.traffic import Live, agent_run
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals import sampling
+from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals.errors import ConfigError
 from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord, ToolCall
 from otel_evals.sampling import Chance, Earlier, Sampler
@@ -323,17 +324,15 @@ def test_unknown_and_circular_cascades_name_the_rule() -> None:
     below = sampling.below
     always = sampling.always()
     with pytest.raises(ConfigError, match=r"rules\[1\]\.sample.*'nope'.*known are 'a'"):
-        sampling.cascade_order([("a", "run", always), ("b", "run", below("nope", 1))])
+        cascade_order([("a", "run", always), ("b", "run", below("nope", 1))])
     with pytest.raises(ConfigError, match=r"rules\[0\]\.sample.*scope 'run'"):
-        sampling.cascade_order([("a", "run", below("b", 1)), ("b", "agent", always)])
+        cascade_order([("a", "run", below("b", 1)), ("b", "agent", always)])
     with pytest.raises(ConfigError, match=r"rules\[1\]\.sample: 'b' and 'c' depend on each other"):
-        sampling.cascade_order(
-            [("a", "run", always), ("b", "run", below("c", 1)), ("c", "run", below("b", 1))]
-        )
+        cascade_order([("a", "run", always), ("b", "run", below("c", 1)), ("c", "run", below("b", 1))])
     with pytest.raises(ConfigError, match="depend on each other"):
-        sampling.cascade_order([("a", "run", below("a", 1))])
+        cascade_order([("a", "run", below("a", 1))])
     chain = [("c", "run", below("b", 1)), ("b", "run", below("a", 1)), ("a", "run", always)]
-    assert sampling.cascade_order(chain) == [2, 1, 0]
+    assert cascade_order(chain) == [2, 1, 0]
 
 
 # --- conditions on the finished run ---

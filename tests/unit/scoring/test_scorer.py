@@ -8,8 +8,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals.errors import ConfigError
-from otel_evals.model import Availability, Direction, NotScored, Run, Score
+from otel_evals.model import Availability, Direction, NotScored, Run, Score, Usage
 from otel_evals.scorers import missing, scorer, to_score
 from tests.support.runs import a_run
 
@@ -101,3 +102,19 @@ def test_the_version_changes_with_code_and_configuration_only() -> None:
 def test_missing_says_what_is_not_there(run: Run, reason: str | None) -> None:
     answer = missing(run, "input", "output")
     assert (answer and answer.reason) == reason
+
+
+def test_where_our_own_types_are_defined_does_not_change_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, theirs = our_version(), fingerprint(Elsewhere())
+    for kind in (Usage, Elsewhere):
+        monkeypatch.setattr(kind, "__module__", f"{kind.__module__}.moved")
+    assert our_version() == plain
+    assert fingerprint(Elsewhere()) != theirs
+
+
+class Elsewhere:
+    """A type of an application."""
+
+
+def our_version() -> str:
+    return fingerprint("id", Usage(input_tokens=1))

@@ -1,1 +1,28 @@
 """The commands `otel-evals gateway`, `replay` and `top`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from otel_evals.errors import OtelEvalsError
+from otel_evals.sdk.commands import echo
+
+
+@contextmanager
+def errors_exit(command: str) -> Iterator[None]:
+    """Print errors and missing extras of a command, and exit with 2."""
+    try:
+        yield
+    except OtelEvalsError as error:
+        echo(f"otel-evals {command}: {error}", err=True)
+        raise typer.Exit(2) from None
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in {"", "otel_evals", "otel_evals_gateway"}:
+            raise
+        fix = "pip install 'otel-evals[gateway]'"
+        echo(f"otel-evals {command}: {missing} is missing: {fix}", err=True)
+        raise typer.Exit(2) from None

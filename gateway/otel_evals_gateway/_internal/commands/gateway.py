@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otel_evals.errors import OtelEvalsError
 from otel_evals.sdk.commands import echo
+from otel_evals_gateway._internal.commands import errors_exit
 
 if TYPE_CHECKING:
     from otel_evals_gateway._internal.service import Gateway
-
-__all__ = ["gateway"]
-
-_EXTRA = "pip install 'otel-evals[gateway]'"
 
 
 def gateway(
@@ -31,20 +27,11 @@ def gateway(
 ) -> None:
     """Receive OTLP from agents in any language, and score it as in process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    try:
-        named = config or os.environ.get("OTEL_EVALS_CONFIG")
-        if not named:
-            raise typer.BadParameter("is needed, or OTEL_EVALS_CONFIG", param_hint="--config")
+    named = config or os.environ.get("OTEL_EVALS_CONFIG")
+    if not named:
+        raise typer.BadParameter("is needed, or OTEL_EVALS_CONFIG", param_hint="--config")
+    with errors_exit("gateway"):
         _run(Path(named), check=check)
-    except OtelEvalsError as error:
-        echo(f"otel-evals gateway: {error}", err=True)
-        raise typer.Exit(2) from None
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing in {"", "otel_evals"}:
-            raise
-        echo(f"otel-evals gateway: {missing} is missing: {_EXTRA}", err=True)
-        raise typer.Exit(2) from None
 
 
 def _run(path: Path, *, check: bool) -> None:
@@ -73,7 +60,7 @@ async def _serve(service: Gateway) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, service.reload)
-    except NotImplementedError:  # Windows: Ctrl-C and Ctrl-Break are all there is, and a changed file reloads
+    except NotImplementedError:  # Windows has only Ctrl-C and Ctrl-Break; a changed file reloads
         for number in (signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGINT)):
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     await service.serve(stop)

@@ -15,14 +15,12 @@ import typer
 
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, visible
+from otel_evals_gateway._internal.commands import errors_exit
 
 if TYPE_CHECKING:
     from otel_evals_gateway._internal.replay.recording import RecordedTraffic
-    from otel_evals_gateway._internal.replay.sender import Replay, Sent
+    from otel_evals_gateway._internal.replay.sender import Sent
 
-__all__ = ["replay"]
-
-_EXTRA = "pip install 'otel-evals[gateway]'"
 _ANSWER_SECONDS = 30.0
 _NAMES = {"traces": "spans", "logs": "log records"}
 
@@ -34,29 +32,29 @@ def replay(
     to: Annotated[
         str,
         typer.Option(
-            envvar="OTEL_EXPORTER_OTLP_ENDPOINT", help="Base URL of an OTLP/HTTP endpoint: a gateway, say."
+            envvar="OTEL_EXPORTER_OTLP_ENDPOINT", help="Base URL of an OTLP/HTTP endpoint, such as a gateway."
         ),
     ],
     speed: Annotated[
-        str, typer.Option(help="How many times faster than recorded; max or 0: as fast as it goes.")
+        str, typer.Option(help="Factor over the recorded speed; max or 0: as fast as possible.")
     ] = "1",
     max_gap: Annotated[
-        float, typer.Option(min=0, help="Seconds to which longer pauses are cut; counted while replaying.")
+        float, typer.Option(min=0, help="Seconds to which longer pauses are cut, during the replay.")
     ] = 60.0,
     patience: Annotated[
-        float, typer.Option(min=0, help="Seconds that the endpoint may be away or without room.")
+        float, typer.Option(min=0, help="Seconds that the endpoint may be unavailable or full.")
     ] = 30.0,
     header: Annotated[
         list[str] | None,
-        typer.Option(help="Header as NAME=VALUE, beside those of OTEL_EXPORTER_OTLP_HEADERS."),
+        typer.Option(help="Header as NAME=VALUE, in addition to OTEL_EXPORTER_OTLP_HEADERS."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Send recorded traffic as live OTLP/HTTP, with fresh ids and times.
 
-    Exits with 0 if the endpoint took everything, with 1 if not, and with 2 if nothing could be sent.
+    Exits with 0 if the endpoint accepted everything, with 1 if not, and with 2 if nothing could be sent.
     """
-    try:
+    with errors_exit("replay"):
         url, factor, headers = _url(to), _factor(speed), _headers(header)
         from otel_evals_gateway._internal.replay.recording import read_recording
 
@@ -64,15 +62,6 @@ def replay(
         if not recording.items:
             raise ConfigError(", ".join(files), f"no span or log record found{_because(recording.unusable)}")
         sent = _send(recording, url, headers, factor, max_gap, patience)
-    except ConfigError as error:
-        echo(f"otel-evals replay: {error}", err=True)
-        raise typer.Exit(2) from None
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing in {"", "otel_evals"}:
-            raise
-        echo(f"otel-evals replay: {missing} is missing: {_EXTRA}", err=True)
-        raise typer.Exit(2) from None
     echo(json.dumps(_as_json(recording, sent)) if as_json else _as_text(recording, sent))
     if sent.unsent or sent.rejected.total() or sent.refused.total():
         raise typer.Exit(1)
@@ -97,13 +86,9 @@ def _send(
     forwarder = Forwarder(url, headers, _ANSWER_SECONDS, "the endpoint")
     sending = Replay(recording.items, forwarder, speed, max_gap, patience, waits)
     with suppress(KeyboardInterrupt):
-        return asyncio.run(_run(sending))
+        asyncio.run(sending.run())
+        return sending.sent
     sending.sent.stopped = "interrupted"
-    return sending.sent
-
-
-async def _run(sending: Replay) -> Sent:
-    await sending.run()
     return sending.sent
 
 
@@ -172,14 +157,10 @@ def _as_text(recording: RecordedTraffic, sent: Sent) -> str:
     return "\n".join(lines)
 
 
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Counter) else value
-
-
 def _as_json(recording: RecordedTraffic, sent: Sent) -> dict[str, Any]:
     read = {name: recording.count(name) for name in _NAMES}
     return {
         "recorded": {**read, "traces_by_id": recording.traces},
         "left_out": dict(recording.unusable),
-        **{name: _plain(getattr(sent, name)) for name in sent.__slots__},
+        **{name: getattr(sent, name) for name in sent.__slots__},
     }

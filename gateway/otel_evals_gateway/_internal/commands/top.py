@@ -1,4 +1,4 @@
-"""`otel-evals top`: what a running gateway does, live on a terminal."""
+"""`otel-evals top`: a running gateway, live on a terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ import typer
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.commands import echo, visible
 
-__all__ = ["top"]
-
 _SECONDS = 10.0
-"""That the gateway may take to answer."""
+"""Timeout of a request to the gateway."""
 _ENDS = ("received", "rejected", "to_judge", "forwarded", "refused", "lost")
 
 Stats = Mapping[str, Any]
@@ -26,15 +24,15 @@ Stats = Mapping[str, Any]
 
 def top(
     gateway: str = typer.Argument("http://127.0.0.1:4318", help="Base URL of the gateway's HTTP port."),
-    interval: float = typer.Option(2.0, min=0.1, help="Seconds between two looks; rates are over them."),
-    once: bool = typer.Option(False, "--once", help="Print one look as plain text, and end."),
-    as_json: bool = typer.Option(False, "--json", help="Print one look as JSON, and end."),
-    cafile: str | None = typer.Option(None, help="PEM file of the authority of the gateway's certificate."),
+    interval: float = typer.Option(2.0, min=0.1, help="Seconds between two updates; rates are over them."),
+    once: bool = typer.Option(False, "--once", help="Print one update as plain text, and exit."),
+    as_json: bool = typer.Option(False, "--json", help="Print one update as JSON, and exit."),
+    cafile: str | None = typer.Option(None, help="PEM file with the authority of the gateway's certificate."),
     token: str | None = typer.Option(
-        None, envvar="OTEL_EVALS_TOKEN", help="Bearer token, where the gateway requires one."
+        None, envvar="OTEL_EVALS_TOKEN", help="Bearer token, if the gateway requires one."
     ),
 ) -> None:
-    """Show what a running gateway does: rates, queue, lag, scores, costs, losses, worst runs.
+    """Show a running gateway: rates, queue, lag, scores, costs, losses, worst runs.
 
     Exits with 1 if the gateway does not answer.
     """
@@ -56,11 +54,11 @@ def top(
 
 
 def rates(before: Stats, now: Stats) -> dict[str, float]:
-    """Per second, between two looks: spans and log records by what became of them, runs, scores."""
+    """Return rates per second between two updates: spans and log records by outcome, runs, scores."""
     seconds = max(now["time"] - before["time"], 1e-3)
 
     def rate(count: int, earlier: int) -> float:
-        return float(max(0, count - earlier) / seconds)  # less than before: the gateway was restarted
+        return float(max(0, count - earlier) / seconds)  # a lower count means a restart
 
     found = {
         f"{signal}.{end}": rate(ends[end], before["items"].get(signal, {}).get(end, 0))
@@ -82,7 +80,7 @@ def _read(gateway: str, cafile: str | None, token: str | None) -> Stats:
 
     try:
         request = urllib.request.Request(f"{gateway.rstrip('/')}/stats")
-        if token:  # not for whomever the gateway's address redirects to
+        if token:  # redirects must not get the token
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         tls = ssl.create_default_context(cafile=cafile) if gateway.startswith("https:") else None
         with urllib.request.urlopen(request, timeout=_SECONDS, context=tls) as response:
@@ -177,7 +175,7 @@ def _worst(now: Stats) -> Iterator[list[str]]:
 
 
 def _table(rows: Iterator[list[str]]) -> Iterator[str]:
-    """Rows in columns: the first one to the left, the others to the right."""
+    """Align rows: the first column to the left, the others to the right."""
     listed = list(rows)
     widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
     for first, *rest in listed:

@@ -1,8 +1,9 @@
-"""Which offsets may be committed: those before which everything is done with.
+"""Offsets to commit: an offset is committed once everything before it is scored and delivered.
 
-A trace has several messages, and an offset may lie between them: its run is done with, but an older one that
-is not holds the offset back. After a crash only the rest of it would come again, and a part would be judged
-for the whole. So each commit names, as its metadata, such traces; whoever reads on from it skips them.
+A trace has several messages, and the committed offset may be between them: an older unfinished trace holds
+the offset back while a later run is finished. After a crash only the rest of that run would be read again,
+and judged as a whole. Therefore each commit names such finished traces in its metadata, and the next reader
+skips them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-
-__all__ = ["Commit", "Offsets", "Taken", "tail"]
 
 Partition = tuple[str, int]
 """Topic and number."""
@@ -25,24 +24,23 @@ _TAIL = 12
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What to commit of a partition."""
+    """A commit of one partition."""
 
     offset: int
-    """That of the first message which is to come again."""
+    """The first message to read again."""
     done: frozenset[str] = frozenset()
-    """Tails of the ids of traces that are done with, of which there are messages from that offset on."""
+    """Tails of the ids of finished traces with messages from that offset on."""
     upto: int = 0
-    """Before which offset these messages are."""
+    """The offset after the last of these messages."""
 
     @property
     def metadata(self) -> str:
-        """What a commit says of them."""
         tails = b"".join(bytes.fromhex(each) for each in sorted(self.done)[:_MOST])
         return f"{_FORM}{self.upto} {base64.b64encode(tails).decode()}" if tails else ""
 
     @classmethod
     def read(cls, offset: int, metadata: str) -> Commit:
-        """A commit from its metadata; it names no traces where somebody else wrote that."""
+        """Read a commit from its metadata; without traces if another program wrote it."""
         upto, _, encoded = metadata.removeprefix(_FORM).partition(" ")
         try:
             text = base64.b64decode(encoded, validate=True).hex()
@@ -55,28 +53,24 @@ class Commit:
 
 
 def tail(trace_id: str) -> str:
-    """By what commits tell traces apart: the end of an id is random in every scheme of ids."""
+    """Shorten a trace id for commits; its end is random in every id scheme."""
     return trace_id[-_TAIL:]
 
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """A message that was taken."""
+    """A message that was read."""
 
     offset: int
     traces: frozenset[str]
-    """Ids of the traces in it that may be judged."""
+    """Ids of its traces that may be judged."""
     since: float
     pending: bool = False
-    """Whether something else is awaited: that it was written to the dead-letter topic."""
+    """True while it is being written to the dead-letter topic."""
 
 
 class Offsets:
-    """Messages that were taken and not committed, by partition, in the order of their offsets.
-
-    Args:
-        clock: seconds, monotonic.
-    """
+    """Uncommitted messages by partition, in the order of their offsets."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -86,19 +80,19 @@ class Offsets:
         self._before: dict[Partition, Commit] = {}
         self._read: dict[Partition, int] = {}
         self.known: frozenset[str] = frozenset()
-        """Tails of the ids of traces that were done with before this member read on."""
+        """Tails of the ids of traces that were finished before this member started to read."""
 
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
 
     @property
     def oldest_age(self) -> float:
-        """Seconds since the oldest message was taken; 0 if there is none."""
+        """Seconds since the oldest message was read; 0 without messages."""
         firsts = [messages[0].since for messages in self._taken.values() if messages]
         return self._clock() - min(firsts) if firsts else 0.0
 
     def read_on(self, partition: Partition, commit: Commit) -> None:
-        """Note the commit from which a partition is read on."""
+        """Note the commit from which a partition is read."""
         self._before[partition] = self._newest[partition] = commit
         self._know()
 
@@ -115,15 +109,15 @@ class Offsets:
         return taken
 
     def newest(self) -> dict[Partition, Taken]:
-        """The newest message of each partition: `done` may look at those up to it."""
+        """Return the newest message of each partition, as a bound for `done`."""
         return {partition: messages[-1] for partition, messages in self._taken.items() if messages}
 
     def done(self, upto: dict[Partition, Taken], open_traces: Collection[str]) -> dict[Partition, Commit]:
-        """Forget what is done with; returns what to commit for each partition where that is news.
+        """Forget finished messages; return the new commits.
 
         Args:
-            upto: what `newest` gave before the open traces were looked up.
-            open_traces: traces that are not done with.
+            upto: from `newest`, before the open traces were looked up.
+            open_traces: unfinished traces.
         """
         ends: dict[Partition, int] = {}
         for partition, last in upto.items():
@@ -140,7 +134,7 @@ class Offsets:
     def _commits(self, ends: dict[Partition, int]) -> dict[Partition, Commit]:
         left = {place: {t for m in messages for t in m.traces} for place, messages in self._taken.items()}
         every = set().union(*left.values())
-        # Of what was skipped, the rest is to be skipped again after another crash.
+        # The rest of a skipped trace has to be skipped again after another crash.
         self._begun = {t for t in every if t in self._begun or tail(t) in self.known}
         commits = {}
         for partition, traces in left.items():
@@ -156,7 +150,7 @@ class Offsets:
         return commits
 
     def forget(self, partitions: Iterable[Partition]) -> set[str]:
-        """Forget partitions that another consumer has now; returns the traces that are not done with."""
+        """Forget partitions that another consumer has now; return their unfinished traces."""
         traces: set[str] = set()
         for partition in partitions:
             for noted in (self._newest, self._before, self._read):

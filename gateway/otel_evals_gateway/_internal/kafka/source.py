@@ -1,11 +1,10 @@
-"""Consumes export requests from Kafka in a consumer group, on a thread of its own.
+"""Consumes export requests from Kafka in a consumer group, on its own thread.
 
-Messages are the Collector's `otlp_proto` (or `otlp_json`), traces keyed by trace id, so that all spans of a
-trace come to one member of the group. An offset is committed only when the runs of everything before it are
-done with: judged and delivered, or in the store. What is not committed comes again, to this member or
-another, and is judged under the same evaluation ids; the rest of a trace that was done with is passed over.
-Traces of partitions that go to another member before they are complete are let go of, so that nobody judges a
-part of one. Messages that are no OTLP go to the dead-letter topic.
+Messages are the Collector's `otlp_proto` (or `otlp_json`), with traces keyed by trace id: one member of the
+group gets all spans of a trace. An offset is committed once all runs before it are scored and delivered, or
+in the store. Uncommitted messages are read again, by this member or another, and scored under the same
+evaluation ids; the rest of a finished trace is skipped. On a rebalance, members drop incomplete traces; the
+new owner scores them whole. Messages that are not OTLP go to the dead-letter topic.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from otel_evals_gateway._internal.kafka.offsets import Commit, Offsets, Partitio
 from otel_evals_gateway._internal.receiver.answers import RefusedError
 from otel_evals_gateway._internal.receiver.decoder import Signal
 
-__all__ = ["KafkaSource"]
-
 _logger = logging.getLogger(__name__)
 _BATCH = 500
 _POLL_SECONDS = 0.2
@@ -35,7 +32,7 @@ _REASON = "otel_evals.reason"
 
 
 class _Rarely(logging.Filter):
-    """One line of a kind in ten seconds: where a broker is away, librdkafka has twenty a second."""
+    """Limits each kind of line to one in ten seconds: librdkafka repeats errors of a missing broker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,13 +57,12 @@ class KafkaSource:
     Args:
         properties: of librdkafka, with `bootstrap.servers` and `group.id`.
         topics: the signal of each topic.
-        dead_letters: topic for what is no OTLP.
-        handle: takes the value of a message, and the tails of the ids of traces that are done with, which it
-            passes over; returns the ids of all its traces that may be judged; raises RefusedError if it is no
-            OTLP.
-        open_traces: ids of the traces that are not done with; None if that cannot be told now.
-        let_go: is given the ids of traces of which another member gets everything again.
-        room: whether more may be taken; until then partitions are paused, and the group is kept.
+        dead_letters: topic for messages that are not OTLP.
+        handle: takes the value of a message, and the id tails of finished traces to skip; returns the ids of
+            its traces that may be judged; raises RefusedError if the value is not OTLP.
+        open_traces: returns the ids of unfinished traces; None if they are unknown at the moment.
+        forget: takes the ids of traces that another member reads again from the start.
+        room: returns False to pause the partitions, without leaving the group.
     """
 
     def __init__(
@@ -76,11 +72,10 @@ class KafkaSource:
         dead_letters: str,
         handle: Callable[[Signal, bytes, Collection[str]], Collection[str]],
         open_traces: Callable[[], Collection[str] | None],
-        let_go: Callable[[Collection[str]], object],
+        forget: Callable[[Collection[str]], object],
         room: Callable[[], bool],
     ) -> None:
-        shared = {key: value for key, value in properties.items() if key != "group.id"}
-        self._shared = shared
+        self._producer_properties = {key: each for key, each in properties.items() if key != "group.id"}
         self._producer: Any = None
         self._consumer = Consumer(
             {
@@ -95,7 +90,7 @@ class KafkaSource:
         self._dead_letters = dead_letters
         self._handle = handle
         self._open_traces = open_traces
-        self._let_go = let_go
+        self._forget = forget
         self._room = room
         self._paused = False
         self._offsets = Offsets()
@@ -108,16 +103,15 @@ class KafkaSource:
         self._lag = 0
 
     def start(self) -> None:
-        """Join the group and consume."""
         self._thread.start()
 
     def stop_taking(self, seconds: float) -> None:
-        """Take no further message; what was taken can still be committed."""
+        """Read no further message; read ones can still be committed."""
         self._stop.set()
         self._thread.join(max(0.0, seconds))
 
     def close(self) -> None:
-        """Commit what is done with by now, and leave the group."""
+        """Commit finished messages, and leave the group."""
         if not self._thread.is_alive():
             if self._producer is not None:
                 self._producer.flush(_FLUSH_SECONDS)
@@ -125,7 +119,7 @@ class KafkaSource:
             self._consumer.close()
 
     def stats(self) -> dict[str, Any]:
-        """Assignment, lag and age of what is not committed. May be called from any thread."""
+        """Return counts of partitions and messages. Any thread may call it."""
         return {
             "assigned": len(self._assigned),
             "lag": self._lag,
@@ -143,7 +137,7 @@ class KafkaSource:
             try:
                 self._step()
             except Exception:
-                _logger.exception("consuming from Kafka failed; it goes on")
+                _logger.exception("consuming from Kafka failed; retrying")
                 self._stop.wait(1.0)
 
     def _step(self) -> None:
@@ -157,8 +151,8 @@ class KafkaSource:
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
 
     def _pause(self, paused: bool) -> None:
-        """Have no message come, or have them come again; a paused member still answers its group."""
-        if paused or self._paused:  # again and again while paused: partitions that are new are not
+        """Pause or resume the partitions; a paused member stays in its group."""
+        if paused or self._paused:  # repeatedly while paused: new partitions are not
             change = self._consumer.pause if paused else self._consumer.resume
             change([TopicPartition(topic, number) for topic, number in self._assigned])
         self._paused = paused
@@ -179,7 +173,7 @@ class KafkaSource:
             self._bury(message, str(refused), self._offsets.take(place, message.offset(), (), pending=True))
 
     def _bury(self, message: Any, reason: str, taken: Taken) -> None:
-        """Write a message to the dead-letter topic; until that is done its offset is not committed."""
+        """Write a message to the dead-letter topic; its offset is not committed before."""
 
         def written(error: Any, _: Any) -> None:
             if error is None:
@@ -189,7 +183,7 @@ class KafkaSource:
                 self._bury(message, reason, taken)
 
         if self._producer is None:
-            self._producer = Producer(self._shared, logger=_library)
+            self._producer = Producer(self._producer_properties, logger=_library)
         headers = [*(message.headers() or ()), (_REASON, reason.encode())]
         try:
             self._producer.produce(
@@ -214,7 +208,7 @@ class KafkaSource:
             ]
             try:
                 self._consumer.commit(offsets=places, asynchronous=False)
-            except KafkaException as error:  # a rebalance: the new owner reads them again
+            except KafkaException as error:  # after a rebalance the new owner reads them again
                 _logger.warning("offsets could not be committed: %s", error)
         self._lag = self._measured_lag()
 
@@ -232,7 +226,7 @@ class KafkaSource:
                 commit = Commit.read(place.offset, place.metadata or "")
                 self._offsets.read_on((place.topic, place.partition), commit)
         except KafkaException as error:
-            _logger.warning("what was done with before cannot be told, and may be judged in part: %s", error)
+            _logger.warning("traces finished before are unknown, and may be judged in part: %s", error)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
 
     def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:
@@ -241,5 +235,5 @@ class KafkaSource:
 
     def _lose(self, _: Any, partitions: Sequence[Any]) -> None:
         gone = {(p.topic, p.partition) for p in partitions}
-        self._let_go(self._offsets.forget(gone))
+        self._forget(self._offsets.forget(gone))
         self._assigned -= gone

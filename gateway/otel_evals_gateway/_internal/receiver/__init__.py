@@ -1,1 +1,1 @@
-"""The receivers: OTLP over HTTP and gRPC, decoded, selected for judging, answered as OTLP says."""
+"""The receivers: OTLP over HTTP and gRPC, decoded, selected for scoring, answered as OTLP specifies."""

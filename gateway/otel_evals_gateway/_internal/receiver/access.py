@@ -1,4 +1,4 @@
-"""Who may send: bearer tokens and TLS, from files that may be replaced while the service runs."""
+"""Access control: bearer tokens and TLS, from files that may be replaced while the service runs."""
 
 from __future__ import annotations
 
@@ -9,41 +9,32 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from otel_evals.errors import ConfigError
-
-__all__ = ["BearerTokens", "FileWatch", "tls_context"]
+from otel_evals_gateway._internal.options import TlsOptions
 
 _logger = logging.getLogger(__name__)
 
 
 class FileWatch:
-    """Tells whether any of some files was replaced or written since it was last asked.
-
-    Args:
-        paths: the files.
-    """
+    """Detects that any of some files was replaced or written."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = tuple(paths)
         self._seen = self._state()
 
     def changed(self) -> bool:
-        """Whether any of them differs from the last time."""
-        state = self._state()
-        before, self._seen = self._seen, state
-        return state != before
+        """Return True if any file differs from the last call."""
+        before, self._seen = self._seen, self._state()
+        return self._seen != before
 
     def _state(self) -> tuple[tuple[int, ...] | None, ...]:
         return tuple(_stamp(path) for path in self._paths)
 
 
 class BearerTokens:
-    """The tokens of a file, one per line; empty lines and those that begin with # do not count.
-
-    Args:
-        path: the file.
+    """The tokens of a file, one per line; empty lines and comments (#) do not count.
 
     Raises:
-        ConfigError: it cannot be read, or holds no token.
+        ConfigError: the file cannot be read, or contains no token.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +52,7 @@ class BearerTokens:
                 _logger.error("the bearer tokens stay as they are: %s", error)
 
     def accept(self, authorization: str) -> bool:
-        """Whether an `Authorization` header holds one of the tokens; takes the same time always."""
+        """Return True if an `Authorization` header has one of the tokens, in constant time."""
         scheme, _, given = authorization.partition(" ")
         offered = given.strip().encode("utf-8", "replace") if scheme.lower() == "bearer" else b""
         found = False
@@ -70,29 +61,27 @@ class BearerTokens:
         return found
 
 
-def tls_context(
-    certificate: Path, key: Path, client_ca: Path | None
-) -> tuple[ssl.SSLContext, Callable[[], None]]:
-    """TLS of a server, and a function that reads its certificate again if that changed.
+def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
+    """Return a server's TLS, and a function that reads its certificate again if that changed.
 
     Raises:
         ConfigError: a file cannot be read or does not fit.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    watch = FileWatch([certificate, key])
+    watch = FileWatch([tls.certificate, tls.key])
     try:
-        context.load_cert_chain(certificate, key)
-        if client_ca is not None:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(client_ca)
+            context.load_verify_locations(tls.client_ca)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError("gateway.tls", f"cannot be used: {error}") from error
 
     def reload() -> None:
         if watch.changed():
             try:
-                context.load_cert_chain(certificate, key)
+                context.load_cert_chain(tls.certificate, tls.key)
                 _logger.info("the TLS certificate was read again")
             except (OSError, ssl.SSLError):
                 _logger.exception("the TLS certificate stays as it is")
@@ -107,7 +96,7 @@ def _read(path: Path) -> tuple[bytes, ...]:
         raise ConfigError("gateway.tokens", f"{path} cannot be read: {error}") from error
     tokens = tuple(t.encode() for line in lines if (t := line.strip()) and not t.startswith("#"))
     if not tokens:
-        raise ConfigError("gateway.tokens", f"{path} holds no token: write one per line")
+        raise ConfigError("gateway.tokens", f"{path} contains no token: write one per line")
     return tokens
 
 

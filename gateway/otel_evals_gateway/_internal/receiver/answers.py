@@ -1,4 +1,4 @@
-"""What a sender is told, and why, whether it came by HTTP or gRPC."""
+"""Answers to export requests over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-__all__ = ["JSON", "PROTOBUF", "ExportAnswer", "RefusedError", "grpc_code", "http_body", "partial_success"]
-
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 
@@ -26,12 +24,13 @@ _RESPONSES: dict[str, tuple[Any, str]] = {
     "metrics": (ExportMetricsServiceResponse, "rejected_data_points"),
 }
 _CODES = {
+    200: StatusCode.OK,
     400: StatusCode.INVALID_ARGUMENT,
     401: StatusCode.UNAUTHENTICATED,
     403: StatusCode.PERMISSION_DENIED,
     404: StatusCode.UNIMPLEMENTED,
     408: StatusCode.DEADLINE_EXCEEDED,
-    413: StatusCode.RESOURCE_EXHAUSTED,  # without RetryInfo: not to be sent again
+    413: StatusCode.RESOURCE_EXHAUSTED,  # without RetryInfo: senders must not repeat it
     415: StatusCode.INVALID_ARGUMENT,
     429: StatusCode.RESOURCE_EXHAUSTED,
     502: StatusCode.UNAVAILABLE,
@@ -47,24 +46,19 @@ class ExportAnswer:
     status: int = 200
     """HTTP status; 429, 502, 503 and 504 ask the sender to send again."""
     message: str = ""
-    """For people: why something was not taken. Never content of the request."""
+    """The reason for a refusal, for people. Never content of the request."""
     rejected: int = 0
-    """How many spans or log records of a request that was taken were rejected."""
+    """Rejected spans or log records of an accepted request."""
     retry_after: float | None = None
     """Seconds after which to send again."""
 
     @property
     def ok(self) -> bool:
-        """Whether the request was taken."""
         return self.status == 200
 
 
 class RefusedError(Exception):
-    """A request that is not taken.
-
-    Args:
-        answer: what the sender is told.
-    """
+    """A request that is answered with an error."""
 
     def __init__(self, answer: ExportAnswer) -> None:
         super().__init__(answer.message)
@@ -72,7 +66,7 @@ class RefusedError(Exception):
 
 
 def partial_success(answer: ExportAnswer, signal: str) -> Any:
-    """The OTLP response message of an answer with status 200."""
+    """Return the OTLP response message of an answer with status 200."""
     response, field = _RESPONSES[signal]
     made = response()
     if answer.rejected or answer.message:
@@ -82,7 +76,7 @@ def partial_success(answer: ExportAnswer, signal: str) -> Any:
 
 
 def read_partial_success(data: bytes, signal: str) -> ExportAnswer:
-    """The answer that the body of a response with status 200 stands for; what cannot be read is a success."""
+    """Return the answer in a response with status 200; an unreadable one is a success."""
     response, field = _RESPONSES[signal]
     try:
         partial = response.FromString(data).partial_success
@@ -92,11 +86,10 @@ def read_partial_success(data: bytes, signal: str) -> ExportAnswer:
 
 
 def http_body(answer: ExportAnswer, signal: str, content_type: str) -> bytes:
-    """The body of an HTTP response, in the form of the request."""
+    """Return the body of an HTTP response, in the format of the request."""
     if answer.ok:
-        made = partial_success(answer, signal)
         if content_type == PROTOBUF:
-            return bytes(made.SerializeToString())
+            return bytes(partial_success(answer, signal).SerializeToString())
         _, field = _RESPONSES[signal]
         first, *rest = field.split("_")
         counted = first + "".join(word.title() for word in rest)
@@ -108,7 +101,7 @@ def http_body(answer: ExportAnswer, signal: str, content_type: str) -> bytes:
 
 
 def http_headers(answer: ExportAnswer) -> dict[str, str]:
-    """The headers of an HTTP response, besides its content type."""
+    """Return the headers of an HTTP response, besides its content type."""
     headers = {}
     if answer.retry_after is not None:
         headers["Retry-After"] = str(max(1, ceil(answer.retry_after)))
@@ -118,12 +111,12 @@ def http_headers(answer: ExportAnswer) -> dict[str, str]:
 
 
 def grpc_code(answer: ExportAnswer) -> StatusCode:
-    """The gRPC status code of an answer."""
-    return StatusCode.OK if answer.ok else _CODES.get(answer.status, StatusCode.INTERNAL)
+    """Return the gRPC status code of an answer."""
+    return _CODES.get(answer.status, StatusCode.INTERNAL)
 
 
 def grpc_trailers(answer: ExportAnswer) -> tuple[tuple[str, bytes], ...]:
-    """The trailing metadata of an answer: RetryInfo, if the sender is to send again."""
+    """Return the trailing metadata of an answer: RetryInfo, if the sender is to send again."""
     return (("grpc-status-details-bin", _status(answer).SerializeToString()),)
 
 

@@ -1,12 +1,11 @@
-"""From the body of a request to OTLP messages, within limits; whatever else it holds is refused."""
+"""Decodes the body of a request into an OTLP message, within limits."""
 
 from __future__ import annotations
 
 import base64
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from google.protobuf.json_format import ParseDict, ParseError
@@ -17,15 +16,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from otel_evals_gateway._internal.receiver.answers import PROTOBUF, ExportAnswer, RefusedError
 
-__all__ = ["ExportRequest", "Signal", "decode", "decompress", "json_message"]
-
 Signal = Literal["traces", "logs", "metrics"]
 
-_MESSAGES: dict[str, Any] = {
+MESSAGES: dict[str, Any] = {
     "traces": ExportTraceServiceRequest,
     "logs": ExportLogsServiceRequest,
     "metrics": ExportMetricsServiceRequest,
 }
+FIELDS = {
+    "traces": ("resource_spans", "scope_spans", "spans"),
+    "logs": ("resource_logs", "scope_logs", "log_records"),
+}
+"""Names of the nested fields of a request."""
 _IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
 _GZIP = 31
 """zlib's window bits for a gzip header."""
@@ -37,36 +39,30 @@ class ExportRequest:
 
     signal: Signal
     body: bytes
-    """As it came."""
+    """As received."""
     content_type: str = PROTOBUF
     encoding: str = ""
-    """Its compression, as in `Content-Encoding`; empty for none."""
+    """`Content-Encoding` of the body."""
     message: Any = None
-    """The decoded message."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    """The decoded body."""
     plain: bytes = b""
-    """The body as protobuf, without compression."""
+    """The body as uncompressed protobuf."""
 
 
 def decode(request: ExportRequest, most: int) -> ExportRequest:
-    """Fill in the message of a request.
-
-    Args:
-        request: with its body.
-        most: bytes that the body may have without its compression.
+    """Fill in the message of a request, whose uncompressed body may have `most` bytes.
 
     Raises:
         RefusedError: the body is not OTLP, or too large.
     """
     data = decompress(request.body, request.encoding, most)
-    kind = _MESSAGES[request.signal]
+    kind = MESSAGES[request.signal]
     if request.content_type == PROTOBUF:
         try:
             request.message, request.plain = kind.FromString(data), data
         except DecodeError:
-            raise RefusedError(
-                ExportAnswer(400, f"the body is no OTLP protobuf request of {request.signal}")
-            ) from None
+            problem = f"the body is no OTLP protobuf request of {request.signal}"
+            raise RefusedError(ExportAnswer(400, problem)) from None
     else:
         request.message = _from_json(data, kind(), request.signal)
         request.plain = request.message.SerializeToString()
@@ -74,7 +70,7 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
 
 
 def decompress(body: bytes, encoding: str, most: int) -> bytes:
-    """A body without its compression.
+    """Decompress a body.
 
     Raises:
         RefusedError: the compression is unknown or broken, or the body is too large without it.
@@ -97,9 +93,8 @@ def _inflated(body: bytes, window: int, most: int) -> bytes:
         part = inflater.decompress(body, left + 1)
         left -= len(part)
         if left < 0:
-            raise RefusedError(
-                ExportAnswer(413, f"the body has more than {most} bytes without its compression")
-            )
+            problem = f"the body has more than {most} bytes without its compression"
+            raise RefusedError(ExportAnswer(413, problem))
         if not inflater.eof:
             raise zlib.error("ends early")
         parts.append(part)
@@ -121,17 +116,17 @@ def json_message(request: dict[str, Any], message: Any) -> Any:
     """Fill a message from parsed OTLP/JSON, whose ids are changed in place.
 
     Raises:
-        ValueError, TypeError, AttributeError, ParseError: it is none.
+        ValueError, TypeError, AttributeError, ParseError: it is not OTLP.
     """
     _ids_to_base64(request)
     try:
         return ParseDict(request, message, ignore_unknown_fields=True)
-    except OverflowError as error:  # 1e999 in place of a whole number
+    except OverflowError as error:  # 1e999 for an integer
         raise ValueError(str(error)) from None
 
 
 def _ids_to_base64(request: dict[str, Any]) -> None:
-    """Ids are hex in OTLP/JSON, and base64 in protobuf's own mapping to JSON."""
+    """Convert ids, which are hex in OTLP/JSON and base64 in protobuf's own mapping to JSON."""
     for block in _items(request, "resourceSpans", "resource_spans"):
         for scoped in _items(block, "scopeSpans", "scope_spans"):
             for span in _items(scoped, "spans"):

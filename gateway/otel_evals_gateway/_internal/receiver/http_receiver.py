@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import (
     JSON,
     PROTOBUF,
@@ -20,81 +18,65 @@ from otel_evals_gateway._internal.receiver.answers import (
     http_body,
     http_headers,
 )
-from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
-from otel_evals_gateway._internal.receiver.request_limits import Limits, Load
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
+from otel_evals_gateway._internal.receiver.receiver import Receiver
 
-__all__ = ["HttpReceiver"]
-
-_logger = logging.getLogger(__name__)
-_LARGE = 256 * 1024
-"""Bytes of a body from which it is decoded on a thread, so that others are not kept waiting."""
 _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1/metrics": "metrics"}
 
 Page = Callable[[], tuple[int, dict[str, Any]]]
 _OPEN: Collection[str] = ("/healthz", "/readyz")
-"""Paths of pages that need no token: orchestrators ask for them, and they say nothing of the traffic."""
+"""Paths of pages without a token: orchestrators request them, and they reveal nothing about the traffic."""
 
 
-class HttpReceiver:
-    """Receives export requests over HTTP.
+class HttpReceiver(Receiver):
+    """Receives export requests over HTTP, and serves pages.
 
     Args:
-        handle: takes a decoded request and gives the answer.
-        signals: which signals are taken.
-        limits: of requests.
-        load: what is in progress, over all receivers.
-        tokens: of senders; None if none is required.
-        pages: what GET requests are answered with, as status and JSON, by path; where tokens are required,
-            for all but `/healthz` and `/readyz`.
+        *args: see Receiver.
+        pages: status and JSON of GET requests, by path.
+        **options: see Receiver.
     """
 
-    def __init__(
-        self,
-        handle: Callable[[ExportRequest], Awaitable[ExportAnswer]],
-        signals: Collection[Signal],
-        limits: Limits,
-        load: Load,
-        tokens: BearerTokens | None = None,
-        pages: Mapping[str, Page] | None = None,
-    ) -> None:
-        self._handle = handle
-        self._signals = frozenset(signals)
-        self._limits = limits
-        self._load = load
-        self._tokens = tokens
+    def __init__(self, *args: Any, pages: Mapping[str, Page] | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._pages = pages or {}
         self._silent: set[RequestHandler] = set()
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; returns the port.
+        """Listen; return the port.
 
         Raises:
             OSError: the address cannot be used.
         """
-        server = _Server(self._serve, self._limits.seconds, self._silent)
-        self._runner = web.ServerRunner(server, shutdown_timeout=self._limits.seconds)
+        seconds = self._options.request_timeout
+        self._runner = web.ServerRunner(_Server(self._serve, seconds, self._silent), shutdown_timeout=seconds)
         await self._runner.setup()
         self._site = web.TCPSite(self._runner, host, port, ssl_context=tls)
         await self._site.start()
         return int(self._runner.addresses[0][1])
 
     async def stop_listening(self) -> None:
-        """Accept no new connection; those that are open go on."""
+        """Accept no new connection; open ones continue."""
         if self._site is not None:
             await self._site.stop()
             self._site = None
 
     async def stop(self) -> None:
-        """Close what is open, once its requests are answered."""
+        """Close open connections once their requests are answered."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         self._silent.discard(request.protocol)
+        authorization = request.headers.get("Authorization", "")
         if request.method in ("GET", "HEAD") and request.path in self._pages:
-            return self._page(request)
+            if request.path not in _OPEN and not self._admits(authorization):
+                answer = {"message": "a bearer token is required"}
+                return web.json_response(answer, status=401, headers={"WWW-Authenticate": "Bearer"})
+            status, page = self._pages[request.path]()
+            return web.json_response(page, status=status)
         signal = _PATHS.get(request.path)
         if signal not in self._signals or signal is None:
             return _response(ExportAnswer(404, "there is nothing at this path"), "traces", JSON)
@@ -102,84 +84,45 @@ class HttpReceiver:
             response = _response(ExportAnswer(405, "export requests are POST"), signal, JSON)
             response.headers["Allow"] = "POST"
             return response
-        content_type = request.content_type
-        answer = await self._export(request, signal, content_type)
-        self._load.count(signal, answer)
-        return _response(answer, signal, content_type if content_type == JSON else PROTOBUF)
 
-    def _page(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path not in _OPEN and not self._admits(request):
-            answer = {"message": "a bearer token is required"}
-            return web.json_response(answer, status=401, headers={"WWW-Authenticate": "Bearer"})
-        status, body = self._pages[request.path]()
-        return web.json_response(body, status=status)
+        async def read() -> ExportRequest:
+            return await self._read(request, signal)
 
-    def _admits(self, request: web.BaseRequest) -> bool:
-        return self._tokens is None or self._tokens.accept(request.headers.get("Authorization", ""))
+        answered = await self._answer(signal, authorization, read)
+        return _response(answered, signal, JSON if request.content_type == JSON else PROTOBUF)
 
-    async def _export(self, request: web.BaseRequest, signal: Signal, content_type: str) -> ExportAnswer:
-        try:
-            with self._load.enter():
-                self._check(request, content_type)
-                export = ExportRequest(
-                    signal,
-                    await self._body(request),
-                    content_type,
-                    request.headers.get("Content-Encoding", "").strip().lower(),
-                )
-                with self._load.holds(len(export.body)):
-                    await self._decode(export)
-                    return await self._handle(export)
-        except RefusedError as error:
-            return error.answer
-        except (ConnectionError, asyncio.IncompleteReadError, web.RequestPayloadError):
-            return ExportAnswer(400, "the body ended early")
-        except Exception:
-            _logger.exception("an export request of %s could not be handled", signal)
-            return ExportAnswer(500, "internal error")
-
-    def _check(self, request: web.BaseRequest, content_type: str) -> None:
-        if not self._admits(request):
-            raise RefusedError(ExportAnswer(401, "a bearer token is required"))
-        if content_type not in (PROTOBUF, JSON):
+    async def _read(self, request: web.BaseRequest, signal: Signal) -> ExportRequest:
+        if request.content_type not in (PROTOBUF, JSON):
             raise RefusedError(ExportAnswer(415, f"Content-Type must be {PROTOBUF} or {JSON}"))
-        if (request.content_length or 0) > self._limits.body:
-            raise RefusedError(ExportAnswer(413, f"the body has more than {self._limits.body} bytes"))
+        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        try:
+            body = await self._body(request)
+        except (ConnectionError, asyncio.IncompleteReadError, web.RequestPayloadError):
+            raise RefusedError(ExportAnswer(400, "the body ended early")) from None
+        return ExportRequest(signal, body, request.content_type, encoding)
 
     async def _body(self, request: web.BaseRequest) -> bytes:
-        """The body, whether its length was announced or not."""
+        """Read the body, with an announced length or without."""
+        most, seconds = self._options.max_body, self._options.request_timeout
+        too_large = RefusedError(ExportAnswer(413, f"the body has more than {most} bytes"))
+        if (request.content_length or 0) > most:
+            raise too_large
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._limits.seconds):
+            async with asyncio.timeout(seconds):
                 async for part in request.content.iter_any():
                     size += len(part)
-                    if size > self._limits.body:
-                        raise RefusedError(
-                            ExportAnswer(413, f"the body has more than {self._limits.body} bytes")
-                        )
+                    if size > most:
+                        raise too_large
                     parts.append(part)
         except TimeoutError:
-            raise RefusedError(
-                ExportAnswer(408, f"the body did not arrive in {self._limits.seconds:g} s")
-            ) from None
+            raise RefusedError(ExportAnswer(408, f"the body did not arrive in {seconds:g} s")) from None
         return b"".join(parts)
-
-    async def _decode(self, export: ExportRequest) -> None:
-        if len(export.body) < _LARGE:
-            decode(export, self._limits.decompressed)
-        else:
-            await asyncio.to_thread(decode, export, self._limits.decompressed)
 
 
 class _Server(web.Server):
-    """Closes connections on which no request has arrived in time.
-
-    Args:
-        handler: of requests.
-        seconds: the time.
-        silent: new connections, until a request has arrived on them.
-    """
+    """Closes connections without a request in the first `seconds`; `silent` collects new connections."""
 
     def __init__(self, handler: Any, seconds: float, silent: set[RequestHandler]) -> None:
         super().__init__(
@@ -209,5 +152,5 @@ def _response(answer: ExportAnswer, signal: str, content_type: str) -> web.Respo
         headers=http_headers(answer),
     )
     if answer.status in (408, 413):
-        response.force_close()  # the rest of the body is not read
+        response.force_close()  # the rest of the body stays unread
     return response

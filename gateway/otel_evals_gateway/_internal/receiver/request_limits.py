@@ -1,4 +1,4 @@
-"""What requests may hold, and how much may be in progress at once, over all receivers of a process."""
+"""Limits of requests: sizes, time, and how many are in progress at once over all receivers."""
 
 from __future__ import annotations
 
@@ -6,54 +6,34 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from otel_evals_gateway._internal.options import GatewayOptions
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
 
-__all__ = ["Limits", "Load"]
-
 _BODIES_IN_PROGRESS = 4
-"""How many times the limit of one request all requests in progress may hold together."""
+"""The bodies of all requests in progress may have this many times the limit of one request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of one request."""
+class RequestLimits:
+    """Admits requests, and counts them by answer."""
 
-    body: int
-    """Bytes as it comes."""
-    decompressed: int
-    """Bytes without its compression."""
-    seconds: float
-    """In which it must have arrived."""
-
-
-class Load:
-    """What is in progress, and what was answered.
-
-    Args:
-        most: requests in progress at once.
-        limits: of one request.
-    """
-
-    def __init__(self, most: int, limits: Limits) -> None:
-        self._most = most
-        self._most_bytes = _BODIES_IN_PROGRESS * limits.decompressed
+    def __init__(self, options: GatewayOptions) -> None:
+        self.options = options
+        self._most_bytes = _BODIES_IN_PROGRESS * options.max_decompressed
         self._bytes = 0
         self.in_progress = 0
         self.closed = False
-        """Whether requests are refused since the service ends."""
+        """True once the service shuts down, which refuses all requests."""
         self._idle = asyncio.Event()
         self._idle.set()
         self.answers: Counter[tuple[str, int]] = Counter()
         """Requests by signal and status."""
 
     def count(self, signal: str, answer: ExportAnswer) -> None:
-        """Note the answer to a request."""
         self.answers[signal, answer.status] += 1
 
     async def idle(self, seconds: float) -> bool:
-        """Wait until no request is in progress; whether that was so within these seconds."""
+        """Wait until no request is in progress; False after these seconds."""
         try:
             await asyncio.wait_for(self._idle.wait(), max(0.0, seconds))
         except TimeoutError:
@@ -62,15 +42,16 @@ class Load:
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """A request is in progress.
+        """Count a request as in progress.
 
         Raises:
-            RefusedError: too many are, or the service ends.
+            RefusedError: too many are, or the service shuts down.
         """
         if self.closed:
             raise RefusedError(ExportAnswer(503, "the service is shutting down", retry_after=1.0))
-        if self.in_progress >= self._most:
-            raise RefusedError(ExportAnswer(503, f"{self._most} requests are in progress", retry_after=1.0))
+        most = self.options.max_requests
+        if self.in_progress >= most:
+            raise RefusedError(ExportAnswer(503, f"{most} requests are in progress", retry_after=1.0))
         self.in_progress += 1
         self._idle.clear()
         try:
@@ -81,11 +62,11 @@ class Load:
                 self._idle.set()
 
     @contextmanager
-    def holds(self, size: int) -> Iterator[None]:
-        """A request holds so many bytes.
+    def reserve(self, size: int) -> Iterator[None]:
+        """Reserve memory for a body.
 
         Raises:
-            RefusedError: all requests together hold too many.
+            RefusedError: the bodies of all requests are too large together.
         """
         if self._bytes and self._bytes + size > self._most_bytes:
             raise RefusedError(

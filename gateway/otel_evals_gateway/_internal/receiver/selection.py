@@ -1,7 +1,7 @@
-"""Selects what is judged from decoded messages: trace id and scope decide, before attributes are looked at.
+"""Selects the spans and log records to score: trace id and scope decide before attributes are read.
 
-No object of the SDK is made. A span of a trace that no rule can sample costs a look at its trace id; one of
-a scope that no dialect claims becomes a link, since claimed spans may stand above and below it.
+A span of a trace that no rule can sample costs a look at its trace id. A span of a scope that no dialect
+claims becomes a link, since claimed spans may be above and below it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from typing import Any
 
 from otel_evals import semconv
 from otel_evals.dialects import Dialects
-from otel_evals.sampling import credible_state, is_sampled
-from otel_evals.sdk.otlp import attributes_of, log_event, span_record
-from otel_evals.sdk.pipeline import CapturedLog, IntakeItem, RecordedSpan, UnclaimedSpan, state_marking
-
-__all__ = ["Selection", "Selector"]
+from otel_evals.sdk.otlp import Place, attributes_of, log_event, span_record
+from otel_evals.sdk.pipeline import (
+    CapturedLog,
+    IntakeItem,
+    RecordedSpan,
+    UnclaimedSpan,
+    credible_state,
+    is_sampled,
+    state_marking,
+)
 
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)
@@ -24,25 +29,23 @@ _NO_SPAN = bytes(8)
 
 @dataclass(slots=True, eq=False)
 class Selection:
-    """What was found in one message."""
+    """The selected items of one message."""
 
     items: list[IntakeItem] = field(default_factory=list)
-    places: list[tuple[int, int, int]] = field(default_factory=list)
-    """Where each item stands: resource, scope, and span or log record."""
+    places: list[Place] = field(default_factory=list)
+    """Position of each item: resource, scope, and span or log record."""
     seen: int = 0
     """Spans or log records in the message."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """How many of them are malformed, by reason."""
-    claimed: dict[tuple[int, int, int], RecordedSpan] = field(default_factory=dict)
-    """Claimed spans, by their place: resource, scope and span."""
+    """Malformed ones among them, by reason."""
+    claimed: dict[Place, RecordedSpan] = field(default_factory=dict)
 
     @property
     def traces(self) -> set[str]:
-        """Ids of the traces of the items."""
-        return {_trace_of(item) for item in self.items}
+        return {trace_of(item) for item in self.items}
 
-    def judged(self, *, nested: bool) -> dict[tuple[int, int, int], RecordedSpan]:
-        """The claimed spans that may be judged: those below no other claimed span here, or all."""
+    def judged(self, *, nested: bool) -> dict[Place, RecordedSpan]:
+        """Return the claimed spans that may be judged: without a claimed parent here, or all if nested."""
         if nested:
             return self.claimed
         here = {item.span.span_id for item in self.claimed.values()}
@@ -56,7 +59,7 @@ class Selector:
         dialects: claim spans.
         ceiling: the highest sampling probability of any rule.
         max_attributes: a span with more is malformed.
-        trust_remote: whether marks count that are not signed.
+        trust_remote: accept unsigned marks.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class Selector:
         return selection
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
-        """Whether any rule can sample this trace. Spans of one request share few traces."""
+        """Return True if any rule can sample this trace. Spans of one request share few traces."""
         state = credible_state(int.from_bytes(trace_id), state)
         if "ot=" in state:
             return _valid(trace_id) and is_sampled(self._ceiling, int.from_bytes(trace_id), state)
@@ -156,7 +159,7 @@ class Selector:
 
 
 class _Keys:
-    """The keys of a span's attributes, for dialects that claim spans by one of them."""
+    """The keys of a span's attributes, for dialects that claim spans by a key."""
 
     __slots__ = ("_span",)
 
@@ -172,7 +175,7 @@ def _valid(trace_id: bytes) -> bool:
     return len(trace_id) == 16 and trace_id != _NO_TRACE
 
 
-def _trace_of(item: IntakeItem) -> str:
+def trace_of(item: IntakeItem) -> str:
     if isinstance(item, RecordedSpan):
         return item.span.trace_id
     if isinstance(item, CapturedLog):

@@ -1,1 +1,1 @@
-"""Recorded traffic, sent again as if it happened now: read, timed, given fresh ids and times, and sent."""
+"""Replay of recorded traffic with fresh ids and times."""

@@ -1,4 +1,4 @@
-"""Recorded spans and log records, read whole: as they stand in OTLP files, with nothing of them left out."""
+"""Recorded spans and log records, read completely from OTLP files."""
 
 from __future__ import annotations
 
@@ -8,59 +8,47 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from google.protobuf.json_format import ParseError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals.sdk.otlp import read_requests
-from otel_evals_gateway._internal.receiver.decoder import json_message
+from otel_evals_gateway._internal.receiver.decoder import FIELDS, MESSAGES, json_message
 
-__all__ = ["Recorded", "RecordedTraffic", "read_recording"]
-
-_BLOCKS: tuple[tuple[Literal["traces", "logs"], str, Any], ...] = (
-    ("traces", "resourceSpans", ExportTraceServiceRequest),
-    ("logs", "resourceLogs", ExportLogsServiceRequest),
-)
-_FIELDS = {
-    "traces": ("resource_spans", "scope_spans", "spans"),
-    "logs": ("resource_logs", "scope_logs", "log_records"),
-}
+_Signal = Literal["traces", "logs"]
+_BLOCKS: dict[_Signal, str] = {"traces": "resourceSpans", "logs": "resourceLogs"}
 
 
 @dataclass(slots=True, eq=False)
 class Recorded:
     """One recorded span or log record."""
 
-    signal: Literal["traces", "logs"]
+    signal: _Signal
     trace: bytes
     """Its trace id; empty for a log record outside of any trace."""
     start: int
-    """When the span started or the log record was written, in nanoseconds."""
+    """Start of the span or time of the log record, in nanoseconds."""
     known: int
-    """When it was known whole: the span's end, in nanoseconds."""
+    """End of the span or time of the log record, in nanoseconds."""
     data: bytes
     """Its protobuf message."""
     resource: bytes
-    """The message of the resource's block, without what is in it."""
+    """The message of the resource's block, without its content."""
     scope: bytes
-    """The message of the scope's block, without what is in it."""
+    """The message of the scope's block, without its content."""
 
 
 @dataclass(slots=True)
 class RecordedTraffic:
-    """What was read."""
+    """The content of recordings."""
 
     items: list[Recorded] = field(default_factory=list)
-    """In the order in which they were known."""
+    """In the order of `known`."""
     unusable: Counter[str] = field(default_factory=Counter)
-    """What is not sent, by reason."""
+    """Items that are not sent, by reason."""
 
     def count(self, signal: str) -> int:
-        """How many items there are of a signal."""
         return sum(item.signal == signal for item in self.items)
 
     @property
     def traces(self) -> int:
-        """How many traces there are."""
         return len({item.trace for item in self.items if item.trace})
 
 
@@ -71,10 +59,10 @@ def read_recording(
 
     Args:
         paths: the files.
-        skipped: called with a file and a line's number for each line that is no JSON.
+        skipped: called with file and line number of each line that is not JSON.
 
     Raises:
-        ConfigError: a file is missing or holds no OTLP at all.
+        ConfigError: a file is missing or contains no OTLP at all.
     """
     recording = RecordedTraffic()
     shared: dict[bytes, bytes] = {}
@@ -86,7 +74,7 @@ def read_recording(
     return recording
 
 
-def _messages(request: Any, unusable: Counter[str]) -> Iterator[tuple[Literal["traces", "logs"], Any]]:
+def _messages(request: Any, unusable: Counter[str]) -> Iterator[tuple[_Signal, Any]]:
     if hasattr(request, "SerializeToString"):
         yield ("traces" if hasattr(request, "resource_spans") else "logs"), request
         return
@@ -94,20 +82,20 @@ def _messages(request: Any, unusable: Counter[str]) -> Iterator[tuple[Literal["t
         if not isinstance(part, Mapping):
             unusable["not OTLP"] += 1
             continue
-        found = [block for block in _BLOCKS if block[1] in part]
+        found = [(signal, name) for signal, name in _BLOCKS.items() if name in part]
         if not found:
             unusable["neither spans nor log records"] += 1
-        for signal, name, kind in found:
+        for signal, name in found:
             try:
-                yield signal, json_message({name: part[name]}, kind())
+                yield signal, json_message({name: part[name]}, MESSAGES[signal]())
             except (ValueError, TypeError, AttributeError, RecursionError, ParseError):
                 unusable["not OTLP"] += 1
 
 
 def _items(
-    signal: Literal["traces", "logs"], message: Any, shared: dict[bytes, bytes], unusable: Counter[str]
+    signal: _Signal, message: Any, shared: dict[bytes, bytes], unusable: Counter[str]
 ) -> Iterator[Recorded]:
-    """The items of a message; blocks that are alike share their bytes."""
+    """Yield the items of a message; equal blocks share their bytes."""
 
     def around(block: Any, inner: str) -> bytes:
         copy = type(block)()
@@ -117,7 +105,7 @@ def _items(
         return shared.setdefault(data, data)
 
     spans = signal == "traces"
-    blocks, scopes, items = _FIELDS[signal]
+    blocks, scopes, items = FIELDS[signal]
     for block in getattr(message, blocks):
         resource = around(block, scopes)
         for scoped in getattr(block, scopes):

@@ -1,4 +1,4 @@
-"""When each recorded item is sent again, and by how much the times of its trace move."""
+"""The schedule of a replay: sending times of items, and time shifts of traces."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 from otel_evals_gateway._internal.replay.recording import Recorded
 
-__all__ = ["sending_times", "shifts"]
-
 _APART = 1_000
-"""Nanoseconds that traces stay apart at most where one has to move further back for another."""
+"""Maximum distance in nanoseconds between traces of which one has to move back for the other."""
 
 
 def sending_times(items: Sequence[Recorded], speed: float, max_gap: float) -> list[float]:
-    """Seconds after the first item at which each is to be sent.
+    """Return the sending time of each item, in seconds after the first.
 
     Args:
-        items: in the order in which they were known.
-        speed: how many times faster than they were recorded; infinity for all at once.
-        max_gap: seconds to which a longer pause between two of them is cut.
+        items: in the order of `known`.
+        speed: factor over the recorded speed; infinity for all at once.
+        max_gap: seconds to which longer pauses are cut.
     """
     times: list[float] = []
     at, before = 0.0, None
@@ -31,15 +29,15 @@ def sending_times(items: Sequence[Recorded], speed: float, max_gap: float) -> li
 
 
 def shifts(items: Sequence[Recorded], times: Sequence[float]) -> list[int]:
-    """By how many nanoseconds each item's times move, so that the sending of the first is at zero.
+    """Return the shift of each item's times in nanoseconds; the first item is sent at zero.
 
-    All of a trace moves by the same time, so that durations and the distances in it stay. It moves as near
-    to the present as nothing of it comes to lie after its own sending, and no trace comes to begin before
-    one that began before it: the turns of a conversation stay in order.
+    A whole trace moves by one shift, which keeps its durations and distances. It moves as close to the
+    present as possible without an item later than its own sending. Traces keep the order of their starts, and
+    thereby conversations the order of their turns.
 
     Args:
-        items: in the order in which they were known.
-        times: when each is sent, in seconds.
+        items: in the order of `known`.
+        times: sending times, in seconds.
     """
     starts: dict[bytes | Recorded, int] = {}
     bounds: dict[bytes | Recorded, int] = {}

@@ -1,4 +1,4 @@
-"""Sends a recording to an OTLP/HTTP endpoint, in time, and counts what became of it."""
+"""Sends a recording to an OTLP/HTTP endpoint on schedule, and counts the answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from otel_evals_gateway._internal.replay.recording import Recorded
 from otel_evals_gateway._internal.replay.renewal import Renewal
 from otel_evals_gateway._internal.replay.schedule import sending_times, shifts
 
-__all__ = ["Replay", "Sent"]
-
 _TOGETHER = 0.1
-"""Seconds in which what is due is gathered into one request."""
+"""Items due within these seconds share a request."""
 _MOST_ITEMS = 512
 _MOST_BYTES = 4 * 1024 * 1024
 _REQUESTS = 4
@@ -28,9 +26,9 @@ _REQUESTS = 4
 class _Batch:
     signal: str
     first: float
-    """When the first item is to be sent, in seconds."""
+    """Sending time of the first item, in seconds."""
     due: float = 0.0
-    """When the last one is."""
+    """Sending time of the last item."""
     size: int = 0
     items: list[tuple[Recorded, int]] = field(default_factory=list)
 
@@ -45,39 +43,39 @@ class _Batch:
 
 @dataclass(slots=True)
 class Sent:
-    """What became of a recording's spans and log records."""
+    """Results of a replay, in spans and log records."""
 
     accepted: Counter[str] = field(default_factory=Counter)
     """By signal."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """In requests that were taken without them (partial success), by signal."""
+    """Rejected in accepted requests (partial success), by signal."""
     refused: Counter[str] = field(default_factory=Counter)
-    """In requests that were refused for good, by signal."""
+    """In permanently refused requests, by signal."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """What the endpoint said of what it rejected or refused, in its words."""
+    """Messages of the endpoint about rejected and refused items."""
     requests: int = 0
     again: int = 0
-    """Requests that were sent again, because the endpoint asked for it or was away."""
+    """Retries, because the endpoint asked for them or was unavailable."""
     seconds: float = 0.0
     """From the first request to the last answer."""
     behind: float = 0.0
-    """Seconds that a request was late at most."""
+    """Maximum delay of a request, in seconds."""
     unsent: int = 0
-    """Items that were not sent, or that nobody answered for."""
+    """Items that were not sent or not answered."""
     stopped: str = ""
-    """Why not everything was sent."""
+    """Reason for unsent items."""
 
 
 class Replay:
     """Sends a recording once.
 
     Args:
-        items: in the order in which they were known.
+        items: in the order of `known`.
         forwarder: to the endpoint.
-        speed: how many times faster than they were recorded; infinity for as fast as it goes.
-        max_gap: seconds to which a longer pause is cut.
-        patience: seconds that an endpoint may be away, or have no room, before the rest is not sent.
-        waits: called with what the endpoint answered when it is first waited for.
+        speed: factor over the recorded speed; infinity for maximum speed.
+        max_gap: seconds to which longer pauses are cut.
+        patience: seconds that the endpoint may be unavailable before the replay stops.
+        waits: called with the first answer that asks to send again.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class Replay:
         self.sent = Sent(unsent=len(items))
 
     async def run(self) -> None:
-        """Send everything, or what can be; `sent` counts at every moment."""
+        """Send everything within the endpoint's patience; `sent` is up to date at any time."""
         began, wall = time.monotonic(), time.time_ns()
         sending: set[asyncio.Task[None]] = set()
         try:
@@ -124,7 +122,6 @@ class Replay:
             self.sent.seconds = time.monotonic() - began
 
     def _batches(self) -> Iterator[_Batch]:
-        """What goes into one request each."""
         gathered: dict[str, _Batch] = {}
         for item, at, shift in zip(self._items, self._times, self._shifts, strict=True):
             for signal, batch in list(gathered.items()):
@@ -143,7 +140,7 @@ class Replay:
             self._slots.release()
 
     async def _until_answered(self, signal: str, body: bytes) -> ExportAnswer | None:
-        """Send a request until it is taken or refused for good; None if that took too long."""
+        """Send a request until it is accepted or permanently refused; None if that took too long."""
         deadline = time.monotonic() + self._patience
         while not self.sent.stopped:
             await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))

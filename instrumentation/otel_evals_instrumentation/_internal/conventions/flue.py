@@ -48,6 +48,7 @@ def flue() -> Dialect:
             name=("flue.workflow.name",),
         ),
         kind_of=_kind,
+        records_turns=True,
     )
 
 

@@ -21,6 +21,10 @@ from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 
 __all__ = ["TABLE", "openinference"]
 
+_LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
+_UNNAMED = "LangGraph"
+"""What LangGraph calls a graph that was given no name."""
+_MODEL_KEYS = ("model", "model_name", "model_id", "modelId", "deployment_name")
 _KINDS = {
     "LLM": OperationKind.INFERENCE,
     "AGENT": OperationKind.AGENT,
@@ -42,10 +46,13 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
     source = reader.sources.get("input")
+    if kind in (OperationKind.AGENT, OperationKind.WORKFLOW):
+        _read_graph(reader, kind)
     if kind is OperationKind.TOOL:
         _read_parameters(reader)
         read_event(reader)
     if kind is OperationKind.INFERENCE:
+        _read_model(reader)
         _read_function(reader)
         _fill_calls(reader)
     if kind is not OperationKind.INFERENCE and source is not None and source.key == "llm.input_messages.*":
@@ -54,6 +61,28 @@ def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
             reader.fields["input_messages"] = ()
             reader.note("input", "input.value", Availability.TRUNCATED)
     return kind
+
+
+def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
+    """Name a LangGraph agent, or the graph at the root, after its span."""
+    span = reader.span
+    if not span.scope_name.endswith(_LANGCHAIN) or span.name.startswith("Runnable") or not span.name:
+        return
+    if kind is OperationKind.AGENT or span.parent_span_id is None:
+        reader.fields["name"] = span.name
+        if span.name != _UNNAMED:
+            reader.fields.setdefault("agent_name", span.name)
+
+
+def _read_model(reader: SpanReader) -> None:
+    """Read the model from the call's parameters: failed calls name it only there."""
+    if "request_model" in reader.fields or "response_model" in reader.fields:
+        return
+    given = parse(reader.attributes.get("llm.invocation_parameters"))
+    if isinstance(given, dict):
+        model = next((given[key] for key in _MODEL_KEYS if isinstance(given.get(key), str)), None)
+        if model:
+            reader.fields["request_model"] = model
 
 
 def _read_parameters(reader: SpanReader) -> None:

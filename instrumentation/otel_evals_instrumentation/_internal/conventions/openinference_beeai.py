@@ -1,4 +1,4 @@
-"""BeeAI as OpenInference instrumented it first: every event of a tool, a model or an agent is a span."""
+"""BeeAI as OpenInference instruments it: events of tools, models and agents are spans."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def kind_of_event(span: SpanRecord) -> OperationKind | None:
     if not span.scope_name.endswith(".beeai"):
         return None
     event = _EVENT.fullmatch(span.name)
-    if event is None:
-        return None
+    if event is None:  # later versions write the event's path as an attribute
+        is_event = "metadata.path" in span.attributes and "metadata.class_name" not in span.attributes
+        return OperationKind.OTHER if is_event else None
     if event[1] == "tool" and event[3] in ("success", "error"):
         return OperationKind.TOOL
     if event[1] == "backend" and event[3] == "start":

@@ -90,7 +90,8 @@ def openllmetry() -> Dialect:
                 _PROPERTIES + "conversation_id",
             ),
             user_id=(_PROPERTIES + "user_id",),
-            agent_name=("gen_ai.agent.name",),
+            finish=("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason"),
+            agent_name=("gen_ai.agent.name", "agno.team.name"),
             name=("traceloop.workflow.name", "traceloop.entity.name"),
         ),
         kind_of=_kind,
@@ -111,6 +112,8 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     call = reader.fields.get("tool_call")
     if call is not None and reader.span.scope_name.startswith(_MCP):
         reader.fields["tool_call"] = replace(call, result=result_value(unwrapped_value(call.result)))
+    if reader.span.scope_name.endswith(".agno"):
+        _read_agno(reader)
     tasks = reader.attributes.get("crewai.crew.tasks_output")
     if isinstance(tasks, str):
         answer = reader.fields.get("output_messages", ())
@@ -118,6 +121,19 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         if told:
             reader.fields["output_messages"] = (*told, *answer)
     return kind
+
+
+def _read_agno(reader: SpanReader) -> None:
+    """A call whose output was recorded and whose input was not had no arguments."""
+    call = reader.fields.get("tool_call")
+    silent = "traceloop.entity.input" not in reader.attributes
+    if (
+        call is not None
+        and call.arguments is None
+        and silent
+        and "traceloop.entity.output" in reader.attributes
+    ):
+        reader.fields["tool_call"] = replace(call, arguments={})
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:

@@ -36,8 +36,6 @@ from otel_evals_instrumentation._internal.decorators.spans import (
     WorkflowSpan,
 )
 
-__all__ = ["Options", "agent", "inference", "retrieval", "tool", "workflow"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

@@ -22,8 +22,6 @@ from otel_evals import semconv
 from otel_evals_instrumentation._internal.decorators import serialization
 from otel_evals_instrumentation._internal.decorators.content_capture import Content
 
-__all__ = ["OpenSpan", "open_in"]
-
 _logger = logging.getLogger(__name__)
 _HERE = context_api.create_key("otel-evals-open-span")
 _MAX_CHUNKS = 100_000

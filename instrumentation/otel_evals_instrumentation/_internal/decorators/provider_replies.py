@@ -6,8 +6,6 @@ from typing import Any
 
 from otel_evals_instrumentation._internal.decorators.serialization import first, get
 
-__all__ = ["chunk_text", "finish_reason", "reply_in", "usage_of"]
-
 
 def chunk_text(chunk: Any) -> str | None:
     """The text in a piece of a stream: a text itself, or OpenAI's or Anthropic's delta."""

@@ -19,21 +19,6 @@ from otel_evals.dialects import field_values
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 
-__all__ = [
-    "MAX_TEXT",
-    "answers",
-    "attribute_value",
-    "definitions",
-    "documents",
-    "first",
-    "get",
-    "instructions",
-    "is_reply",
-    "json_text",
-    "messages",
-    "plain_text",
-]
-
 MAX_TEXT = 1_000_000
 """Longer texts are cut off, as OpenTelemetry's own attribute length limit would do."""
 

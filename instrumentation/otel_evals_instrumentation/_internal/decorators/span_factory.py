@@ -18,8 +18,6 @@ from otel_evals_instrumentation._internal.decorators.open_span import OpenSpan, 
 from otel_evals_instrumentation._internal.decorators.spans import MessagesSpan, ToolSpan
 from otel_evals_instrumentation._internal.decorators.wrapping import wrapped
 
-__all__ = ["SpanFactory"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _S = TypeVar("_S", bound=OpenSpan)
 _SCOPE = "otel_evals_instrumentation"

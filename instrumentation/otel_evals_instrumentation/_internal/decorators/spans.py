@@ -20,16 +20,6 @@ from otel_evals_instrumentation._internal.decorators.provider_replies import (
     usage_of,
 )
 
-__all__ = [
-    "AgentSpan",
-    "InferenceSpan",
-    "MessagesSpan",
-    "ModelSpan",
-    "RetrievalSpan",
-    "ToolSpan",
-    "WorkflowSpan",
-]
-
 _logger = logging.getLogger(__name__)
 
 

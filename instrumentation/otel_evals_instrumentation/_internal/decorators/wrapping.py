@@ -15,8 +15,6 @@ from typing import Any
 
 from otel_evals_instrumentation._internal.decorators.open_span import OpenSpan
 
-__all__ = ["wrapped"]
-
 Opener = Callable[[tuple[Any, ...], dict[str, Any]], OpenSpan]
 """Opens the span of one call, given its arguments."""
 

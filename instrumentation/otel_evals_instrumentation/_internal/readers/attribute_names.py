@@ -71,6 +71,7 @@ class AttributeNames:
     input_tokens: tuple[str, ...] = ()
     output_tokens: tuple[str, ...] = ()
     cache_tokens: tuple[str, ...] = ()
+    cache_write_tokens: tuple[str, ...] = ()
     reasoning_tokens: tuple[str, ...] = ()
     usage: tuple[str, ...] = ()
     """All counts as one object."""
@@ -197,6 +198,15 @@ GEN_AI = AttributeNames(
         "gen_ai.usage.details.cache_read_tokens",
         "gen_ai.usage.details.cache_read_input_tokens",
         "llm.token_count.prompt_details.cache_read",
+    ),
+    cache_write_tokens=(
+        "gen_ai.usage.cache_write.input_tokens",
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_creation_input_tokens",
+        "gen_ai.usage.cache_write_tokens",
+        "gen_ai.usage.details.cache_write_tokens",
+        "gen_ai.usage.details.cache_creation_input_tokens",
+        "llm.token_count.prompt_details.cache_write",
     ),
     reasoning_tokens=(
         "gen_ai.usage.reasoning.output_tokens",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from otel_evals.dialects import recovered
+from otel_evals.dialects import PSEUDO_TOOLS, recovered
 from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     GEN_AI,
@@ -100,9 +100,10 @@ _TEXTS = (
     "response_id",
     "conversation_id",
     "user_id",
-    "agent_name",
-    "agent_version",
+    *("agent_name", "agent_version"),
 )
+
+_COUNTED = ("input_tokens", "output_tokens", "cache_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,16 @@ class Convention:
         operation = span.attributes.get("gen_ai.operation.name")
         plain = type(operation) is str and operation in _OPERATIONS  # not in quotes, as in stored JSON
         recorded = span if plain else as_recorded(span)
-        kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
+        kind = self.kind_of(recorded) if self.kind_of else None
+        if kind is None and plain and "gen_ai.tool.name" not in span.attributes:
+            kind = _OPERATIONS[str(operation)]
+        kind = kind or kind_of(recorded)
         if kind is None:
             return None
         reader = SpanReader(recorded, self.names, self.index, self.name)
         _read_identity(reader, kind)
+        if kind is OperationKind.TOOL and reader.fields["name"] in PSEUDO_TOOLS:
+            kind = OperationKind.OTHER
         if kind is OperationKind.WORKFLOW:
             reader.fields["stands_alone"] = self.records_turns
         if span.parent_span_id is None and _may_group(kind, span, self):
@@ -255,13 +261,16 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_usage(reader: SpanReader) -> None:
-    given, said = reader.number("input_tokens"), reader.number("output_tokens")
+    given, said, cached, written, reasoning = [
+        reader.number(n) if n in reader.found_at else None for n in _COUNTED
+    ]
     if given is not None or said is not None:
         reader.fields["usage"] = Usage(
             input_tokens=given or 0,
             output_tokens=said or 0,
-            cache_read_tokens=reader.number("cache_tokens") or 0,
-            reasoning_tokens=reader.number("reasoning_tokens") or 0,
+            cache_read_tokens=cached or 0,
+            cache_write_tokens=written or 0,
+            reasoning_tokens=reasoning or 0,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["first_choice", "possible_messages"]
+__all__ = ["first_choice", "is_data", "possible_messages"]
 
 _REPLIES = ("choices", "generations", "candidates", "replies")
 _LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
@@ -62,6 +62,23 @@ _QUESTIONS = (
     "content",
     "body",
 )
+_KEYS = frozenset(
+    (
+        *_LISTS,
+        *_ANSWERS,
+        *_QUESTIONS,
+        *("message", "items", "update", "args", "kwargs", "user", "role", "parts", "system", "config"),
+        *("object", "usage", "llm_output", "lc", "type", "error", "error_code", "error_message"),
+    )
+)
+"""Keys of messages, of requests and of responses."""
+
+
+def is_data(value: Any) -> bool:
+    """Return True for an object without messages, or a list of them: its JSON is the text."""
+    if isinstance(value, dict):
+        return bool(value) and _KEYS.isdisjoint(value)
+    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) and is_data(v) for v in value)
 
 
 def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals.model import Availability, Message, Part
-from otel_evals_instrumentation._internal.readers.envelopes import first_choice
+from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_of
@@ -37,6 +38,10 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         asked, said = event_messages(reader.events)
         inputs = inputs or _from_events(reader, "input", asked)
         outputs = outputs or _from_events(reader, "output", said)
+    if outputs and reader.span.status == "ERROR" and _tells_error(reader, outputs[-1].text):
+        outputs = ()
+        for notes in (reader.availability, reader.sources):
+            notes.pop("output", None)
     read_system(reader, inputs)
     reader.fields["input_messages"] = inputs
     reader.fields["output_messages"] = outputs
@@ -49,6 +54,16 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         if definitions is not None:
             reader.fields["tool_definitions"] = definitions
             break
+
+
+def _tells_error(reader: SpanReader, text: str) -> bool:
+    """Return True if an output repeats the exception of a failed operation."""
+    raised = [event.attributes for event in reader.span.events if event.name == "exception"]
+    words = [reader.span.status_message, *(event.get("exception.message") for event in raised)]
+    if text and text.strip() in words:
+        return True
+    kinds = [str(event.get("exception.type") or "").rpartition(".")[2] for event in raised]
+    return any(kind and re.match(re.escape(kind) + r"\b\s*[(:]", text) for kind in kinds)
 
 
 def take_answer(reader: SpanReader) -> None:
@@ -66,6 +81,8 @@ def unwrap_state(reader: SpanReader) -> None:
     """A workflow is given its state: where that stands in a user's message, take what was asked from it."""
     messages = reader.fields["input_messages"]
     if len(messages) == 1 and messages[0].role == "user" and (text := messages[0].text)[:1] == "{":
+        if any(value is text for value in reader.attributes.values()):
+            return  # an attribute that was found to hold no messages
         state = parse(text)
         if isinstance(state, dict):
             reader.fields["input_messages"] = read_messages(state) or messages
@@ -109,26 +126,33 @@ def _first(
             if not best:
                 reader.note(side, key, Availability.CAPTURED_OFF)
             continue
-        messages, cut = _said(reader, value, side, role)
-        told = _has_content(messages)
-        if told or (messages and not best):
+        messages, cut, is_text = _said(reader, value, side, role)
+        whole = not is_text and _has_content(messages)
+        if whole or (messages and not best):
             cut = cut or (key.endswith(".*") and side == "input" and reader.span.dropped_attributes > 0)
-            _note(reader, side, key, told, cut)
+            _note(reader, side, key, whole or is_text, cut)
             best = _cut_off(messages, value) if cut and not key.endswith(".*") else messages
-            if told:
+            if whole:
                 return best, True
     return best, False
 
 
-def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool]:
-    """The messages of an attribute, and whether their end is cut off."""
+def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool, bool]:
+    """The messages of an attribute, whether their end is cut off, and whether they are only its JSON as text.
+
+    JSON without messages in it was said as it is, unless another attribute holds messages.
+    """
     messages = typed_messages(value)
     if messages is not None and (side == "input" or len(messages) == 1 or _is_invocation(reader)):
-        return messages, False
+        return messages, False, False
     parsed, cut = parse_or_mend(value)
     if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
         parsed = first_choice(parsed)
-    return _messages(parsed, side, role), cut
+    messages = _messages(parsed, side, role)
+    text = parsed if type(parsed) is str else value
+    if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
+        return (Message(role=role, parts=(Part(kind="text", text=text),)),), False, True
+    return messages, cut, False
 
 
 def _is_invocation(reader: SpanReader) -> bool:

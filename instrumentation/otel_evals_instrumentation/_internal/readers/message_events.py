@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import Message
-from otel_evals_instrumentation._internal.readers.envelopes import first_choice
+from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.single_message import read_message
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
@@ -50,17 +50,23 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
     return inputs, outputs
 
 
+def _spoken(value: Any) -> Any:
+    """What a text of JSON holds; the text itself if that is no message."""
+    held = parse(value)
+    return value if is_data(held) else held
+
+
 def _event(body: Any, role: str) -> tuple[Message, ...]:
     """The messages of one event's body."""
     if not isinstance(body, dict):
         return read_messages(body, role)
-    message = parse(body.get("message"))
+    message = _spoken(body.get("message"))
     if isinstance(message, dict):
         calls = message.get("tool_calls") or body.get("tool_calls")
         body = {**message, "tool_calls": calls} if calls else message
     elif message is not None:
         body = {**body, "content": message}
-    content = parse(body.get("content"))
+    content = _spoken(body.get("content"))
     if is_masked(content):
         content = None
     if (

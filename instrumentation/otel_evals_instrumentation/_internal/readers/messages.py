@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import Message, Part
-from otel_evals_instrumentation._internal.readers.envelopes import possible_messages
+from otel_evals_instrumentation._internal.readers.envelopes import is_data, possible_messages
 from otel_evals_instrumentation._internal.readers.parts import is_definition, is_part, read_part, read_parts
 from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_repr
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, read_message, role_of
@@ -28,6 +28,8 @@ _OUTPUTS = {
     "local_shell_call_output",
     "computer_call_output",
 }
+_ROUTES = frozenset(("__start__", "__end__"))
+"""Where LangGraph's edges lead, which its routers return."""
 
 
 def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
@@ -50,7 +52,7 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
             _collect_one(told, role, found, depth + 1)
         elif is_repr(value):
             _collect_repr(value, role, found, depth)
-        elif value:
+        elif value and value not in _ROUTES:
             found.append(Message(role=role, parts=(Part(kind="text", text=unmasked(value)),)))
     elif isinstance(value, dict):
         _collect_one(value, role, found, depth)
@@ -61,7 +63,8 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
 def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: int) -> None:
     loose: list[Any] = []
     for item in items:
-        item = parse(item) if isinstance(item, str) and item[:1] == "{" else item
+        held = parse(item) if isinstance(item, str) and item[:1] == "{" else item
+        item = item if is_data(held) and held is not item else held
         if is_definition(item):
             continue
         if isinstance(item, dict) and (not is_part(item) or _stands_alone(item)):

@@ -1,4 +1,4 @@
-"""User and conversation, where they stand in metadata that is one JSON object."""
+"""User, conversation and agent of a metadata attribute that is one JSON object."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ __all__ = ["read_metadata"]
 
 _THREADS = ("thread_id", "threadId", "conversation_id", "conversationId")
 _KEYS = (
+    ("agent_name", ("lc_agent_name",)),
     ("user_id", ("langfuse_user_id", "user_id", "userId")),
     ("conversation_id", ("langfuse_session_id", "session_id", "sessionId", *_THREADS)),
 )
 
 
 def read_metadata(reader: SpanReader, value: Any) -> None:
-    """Read who asked and in which conversation, where no attribute of their own told it."""
+    """Read user, conversation and agent from metadata if no attribute of their own has them."""
     metadata = parse(value)
     if not isinstance(metadata, dict):
         return

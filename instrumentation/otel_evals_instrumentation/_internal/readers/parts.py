@@ -126,16 +126,25 @@ def read_parts(content: Any) -> tuple[Part, ...]:
 def blocks_in(text: str) -> Any:
     """The parts that a text spells out as JSON, where all of it are parts with a type; else the text."""
     parsed = parse(text)
-    if isinstance(parsed, list) and all(isinstance(p, dict) and _is_block(p) for p in parsed):
+    if not isinstance(parsed, list) or not all(isinstance(part, dict) for part in parsed):
+        return text
+    if all(map(_is_block, parsed)) or (any(map(_is_text, parsed)) and all("type" in part for part in parsed)):
         return parsed
     return text
 
 
 def _is_block(item: dict[str, Any]) -> bool:
     """Whether a mapping is a part with a type, one of Bedrock's, or a call as AutoGen serialises it."""
-    if len(item) == 1:
-        return not _BEDROCK.isdisjoint(item)
-    return item.get("type") in _KNOWN or item.keys() == _BARE_CALL
+    kind = item.get("type")
+    if kind is not None:
+        return kind in _KNOWN or kind == "generic"
+    keys = {key for key, value in item.items() if value is not None}
+    return keys == _BARE_CALL or (len(keys) == 1 and not _BY_KEY.isdisjoint(keys))
+
+
+def _is_text(item: dict[str, Any]) -> bool:
+    """Whether a mapping is a text, next to which any other type is a part too."""
+    return item.get("type") in _TEXTS and isinstance(item.get("text"), str)
 
 
 def read_part(item: Any) -> Part:
@@ -150,6 +159,8 @@ def read_part(item: Any) -> Part:
     read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
     if read is not None:
         return read(item)
+    if kind == "generic" and isinstance(item.get("generic_type"), str):
+        return read_part({**item, "type": item["generic_type"], "generic_type": None})
     if isinstance(kind, str) and kind.startswith("image"):
         return Part(kind="media", data=item)
     return Part(kind="other", data=item)
@@ -179,6 +190,13 @@ def _thought(item: dict[str, Any]) -> str | None:
 
 _CALL_KEYS = ("toolUse", "function_call", "functionCall", "tool_call", "tool_use", "toolRequest")
 _BEDROCK = frozenset(("text", "toolUse", "toolResult"))
+_MEDIA_KEYS = frozenset(
+    (
+        *("inline_data", "inlineData", "file_data", "fileData"),
+        *("image", "document", "video", "audio", "image_url", "media"),
+    )
+)
+_BY_KEY = _BEDROCK | _MEDIA_KEYS
 _BARE_CALL = {"id", "name", "arguments"}
 _RESULT_KEYS = ("toolResult", "tool_result", "tool_call_result", "toolResponse")
 _GEMINI_RESULT_KEYS = ("function_response", "functionResponse")
@@ -202,19 +220,7 @@ def _untyped(item: dict[str, Any]) -> Part:
     if isinstance(thought, dict):
         inner = thought.get("reasoningText")
         return Part(kind="reasoning", text=inner.get("text") if isinstance(inner, dict) else None)
-    if any(
-        key in item
-        for key in (
-            "inline_data",
-            "inlineData",
-            "file_data",
-            "image",
-            "document",
-            "video",
-            "image_url",
-            "media",
-        )
-    ):
+    if not _MEDIA_KEYS.isdisjoint(item):
         return Part(kind="media", data=item)
     return Part(kind="other", data=item)
 

@@ -6,12 +6,12 @@ import ast
 import re
 from typing import Any
 
-__all__ = ["read_message_str", "read_repr"]
+__all__ = ["read_message_str", "read_repr", "read_result_str"]
 
 _LONGEST = 100_000
 _STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
-_TOKENS = re.compile(_STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*>")
-_PIECES = re.compile(_STRING + r"|[\[\](){}]| (?=[a-z_]+=)")
+_TOKENS = re.compile(_STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*(?:<[^<>'\"]*>[^<>'\"]*)*>")
+_PIECES = re.compile(_STRING + r"|[\[\](){}]| (?=[A-Za-z_]+=)")
 _SOURCE = re.compile(r"(?:id='[^']*' )?source=['\"]")
 _OF_MESSAGES = {
     *(
@@ -27,6 +27,8 @@ _OF_MESSAGES = {
     *("tool_calls", "invalid_tool_calls", "tool_call_chunks", "chunk_position", "tool_call_id", "status"),
 }
 """All fields of LangChain's messages; `str()` leaves out what is empty."""
+_OF_RESULTS = ("status='", "meta=None content=[", "content=[")
+"""What the results of tools begin with."""
 _SPEAKERS = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
 """LangChain's message classes, whose fields do not say who spoke."""
 
@@ -64,6 +66,19 @@ def read_message_str(text: str) -> dict[str, Any] | None:
         told = fields.get("response_metadata") or fields.get("tool_calls") or fields.get("usage_metadata")
         speaker = "ai" if told or str(fields.get("id")).startswith(("run-", "lc_run-")) else "human"
     return {"type": speaker, **fields}
+
+
+def read_result_str(text: str) -> dict[str, Any] | None:
+    """The fields of a tool's execution that was written down with `str()`; None for other texts.
+
+    Agno writes `status='success' result=... error=None`, MCP `content=[...] isError=False`.
+    """
+    if not text.startswith(_OF_RESULTS) or len(text) > _LONGEST:
+        return None
+    fields = _fields(text)
+    return (
+        fields if fields.keys() >= {"status", "result"} or fields.keys() >= {"content", "isError"} else None
+    )
 
 
 def _with_source(text: str) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_parts
-from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
+from otel_evals_instrumentation._internal.readers.tool_parts import result_value, tool_call
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 
 __all__ = ["LANGCHAIN", "ROLES", "TOOL_KINDS", "as_result", "read_message", "role_of"]
@@ -107,7 +107,7 @@ def as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[st
     name = item.get("name")
     return Part(
         kind="tool_result",
-        data=parse(data) if isinstance(data, str) else data,
+        data=result_value(data) if isinstance(data, str) else data,
         tool_call_id=call_id if isinstance(call_id, str) else None,
         name=name if isinstance(name, str) else None,
         failed=item.get("status") == "error" or item.get("is_error") is True,

@@ -79,6 +79,7 @@ def unwrapped_result(part: Part) -> Part:
     return part if value is part.data else replace(part, data=value)
 
 
+_BRACKETS = frozenset((("{", "}"), ("[", "]")))
 _TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
 """How Vercel's AI SDK types a result."""
 
@@ -86,6 +87,8 @@ _TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
 def result_value(value: Any) -> Any:
     """A tool's result as the value it was, out of the wrappings of texts and typed outputs."""
     value = parse(value)
+    if type(value) is str and (value[:1], value[-1:]) in _BRACKETS:  # maybe the repr of an object
+        value = _returned(value)
     if isinstance(value, dict):
         if set(value) == {"type", "value"} and value["type"] in _TYPES:
             return value["value"]
@@ -107,14 +110,20 @@ def result_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and value and all(_is_text(item) for item in value):
         text = unmasked("\n\n".join(str(item.get("text", item.get("content", ""))) for item in value))
         return None if text is None else parse(text)
-    if (
-        isinstance(value, (list, tuple))
-        and len(value) == 1
-        and isinstance(value[0], dict)
-        and set(value[0]) == {"json"}
-    ):
+    if isinstance(value, (list, tuple)) and len(value) == 1 and _is_json(value[0]):
         return value[0]["json"]
     return value
+
+
+def _returned(text: str) -> Any:
+    """The object or list behind its repr; other texts come back unchanged."""
+    value = literal(text)
+    return value if isinstance(value, (dict, list)) else text
+
+
+def _is_json(item: Any) -> bool:
+    """Whether an item is a value as Bedrock's results hold it."""
+    return isinstance(item, dict) and "json" in item and item.keys() <= {"json", "type"}
 
 
 def _is_text(item: Any) -> bool:

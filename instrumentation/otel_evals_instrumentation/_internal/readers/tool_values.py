@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str
+from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_result_str
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
 from otel_evals_instrumentation._internal.readers.values import literal, parse
 
@@ -31,6 +31,8 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: the arguments, written as text
         inner = arguments_of(parsed["input"], depth + 1)
         return inner if isinstance(inner, dict) else parsed
+    if keys == {"input", "options"} and isinstance(parsed["input"], dict):  # BeeAI
+        return parsed["input"]
     if keys == {"tool_name", "arguments"}:  # a request to an MCP server
         return arguments_of(parsed["arguments"], depth + 1)
     if keys <= _CALL_ENVELOPE and ("kwargs" in keys or "args" in keys):
@@ -41,6 +43,15 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
     return parsed
 
 
+def _of_execution(fields: dict[str, Any]) -> tuple[Any, bool]:
+    """The result that the fields of an execution tell, or else the error."""
+    if "isError" in fields:
+        return result_value(fields["content"]), fields["isError"] is True
+    failed = fields.get("error") is not None or fields["status"] not in ("success", "ok")
+    result = fields["result"]
+    return result_value(fields.get("error") if result is None else result), failed
+
+
 def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any, bool]:
     """A tool's result as the value it was, and whether it says that the tool failed.
 
@@ -48,6 +59,9 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
     """
     parsed = parse(value)
     if isinstance(parsed, str):
+        executed = read_result_str(parsed)
+        if executed is not None:
+            return _of_execution(executed)
         message = read_message_str(parsed)
         parsed = parsed if message is None else message
     if not isinstance(parsed, dict) or depth > 4:

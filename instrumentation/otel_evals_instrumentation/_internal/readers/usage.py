@@ -42,6 +42,14 @@ _CACHE = (
     "cachedContentTokens",
     "prompt_cached_tokens",
 )
+_CACHE_WRITE = (
+    "cache_creation_input_tokens",
+    "cache_write_input_tokens",
+    "cacheWriteInputTokens",
+    "cache_write_tokens",
+    "input_cache_creation",
+    "input_cache_write",
+)
 _REASONING = (
     "reasoning_tokens",
     "reasoningTokens",
@@ -64,6 +72,7 @@ def usage_in(value: Any) -> Usage | None:
         input_tokens=given or 0,
         output_tokens=said or 0,
         cache_read_tokens=first_count(counts, _CACHE) or 0,
+        cache_write_tokens=first_count(counts, _CACHE_WRITE) or 0,
         reasoning_tokens=first_count(counts, _REASONING) or 0,
     )
 

@@ -14,8 +14,15 @@ from rich.text import Text
 
 from otel_evals import Direction, Evaluation, Pipeline, Run, Score, ScoredRun, Stats
 from otel_evals.destinations import InMemoryDestination
-from otel_evals.sdk.commands import bounds_cell, interval_cell, is_uneven, mean_cell
-from otel_evals.testing import ScorerTally, kin_of, tally
+from otel_evals.sdk.commands import (
+    ScorerTally,
+    bounds_cell,
+    interval_cell,
+    is_uneven,
+    kin_of,
+    mean_cell,
+    tally,
+)
 from otel_evals_monitor._internal.demo.script import Fault
 from otel_evals_monitor._internal.demo.traffic import Truth
 

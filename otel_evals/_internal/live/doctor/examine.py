@@ -8,31 +8,20 @@ import os
 from pathlib import Path
 
 from otel_evals._internal.config.loader import load_config
-from otel_evals._internal.live.doctor.findings import Diagnosis, Finding
+from otel_evals._internal.live.doctor.findings import Diagnosis, fine, problem
 from otel_evals._internal.live.doctor.outside import check_outside
 from otel_evals._internal.live.doctor.process import check_process
 from otel_evals._internal.live.providers import Providers
 from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals.errors import ConfigError
 
-__all__ = ["REPORTS", "examine", "examine_file", "read_reports", "report_mistakes", "write_report"]
-
 _logger = logging.getLogger(__name__)
-
-
 REPORTS = "OTEL_EVALS_DOCTOR"
-"""Environment variable: the folder that `otel-evals doctor -- ...` wants reports of its program in."""
+"""Environment variable: folder in which `otel-evals doctor -- ...` expects the reports of its program."""
 
 
 def examine(pipeline: Pipeline | None, used: Providers, *, ask_judges: bool, timeout: float) -> Diagnosis:
-    """Look at scoring in this process, and at what it needs outside.
-
-    Args:
-        pipeline: what is configured.
-        used: the providers that it is connected to.
-        ask_judges: whether each judge is asked one short question.
-        timeout: seconds for each connection and each question.
-    """
+    """Examine scoring in this process, and the endpoints, judges and destinations that it uses."""
     found = list(check_process(pipeline, used))
     if pipeline is not None:
         found += check_outside(pipeline.config, ask=ask_judges, timeout=timeout)
@@ -40,29 +29,23 @@ def examine(pipeline: Pipeline | None, used: Providers, *, ask_judges: bool, tim
 
 
 def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
-    """Look at a configuration file, and at what it needs outside."""
+    """Examine a configuration file, and the endpoints, judges and destinations that it uses."""
     try:
         config = load_config(path)
     except ConfigError as error:
-        return Diagnosis(findings=tuple(_mistakes(error)))
-    fine = Finding(check="configuration", status="fine", text=f"{path} has no mistakes")
-    return Diagnosis(findings=(fine, *check_outside(config, ask=ask_judges, timeout=timeout)))
+        return diagnosis_of(error)
+    found = check_outside(config, ask=ask_judges, timeout=timeout)
+    return Diagnosis(findings=(fine("configuration", f"{path} has no mistakes"), *found))
 
 
-def _mistakes(error: ConfigError) -> list[Finding]:
-    fix = "what each message says; `otel-evals config check` tells them again"
-    return [
-        Finding(check="configuration", status="problem", text=str(each), fix=fix) for each in error.errors
-    ]
-
-
-def report_mistakes(error: ConfigError) -> None:
-    """Report a configuration that is wrong."""
-    write_report(Diagnosis(findings=tuple(_mistakes(error))))
+def diagnosis_of(error: ConfigError) -> Diagnosis:
+    """Turn the mistakes of a configuration into findings."""
+    fix = "correct the field; `otel-evals config check` lists all mistakes"
+    return Diagnosis(findings=tuple(problem("configuration", str(each), fix) for each in error.errors))
 
 
 def write_report(found: Diagnosis) -> None:
-    """Write findings to the folder that `otel-evals doctor` waits for, if it does. Never raises."""
+    """Write findings to the folder of `otel-evals doctor`, if the program runs under it. Never raises."""
     folder = os.environ.get(REPORTS)
     if not folder:
         return
@@ -75,6 +58,6 @@ def write_report(found: Diagnosis) -> None:
 
 
 def read_reports(folder: Path) -> dict[int, Diagnosis]:
-    """The reports of all processes, by their ids."""
+    """Read the reports of all processes, by process id."""
     paths = sorted(folder.glob("*.json"))
     return {int(path.stem): Diagnosis.of_json(json.loads(path.read_text("utf-8"))) for path in paths}

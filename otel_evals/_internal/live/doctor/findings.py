@@ -1,4 +1,4 @@
-"""What the doctor found: records, and their text."""
+"""Findings of the doctor, and their text."""
 
 from __future__ import annotations
 
@@ -6,34 +6,47 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["Diagnosis", "Finding"]
-
 Status = Literal["fine", "note", "problem"]
 _SIGNS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     check: str
-    """Short name of what was looked at, such as `tracer_provider`."""
+    """Short name of the check, such as `tracer_provider`."""
     status: Status
-    """`note`: scores are made, and something is missing. `problem`: runs are not scored."""
+    """`note`: runs are scored, but something is missing. `problem`: runs are not scored."""
     text: str
     fix: str = ""
-    """The line that mends it."""
+    """A line of code or configuration that fixes it."""
+
+
+def fine(check: str, text: str) -> Finding:
+    """Build a finding of a successful check."""
+    return Finding(check=check, status="fine", text=text)
+
+
+def note(check: str, text: str, fix: str) -> Finding:
+    """Build a finding about missing output."""
+    return Finding(check=check, status="note", text=text, fix=fix)
+
+
+def problem(check: str, text: str, fix: str) -> Finding:
+    """Build a finding about runs that are not scored."""
+    return Finding(check=check, status="problem", text=text, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """All findings. `str()` gives them as text, problems last."""
+    """All findings. `str()` returns them as text, problems last."""
 
     findings: tuple[Finding, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether there is no problem."""
+        """Return True if there is no problem."""
         return not self.problems
 
     @property
@@ -42,12 +55,12 @@ class Diagnosis:
         return tuple(finding for finding in self.findings if finding.status == "problem")
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The findings as JSON values."""
+        """Return the findings as JSON values."""
         return [asdict(finding) for finding in self.findings]
 
     @classmethod
     def of_json(cls, values: Iterable[Mapping[str, Any]]) -> Diagnosis:
-        """The inverse of `as_json`."""
+        """Read the output of `as_json`."""
         return cls(findings=tuple(Finding(**value) for value in values))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong outside of this process: OTLP endpoints, judges and their keys, destinations."""
+"""Checks outside of this process: OTLP endpoints, judges and their keys, destinations."""
 
 from __future__ import annotations
 
@@ -14,63 +14,55 @@ import anyio
 from otel_evals._internal.config.costs import judges_of
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.judges.judge import JudgeRequest
-from otel_evals._internal.live.doctor.findings import Finding
-
-__all__ = ["check_outside"]
+from otel_evals._internal.live.doctor.findings import Finding, fine, problem
 
 _ENDPOINTS = ("", "_TRACES", "_LOGS", "_METRICS")
 _PORTS = {"http": 80, "https": 443}
 
 
 def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Finding]:
-    """Look at what a configuration needs outside of the process.
+    """Check the endpoints, judges and destinations of a configuration.
 
     Args:
         config: rules and destinations.
-        ask: whether each judge is asked one short question, which costs a few tokens.
+        ask: ask each judge one short question, which costs a few tokens.
         timeout: seconds for each connection and each question.
     """
-    yield from _check_endpoints(timeout)
+    names = [f"OTEL_EXPORTER_OTLP{signal}_ENDPOINT" for signal in _ENDPOINTS]
+    for address, name in {os.environ[name].strip(): name for name in names if os.environ.get(name)}.items():
+        yield _reached("otlp", name, address, timeout)
     judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
     for model, judge in judges.items():
         yield _asked(model, judge, timeout) if ask else _judge(model, judge)
     for destination in config.destinations:
-        address = getattr(destination, "endpoint", None) or getattr(destination, "url", None)
-        if isinstance(address, str):
-            yield _reached("destinations", destination.name, address, timeout)
-
-
-def _check_endpoints(timeout: float) -> Iterator[Finding]:
-    names = [f"OTEL_EXPORTER_OTLP{signal}_ENDPOINT" for signal in _ENDPOINTS]
-    for address, name in {os.environ[name].strip(): name for name in names if os.environ.get(name)}.items():
-        yield _reached("otlp", name, address, timeout)
+        url = getattr(destination, "endpoint", None) or getattr(destination, "url", None)
+        if isinstance(url, str):
+            yield _reached("destinations", destination.name, url, timeout)
 
 
 def _reached(check: str, name: str, address: str, timeout: float) -> Finding:
-    """Whether a server listens at an address."""
+    """Check that a server listens at an address."""
     parts = urlsplit(address if "//" in address else f"//{address}")
     try:
         port = parts.port or _PORTS.get(parts.scheme, 4317)
         socket.create_connection((parts.hostname or "localhost", port), timeout).close()
     except (OSError, ValueError) as error:
         text = f"{name}: nothing answers at {parts.hostname}:{parts.port}: {error}"
-        fix = f"start the server, or correct {name}"
-        return Finding(check=check, status="problem", text=text, fix=fix)
-    return Finding(check=check, status="fine", text=f"{name}: {parts.hostname}:{port} answers")
+        return problem(check, text, f"start the server, or correct {name}")
+    return fine(check, f"{name}: {parts.hostname}:{port} answers")
 
 
 def _judge(model: str, judge: Any) -> Finding:
-    """Whether a judge has its key, without a call."""
+    """Check that a judge has its key, without a call."""
     judge = getattr(judge, "judge", judge)  # behind a cache
     if find_spec("litellm") is None or not hasattr(judge, "api_key"):
-        return Finding(check="judges", status="fine", text=f"{model} was not asked")
+        return fine("judges", f"{model} was not asked")
     from otel_evals._internal.judges.litellm_calls import load
 
     known = load().validate_environment(model)
     if judge.api_key or judge.api_base or known["keys_in_environment"] or not known["missing_keys"]:
-        return Finding(check="judges", status="fine", text=f"{model} has a key; it was not asked")
-    key = known["missing_keys"][0]
-    return Finding(check="judges", status="problem", text=f"{model} has no API key", fix=f"export {key}=...")
+        return fine("judges", f"{model} has a key; it was not asked")
+    return problem("judges", f"{model} has no API key", f"export {known['missing_keys'][0]}=...")
 
 
 def _asked(model: str, judge: Any, timeout: float) -> Finding:
@@ -85,6 +77,5 @@ def _asked(model: str, judge: Any, timeout: float) -> Finding:
         answer = anyio.run(ask)
     except Exception as error:
         text = f"{model} did not answer: {error or type(error).__name__}"
-        fix = "correct the key, `model` or `api_base` that the message names"
-        return Finding(check="judges", status="problem", text=text, fix=fix)
-    return Finding(check="judges", status="fine", text=f"{model} answered: {answer[:40]!r}")
+        return problem("judges", text, "correct the key, `model` or `api_base` in the message")
+    return fine("judges", f"{model} answered: {answer[:40]!r}")

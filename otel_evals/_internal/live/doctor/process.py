@@ -1,4 +1,4 @@
-"""What is wrong in this process: providers, exporters, instrumentations, and what became of the runs."""
+"""Checks in this process: providers, exporters, instrumentations, and outcomes of runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 from opentelemetry import trace
 
 from otel_evals._internal.live.adoption import Described, describe, same_provider
-from otel_evals._internal.live.doctor.findings import Finding
+from otel_evals._internal.live.doctor.findings import Finding, fine, note, problem
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
-
-__all__ = ["check_process", "likely_cause"]
 
 _OPENINFERENCE = {
     "agents": ("openai-agents", "OpenAIAgentsInstrumentor"),
@@ -31,17 +29,15 @@ _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG a
 
 
 def check_process(pipeline: Pipeline | None, used: Providers) -> Iterator[Finding]:
-    """Look at everything in this process.
+    """Check everything in this process.
 
     Args:
-        pipeline: what is configured.
+        pipeline: the configured pipeline.
         used: the providers that it is connected to.
     """
     yield from _check_environment()
     if pipeline is None:
-        yield Finding(
-            check="configure", status="problem", text="nothing is configured in this process", fix=_CONFIGURE
-        )
+        yield problem("configure", "nothing is configured in this process", _CONFIGURE)
         return
     yield from _check_rules(pipeline)
     yield from _check_provider(used.tracers)
@@ -52,63 +48,52 @@ def check_process(pipeline: Pipeline | None, used: Providers) -> Iterator[Findin
 
 
 def likely_cause(pipeline: Pipeline, used: Providers) -> Finding | None:
-    """Why nothing was seen, if there is anything that tells; None where there may have been no traffic."""
+    """Return the first problem that explains why no run was seen; None if the application may be idle."""
     found = [*_check_environment(), *_check_rules(pipeline), *_check_provider(used.tracers)]
-    found += [finding for finding in _check_spans(pipeline) if finding.check == "instrumentation"]
-    if not pipeline.dialects.unclaimed():  # no span at all: the application may be idle
-        found = [finding for finding in found if finding.check != "instrumentation"]
+    if pipeline.dialects.unclaimed():  # spans came, but none of an agent or a model
+        found += [finding for finding in _check_spans(pipeline) if finding.check == "instrumentation"]
     return next((finding for finding in found if finding.status == "problem"), None)
 
 
 def _check_environment() -> Iterator[Finding]:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        yield Finding(
-            check="environment",
-            status="problem",
-            text="OTEL_SDK_DISABLED=true switches all of OpenTelemetry off",
-            fix="unset OTEL_SDK_DISABLED",
-        )
+        text = "OTEL_SDK_DISABLED=true disables all of OpenTelemetry"
+        yield problem("environment", text, "unset OTEL_SDK_DISABLED")
 
 
 def _check_rules(pipeline: Pipeline) -> Iterator[Finding]:
     rules = pipeline.config.rules
     if not rules:
-        yield Finding(check="rules", status="problem", text="there is no rule", fix="rules=[answered()]")
+        yield problem("rules", "there is no rule", "rules=[answered()]")
     elif pipeline.config.ceiling <= 0:
         samplers = ", ".join(f"{rule.name} {rule.sample}" for rule in rules)
-        text = f"no rule can sample any run: {samplers}"
-        yield Finding(check="rules", status="problem", text=text, fix="sample: ratio(0.1)")
+        yield problem("rules", f"no rule can sample any run: {samplers}", "sample: ratio(0.1)")
     else:
-        yield Finding(check="rules", status="fine", text=", ".join(rule.name for rule in rules))
+        yield fine("rules", ", ".join(rule.name for rule in rules))
 
 
 def _check_provider(tracers: Any) -> Iterator[Finding]:
     current = trace.get_tracer_provider()
     if not isinstance(current, trace.ProxyTracerProvider) and not same_provider(current, tracers):
         name = f"{type(current).__module__}.{type(current).__qualname__}"
-        text = f"the global tracer provider is another one than that which is scored: {name}"
+        text = f"the global tracer provider is not the one that is scored: {name}"
         fix = "otel_evals.configure(...) after the library that sets it, or with tracer_provider="
-        yield Finding(check="tracer_provider", status="note", text=text, fix=fix)
-    if _mlflow_keeps_apart(tracers):
-        yield Finding(
-            check="tracer_provider",
-            status="problem",
-            text="MLflow records its spans with a tracer provider of its own, which is not scored",
-            fix="MLFLOW_USE_DEFAULT_TRACER_PROVIDER=false, or tracer_provider=get_bridged_tracer_provider()",
+        yield note("tracer_provider", text, fix)
+    if _mlflow_has_another(tracers):
+        yield problem(
+            "tracer_provider",
+            "MLflow records its spans with a separate tracer provider, which is not scored",
+            "MLFLOW_USE_DEFAULT_TRACER_PROVIDER=false, or tracer_provider=get_bridged_tracer_provider()",
         )
     sampler = getattr(tracers, "sampler", None)
     words = str(getattr(sampler, "get_description", lambda: "")())
     if "AlwaysOff" in words.split("remote")[0] or "TraceIdRatioBased{0.0}" in words or "{0}" in words:
-        yield Finding(
-            check="tracer_provider",
-            status="problem",
-            text=f"its sampler records no trace: {words}",
-            fix="OTEL_TRACES_SAMPLER=parentbased_always_on",
-        )
+        text = f"its sampler records no trace: {words}"
+        yield problem("tracer_provider", text, "OTEL_TRACES_SAMPLER=parentbased_always_on")
 
 
-def _mlflow_keeps_apart(tracers: Any) -> bool:
-    """Whether MLflow traces, and with another provider."""
+def _mlflow_has_another(tracers: Any) -> bool:
+    """Return True if MLflow traces with another provider."""
     tracing = getattr(sys.modules.get("mlflow.tracing.provider"), "provider", None)
     own = getattr(tracing, "get", lambda: None)()
     return hasattr(own, "add_span_processor") and not same_provider(own, tracers)
@@ -116,18 +101,14 @@ def _mlflow_keeps_apart(tracers: Any) -> bool:
 
 def _check_exporters(pipeline: Pipeline, processors: list[Described]) -> Iterator[Finding]:
     if not any(each.exporter for each in processors):
-        yield Finding(
-            check="exporters",
-            status="note",
-            text="spans go nowhere: the tracer provider has no exporter",
-            fix="OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318, or an exporter of your own",
-        )
+        fix = "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318, or your own exporter"
+        yield note("exporters", "spans are not exported: the tracer provider has no exporter", fix)
     for each in processors:
         if each.exporter and (each.held or not pipeline.config.holds):
-            yield Finding(check="exporters", status="fine", text=f"{each.exporter} in {each.processor}")
+            yield fine("exporters", f"{each.exporter} in {each.processor}")
         elif each.exporter:
             text = f"spans that {each.exporter} exports carry no scores: it is not wrapped"
-            yield Finding(check="exporters", status="note", text=text, fix="wrap_exporters=True")
+            yield note("exporters", text, "wrap_exporters=True")
 
 
 def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
@@ -139,29 +120,28 @@ def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
     for what, on, provider, signal, off in ways:
         if on and goes_nowhere(provider):
             variable = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
-            text = f"{what} go nowhere: there is no provider for them"
             fix = f"{variable}=http://localhost:4318/v1/{signal.lower()}, or {off}"
-            yield Finding(check=what, status="note", text=text, fix=fix)
+            yield note(what, f"{what} are not exported: there is no provider for them", fix)
 
 
 def _check_spans(pipeline: Pipeline) -> Iterator[Finding]:
-    """Which instrumentations were seen."""
+    """Check which instrumentations sent spans."""
     seen, unclaimed = pipeline.stats().seen, pipeline.dialects.unclaimed()
     claimed = pipeline.dialects.claimed()
     if seen:
-        names = ", ".join(claimed) or "by their attributes"
-        yield Finding(check="instrumentation", status="fine", text=f"{seen} runs were seen, from {names}")
+        names = ", ".join(claimed) or "unnamed instrumentations"
+        yield fine("instrumentation", f"{seen} runs were seen, from {names}")
     elif claimed:
-        text = f"spans of {', '.join(claimed)} came, but no run was finished: no root span has ended"
-        yield Finding(check="instrumentation", status="note", text=text, fix="wait, or end the process")
+        text = f"spans of {', '.join(claimed)} were seen, but no run: no root span has ended"
+        yield note("instrumentation", text, "wait, or end the process")
     else:
         scopes = f"only from {', '.join(unclaimed)}" if unclaimed else "none at all"
-        text = f"no spans of an agent or a model came; {scopes}"
-        yield Finding(check="instrumentation", status="problem", text=text, fix=_instrumentation())
+        text = f"no spans of an agent or a model were seen; {scopes}"
+        yield problem("instrumentation", text, _instrumentation())
 
 
 def _instrumentation() -> str:
-    """The line that has the spans recorded of the first framework that is installed."""
+    """Return a line that instruments the first installed framework."""
     if find_spec("pydantic_ai") is not None:
         return "pydantic_ai.Agent.instrument_all()"
     for module, (package, name) in _OPENINFERENCE.items():
@@ -173,23 +153,17 @@ def _instrumentation() -> str:
 def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
     stats, health = pipeline.stats(), pipeline.health()
     if stats.seen and stats.ignored.get("trace_not_sampled") == stats.seen:
-        yield Finding(
-            check="runs",
-            status="problem",
-            text="the application's sampler sampled none of their traces",
-            fix="OTEL_TRACES_SAMPLER=parentbased_always_on",
-        )
+        fix = "OTEL_TRACES_SAMPLER=parentbased_always_on"
+        yield problem("runs", "the application's sampler sampled none of their traces", fix)
     for who, setting in health.content_off.items():
-        yield Finding(check="content", status="problem", text=f"{who} leaves content out", fix=setting)
+        yield problem("content", f"{who} leaves content out", setting)
     for name, rule in stats.rules.items():
         yield from _check_rule(name, rule, health.failing_rules.get(name))
     for name in health.failing_destinations:
         text = f"{name} did not accept its last batch; the log has the reason"
-        yield Finding(
-            check="destinations", status="problem", text=text, fix=f"start {name}, or correct its options"
-        )
+        yield problem("destinations", text, f"start {name}, or correct its options")
     for what, count in health.losses.items():
-        yield Finding(check="losses", status="note", text=f"{count} {what}", fix="docs/accounting.md")
+        yield note("losses", f"{count} {what}", "docs/accounting.md")
 
 
 def _check_rule(name: str, rule: Any, failing: str | None) -> Iterator[Finding]:
@@ -197,18 +171,15 @@ def _check_rule(name: str, rule: Any, failing: str | None) -> Iterator[Finding]:
     if failed and (failing or not rule.scored):
         kinds = ", ".join(rule.failed)
         text = f"{name} fails: {failing or f'{failed} evaluations with {kinds}'}"
-        yield Finding(
-            check="scorers", status="problem", text=text, fix=_FIXES.get(kinds, "see the log's traceback")
-        )
+        yield problem("scorers", text, _FIXES.get(kinds, "see the log's traceback"))
     elif rule.scored:
-        yield Finding(check="scorers", status="fine", text=f"{name}: {rule.scored} scores")
+        yield fine("scorers", f"{name}: {rule.scored} scores")
     elif rule.eligible and rule.not_sampled.get("not_applicable") == rule.eligible:
         text = f"{name}: its `when` excludes all of {rule.eligible} runs"
-        yield Finding(check="scorers", status="problem", text=text, fix="correct `when`, or leave it out")
+        yield problem("scorers", text, "correct `when`, or leave it out")
     elif rule.not_scored:
         reasons = ", ".join(f"{reason} {count}" for reason, count in rule.not_scored.items())
-        text = f"{name} scored none of its runs: {reasons}"
-        yield Finding(check="scorers", status="note", text=text, fix="docs/accounting.md has each reason")
+        yield note("scorers", f"{name} scored none of its runs: {reasons}", "docs/accounting.md#reasons")
 
 
 _FIXES = {

@@ -9,13 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from otel_evals._internal.model import Direction, NotScored, Run, Score, StepRecord, ToolCall, Usage
-from otel_evals._internal.scorers.adapters.loader import built, library
+from otel_evals._internal.scorers.adapters.loader import built
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
 from otel_evals._internal.util.plain import as_text
 from otel_evals.errors import ConfigError
-
-__all__ = ["deepeval_metric"]
 
 
 def deepeval_metric(
@@ -26,28 +25,28 @@ def deepeval_metric(
     direction: Direction = Direction.HIGHER,
     test_case: Callable[[Run], Any] | None = None,
 ) -> Scorer:
-    """A metric of DeepEval as a scorer; needs the extra `deepeval`.
+    """Wrap a metric of DeepEval as a scorer; needs the extra `deepeval`.
 
-    It is given the run's input, output, ground truth (as the expected output), documents (as the retrieval
-    context, and as the context) and tool calls. A metric that misses one of its fields answers NotScored.
-    Its judge is called by DeepEval: this package's limits, budgets and fences do not hold for it.
+    The metric gets the run's input, output, ground truth (as the expected output), documents (as the
+    retrieval context, and as the context) and tool calls. A run without a field that the metric needs is
+    not scored. DeepEval calls the judge: limits, budgets and fences of this package do not apply to it.
 
     Args:
         metric: a metric, or its class as `package.module:name`. Every run is measured with a copy.
         options: arguments of that class.
-        id: of the scorer; the metric's name in lower_snake_case by default.
-        direction: which way a score is good; DeepEval's bias, toxicity and hallucination are lower-is-better.
-        test_case: makes another LLMTestCase of a run, for instance with expected tools.
+        id: of the scorer; by default the metric's name in lower_snake_case.
+        direction: DeepEval's bias, toxicity and hallucination are lower-is-better.
+        test_case: builds another LLMTestCase from a run, for instance with expected tools.
 
     Raises:
-        ConfigError: the library is not installed, or this is none of its metrics.
+        ConfigError: the library is not installed, or `metric` is no metric of it.
     """
     name = id or "deepeval"
-    theirs = library("deepeval.metrics", "deepeval", name)
+    theirs = extra_library("deepeval.metrics", name, "deepeval")
     made = built(metric, options, f"{name}.metric")
     if not isinstance(made, theirs.BaseMetric):
         raise ConfigError(f"{name}.metric", f"is no metric of DeepEval but {made!r:.100}")
-    cases = library("deepeval.test_case", "deepeval", name)
+    cases = extra_library("deepeval.test_case", name, "deepeval")
     shown = "_".join(str(made.__name__).lower().split())
     return _Measured(made, id or shown, test_case or (lambda run: _case(run, cases)), Direction(direction))
 
@@ -67,7 +66,6 @@ class _Measured(Scorer):
         object.__setattr__(self, "version", fingerprint(*identity))
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Measure the run."""
         if (nothing := missing(run, "output")) is not None:
             return nothing
         metric = copy.copy(self.metric)  # a metric keeps what it measured last
@@ -84,7 +82,7 @@ class _Measured(Scorer):
 
 
 def _steps(metric: Any) -> tuple[StepRecord, ...]:
-    """What the metric's judge cost, where it was asked."""
+    """Return what the metric's judge cost, if a judge was asked."""
     used = Usage(input_tokens=metric.input_tokens or 0, output_tokens=metric.output_tokens or 0)
     if metric.evaluation_cost is None and not used.total_tokens:
         return ()

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from otel_evals._internal.model import Direction, NotScored, Run, Score, SpanRecord
-from otel_evals._internal.scorers.adapters.loader import built, library
+from otel_evals._internal.scorers.adapters.loader import built
+from otel_evals._internal.scorers.extras import extra_library
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
 from otel_evals.errors import ConfigError
-
-__all__ = ["pydantic_evaluator"]
 
 
 def pydantic_evaluator(
@@ -27,25 +26,25 @@ def pydantic_evaluator(
     scale: float | None = 1.0,
     direction: Direction = Direction.HIGHER,
 ) -> Scorer:
-    """An evaluator of pydantic-evals as a scorer; needs the extra `pydantic-evals`.
+    """Wrap an evaluator of pydantic-evals as a scorer; needs the extra `pydantic-evals`.
 
-    It is given the run's input, output, ground truth (as the expected output), duration and spans; name,
-    metadata and attributes of a case are empty, metrics hold the tokens. True is 1 and False is 0.
+    The evaluator gets the run's input, output, ground truth (as the expected output), duration and spans;
+    name, metadata and attributes of a case are empty, metrics contain the tokens. True is 1 and False is 0.
 
     Args:
         evaluator: an `Evaluator`, or its class as `package.module:name`.
         options: arguments of that class.
-        id: of the scorer; the evaluator's own name by default.
-        result: which one is the score, where the evaluator returns several.
-        labels: what the labels that it returns are worth.
-        scale: scores lie in 0..scale; None accepts every finite number.
-        direction: which way a score is good.
+        id: of the scorer; by default the evaluator's own name.
+        result: name of the result that is the score, if the evaluator returns several.
+        labels: worth of the labels that it returns.
+        scale: scores are within 0..scale; None accepts every finite number.
+        direction: HIGHER if a higher score is better.
 
     Raises:
-        ConfigError: the library is not installed, or this is none of its evaluators.
+        ConfigError: the library is not installed, or `evaluator` is no evaluator of it.
     """
     name = id or "pydantic_evals"
-    theirs = library("pydantic_evals.evaluators", "pydantic-evals", name)
+    theirs = extra_library("pydantic_evals.evaluators", name, "pydantic-evals")
     made = built(evaluator, options, f"{name}.evaluator")
     if not isinstance(made, theirs.Evaluator):
         raise ConfigError(f"{name}.evaluator", f"is no evaluator of pydantic-evals but {made!r:.100}")
@@ -69,11 +68,7 @@ class _Evaluated(Scorer):
         object.__setattr__(self, "version", fingerprint(*identity))
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Evaluate the run.
-
-        Raises:
-            ValueError: the evaluator returned a label of no known worth, or several results.
-        """
+        """Evaluate the run; raise ValueError for an unknown label or several results."""
         if (nothing := missing(run, "output")) is not None:
             return nothing
         return self._scored(await self.evaluator.evaluate_async(_context(run)))
@@ -90,7 +85,7 @@ class _Evaluated(Scorer):
         return scored
 
     def _chosen(self, found: Any) -> Any:
-        """The result that is the score, of those the evaluator returned."""
+        """Select the score from the results of the evaluator."""
         if not isinstance(found, Mapping):
             return found
         if self.result in found:
@@ -103,7 +98,6 @@ class _Evaluated(Scorer):
 
 
 def _worth(worth: float, scale: float | None) -> float:
-    """A label's worth, checked against the scale."""
     scored = to_score(worth, scale=scale)
     return scored.value if isinstance(scored, Score) else math.nan
 

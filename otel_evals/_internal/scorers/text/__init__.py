@@ -1,1 +1,1 @@
-"""Reading facts out of prose: numbers, dates, times, identifiers and names, in code only."""
+"""Finds facts in prose: numbers, dates, times, identifiers and names. Code only."""

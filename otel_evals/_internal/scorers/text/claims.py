@@ -1,4 +1,4 @@
-"""The checkable claims that an answer states: its numbers, dates, times, identifiers and names."""
+"""The checkable claims of an answer: numbers, dates, times, identifiers and names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from otel_evals._internal.scorers.text.names import names_in
 from otel_evals._internal.scorers.text.numbers import Number, numbers_in, with_context
 from otel_evals._internal.scorers.text.pieces import pieces
 
-__all__ = ["Claim", "claims_in", "fold", "identifier_pattern", "list_items", "mask", "plain"]
-
 _TAKEN = "\x00"
 _FOLDED_AT_ONCE = 4_096  # some characters are eighteen in NFKC
 _SEPARATORS = str.maketrans(
@@ -28,18 +26,16 @@ _SEPARATORS = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing an answer states that evidence can bear out."""
+    """A fact that an answer states."""
 
     kind: Literal["number", "date", "time", "identifier", "name"]
     text: str
-    """As the answer writes it."""
     start: int
     number: Number | None = None
     when: When | None = None
     words: tuple[str, ...] = ()
     """A name's distinctive words, case-folded."""
     gloss: str | None = None
-    """The abbreviation in brackets behind a name: JFK."""
 
 
 # Units, ordinals and abbreviations that make a digit-and-letter token a number or a word, not an identifier.
@@ -71,10 +67,7 @@ _ITEM = re.compile(r"(?m)^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+\S")
 
 
 def fold(text: str, limit: int = sys.maxsize) -> str:
-    """One spelling for what reads the same: NFKC, plain hyphens and apostrophes, no HTML entities.
-
-    The case is kept. What exceeds `limit` characters then is cut off.
-    """
+    """Normalise spelling: NFKC, plain hyphens and apostrophes, no HTML entities; cut off at `limit`."""
     folded, length = [], 0
     for _, piece in pieces(text, _FOLDED_AT_ONCE):
         folded.append(_fold(piece))
@@ -90,7 +83,7 @@ def _fold(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text with blanks for markdown, list numbering, examples in brackets and scales (4 out of 5)."""
+    """Blank out markdown, list numbering, examples in brackets and scales (4 out of 5)."""
     for aside in (_EXAMPLE, _SCALE):
         text = aside.sub(lambda m: " " * len(m[0]), text)
     text = _NUMBERING.sub(lambda m: m[1] + " " * (len(m[2]) + 1), text)
@@ -98,20 +91,20 @@ def plain(text: str) -> str:
 
 
 def list_items(text: str) -> set[int]:
-    """How many items each list of a text has; and how many all of them have together."""
+    """Return the number of items of each list in a text, and their total."""
     runs = [len(_ITEM.findall(block)) for block in re.split(r"\n[ \t]*\n", text)]
     numbered = [int(n) for n in re.findall(r"(?m)^[ \t]*(\d{1,3})[.)][ \t]", text)]
     return {n for n in (*runs, *numbered, sum(runs)) if n}
 
 
 def claims_in(answer: str) -> tuple[Claim, ...]:
-    """The claims of an answer, in its order; each character belongs to one claim at most."""
+    """Return the claims of an answer in order; each character belongs to at most one claim."""
     finders = (*_OPAQUE, _numbers, _names)
     return tuple(claim for piece in _each_piece(fold(answer), plain, finders) for claim in piece[1])
 
 
 def mask(text: str) -> tuple[str, list[Claim]]:
-    """A folded text with its links, dates, times and identifiers blanked out; and these."""
+    """Blank out the links, dates, times and identifiers of a folded text, and return them."""
     taken = list(_each_piece(text, str, _OPAQUE))
     return "".join(masked for masked, _ in taken), [claim for _, claims in taken for claim in claims]
 
@@ -119,14 +112,13 @@ def mask(text: str) -> tuple[str, list[Claim]]:
 def _each_piece(
     text: str, prepare: Callable[[str], str], finders: Iterable[Callable[[str], Iterator[Claim]]]
 ) -> Iterator[tuple[str, list[Claim]]]:
-    """What each piece of a text leaves, and its claims in their order."""
     for offset, piece in pieces(text):
         left, claims = _take(prepare(piece), finders)
         yield left, [replace(c, start=c.start + offset) for c in sorted(claims, key=lambda c: c.start)]
 
 
 def identifier_pattern(identifier: str) -> re.Pattern[str]:
-    """Finds an identifier in folded, case-folded text, however its parts are separated: A-1001, a1001."""
+    """Return a pattern for an identifier in folded, case-folded text with any separators: A-1001, a1001."""
     chunks = re.findall(r"[^\W\d_]+|\d+", identifier.casefold())
     return re.compile(r"(?<![^\W_])" + r"[\W_]{0,2}".join(map(re.escape, chunks)) + r"(?![^\W_])")
 
@@ -170,7 +162,7 @@ _OPAQUE = (_links, _dates, _times, _identifiers)
 
 
 def _take(text: str, finders: Iterable[Callable[[str], Iterator[Claim]]]) -> tuple[str, list[Claim]]:
-    """Let each finder take its claims out of what earlier ones left."""
+    """Run the finders in order; each sees the text that earlier ones left."""
     claims: list[Claim] = []
     for find in finders:
         pieces, done = [], 0

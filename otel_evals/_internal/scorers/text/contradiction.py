@@ -1,4 +1,4 @@
-"""What evidence says instead of a claim that it does not bear out: more than that it is silent."""
+"""Values in the evidence that contradict a claim."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from otel_evals._internal.scorers.text.names import Name, names_in
 from otel_evals._internal.scorers.text.numbers import FUNCTION_WORDS, SECONDS, Number
 from otel_evals._internal.scorers.text.pieces import pieces
 from otel_evals._internal.scorers.text.vocabulary import bare
-
-__all__ = ["Alternatives"]
 
 _NEAR = 60
 _WORD = re.compile(r"[^\W\d_]{3,30}")
@@ -43,30 +41,29 @@ _FIELDS_OF = {
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value of the evidence and the words that tell what it is of."""
+    """A value of the evidence, and the words that describe it."""
 
     text: str
     beside: frozenset[str]
-    """Words near it in a text, or in the strings of the same object."""
+    """Words near it, or in the strings of the same object."""
     kind: str | None = None
-    """Of what kind it is as a claim; None where its text may be read in several ways."""
+    """Kind as a claim; None if ambiguous."""
     number: Number | None = None
     names: frozenset[str] | None = None
-    """Words of the keys that lead to it; None in running text."""
+    """Words of the keys of its path; None in running text."""
 
 
 class Alternatives:
-    """The values that evidence gives where an answer states others; read when the first is asked for."""
+    """Contradicting values, read from the evidence on first use."""
 
     def __init__(self, answer: str, evidence: Evidence) -> None:
         self._answer, self._evidence = answer, evidence
 
     def to(self, claim: Claim) -> str | None:
-        """The value that evidence gives in place of a claim, as it is written there; None without one.
+        """Return the only value of the evidence that contradicts a claim; None if there is none or several.
 
-        It is of the claim's kind, and words beside it, or the names of its fields, stand beside the claim
-        too. For identifiers the same pattern of letters and digits is enough, for names of two words one in
-        common. Where several values may be meant, none is.
+        It is of the claim's kind, and shares nearby words or field names with it. Identifiers need the same
+        pattern of letters and digits, names of two words one common word.
         """
         if claim.kind == "identifier":
             return _only(self._patterns.get(_pattern(claim.text), ()))
@@ -107,13 +104,13 @@ class Alternatives:
 
 
 def _only(texts: Iterable[str]) -> str | None:
-    """The one text there is, however often; None where there are others."""
+    """Return the only distinct text, else None."""
     found = set(texts)
     return found.pop() if len(found) == 1 else None
 
 
 def _shared(claim: Claim, words: frozenset[str], value: _Value) -> int:
-    """How much a value has in common with what an answer says around a claim; 0 where it is not enough."""
+    """Count what a value shares with the words around a claim; 0 if that is not enough."""
     shared = len(words & value.beside)
     if value.names is None:
         alike = claim.number and value.number and claim.number.nouns() & value.number.nouns()
@@ -126,7 +123,7 @@ def _shared(claim: Claim, words: frozenset[str], value: _Value) -> int:
 
 
 def _may_be(claim: Claim, value: _Value) -> bool:
-    """Whether a value is of a claim's kind and differs from it."""
+    """Return True if a value is of a claim's kind and differs from it."""
     if claim.number is not None:
         return _may_be_number(claim.number, value)
     if value.kind is None:
@@ -135,7 +132,7 @@ def _may_be(claim: Claim, value: _Value) -> bool:
 
 
 def _may_be_number(number: Number, value: _Value) -> bool:
-    """Numbers that count other things, or come without words for them, are to be of about the same size."""
+    """Compare numbers: of the same things, or of about the same size."""
     if value.number is None:
         figure = decimal_of(value.text.strip("$€£ %")) if value.kind is None else None
         return figure is not None and number.unit not in SECONDS and _is_near(number.readings[0], figure)
@@ -153,7 +150,7 @@ def _is_near(one: Decimal, other: Decimal) -> bool:
 
 
 def _words_near(text: str, start: int, end: int) -> frozenset[str]:
-    """The content words near a place in a text, on the same line."""
+    """Return the content words near a position, on the same line."""
     before = text[max(0, start - _NEAR) : start].rpartition("\n")[2]
     return _content(_WORD.findall(before + " " + text[end : end + _NEAR].partition("\n")[0]))
 
@@ -163,7 +160,7 @@ def _content(words: Iterable[str]) -> frozenset[str]:
 
 
 def _fields(value: Any, names: tuple[str, ...] = (), depth: int = _MAX_DEPTH) -> Iterator[_Value]:
-    """The short scalars of a JSON value, with the words of their keys and of the strings beside them."""
+    """Yield the short scalars of a JSON value, with the words of their keys and sibling strings."""
     value = decode(value)
     if isinstance(value, Mapping) and depth:
         strings = [item for item in value.values() if isinstance(item, str) and len(item) <= _MAX_STRING]
@@ -180,10 +177,10 @@ def _fields(value: Any, names: tuple[str, ...] = (), depth: int = _MAX_DEPTH) ->
 
 
 def _pattern(identifier: str) -> str:
-    """An identifier with 9 for each digit and a for each row of letters."""
+    """Replace digits of an identifier by 9 and each run of letters by a."""
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d", "9", identifier[:100].lstrip("#")))
 
 
 def _differ_in_one(name: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two names of two words share the first or the last: Omar Davis, Omar Smith."""
+    """Return True if two names of two words share exactly one: Omar Davis, Omar Smith."""
     return len(name) == len(other) == 2 and (name[0] == other[0]) is not (name[1] == other[1])

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Day", "Time", "When", "dates_in", "times_in"]
-
 Day = tuple[int | None, int, int | None]
-"""Year, month, day; None where it was not written."""
+"""Year, month, day; None if not written."""
 
 Time = tuple[int, int]
 """Hour (0 to 23) and minute."""
@@ -20,12 +18,11 @@ class When:
     """A date or a time in a text."""
 
     text: str
-    """As written."""
     start: int
     days: tuple[Day, ...] = ()
-    """What a date may mean."""
+    """Possible meanings of a date."""
     times: tuple[Time, ...] = ()
-    """What a time may mean."""
+    """Possible meanings of a time."""
 
 
 # January to December: English, German, French, Spanish, Italian, Portuguese, Dutch, Russian (genitive).
@@ -68,7 +65,7 @@ _TIME = re.compile(
 
 
 def dates_in(text: str) -> Iterator[When]:
-    """The dates that a text states. `May 2026` has no day, `25 November` no year."""
+    """Yield the dates of a text. `May 2026` has no day, `25 November` no year."""
     for match in _DATE.finditer(text):
         days = tuple(day for day in _numeric(match) if _possible(day))
         if days:
@@ -80,7 +77,7 @@ def dates_in(text: str) -> Iterator[When]:
 
 
 def times_in(text: str) -> Iterator[When]:
-    """The times of day that a text states; without a.m. or p.m. an hour up to 12 may mean either half."""
+    """Yield the times of day of a text; without a.m. or p.m. an hour up to 12 may mean either half."""
     for match in _TIME.finditer(text):
         hour, minute = int(match["h"]), int(match["m"] or 0)
         if not (match["m"] or match["half"]) or hour > 24:
@@ -106,7 +103,7 @@ def _numeric(match: re.Match[str]) -> Iterator[Day]:
 
 
 def _around_month(text: str, start: int, end: int, month: int) -> Iterator[When]:
-    """The dates written around the name of a month: 25 November 2026, Nov 25th, Nov 25-27, November 2026."""
+    """Yield the dates around the name of a month: 25 November 2026, Nov 25th, Nov 25-27, November 2026."""
     if before := _DAY_BEFORE.search(text, max(0, start - 12), start):
         after = _YEAR_AFTER.match(text, end)
         day: Day = (int(after[1]) if after else None, month, int(before[1]))

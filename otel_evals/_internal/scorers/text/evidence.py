@@ -1,4 +1,4 @@
-"""What an answer may rest on, indexed so that a claim can be looked up."""
+"""An index of the evidence, in which claims are looked up."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from otel_evals._internal.scorers.text.pieces import in_order
 from otel_evals._internal.scorers.text.stated import StatedNumbers
 from otel_evals._internal.scorers.text.vocabulary import Vocabulary
 
-__all__ = ["Evidence", "decimal_of", "decode"]
-
 _MAX_DEPTH = 32
 _MAX_COLUMNS = 12
 _MAX_ROWS = 500
@@ -38,21 +36,19 @@ _AT = re.compile(r"(?:\b(?:about|after|around|at|before|by|from|make it|till|to|
 class Evidence:
     """Structured results and texts, read once.
 
-    Numbers, dates and identifiers are found wherever they stand, inside longer strings too. JSON inside
-    strings is read as JSON.
+    Numbers, dates and identifiers are found inside longer strings too. JSON inside strings is read as JSON.
     """
 
     def __init__(
         self, *, results: Iterable[Any] = (), texts: Iterable[str] = (), now: int = 0, limit: int = 200_000
     ) -> None:
         self.results = tuple(decode(result) for result in results)
-        """What tools and retrievers returned."""
         leaves = [leaf for result in self.results for leaf in _leaves(result)]
         told = [leaf for leaf in leaves if isinstance(leaf, str)]
         self.text, length = _joined([*told, *texts], limit)
-        """All strings, folded; what exceeds `limit` characters is not looked at."""
+        """All strings, folded, up to `limit` characters."""
         self.prose = any(len(leaf[:_PROSE_LOOK].split(None, _PROSE_WORDS)) > _PROSE_WORDS for leaf in told)
-        """Whether a result is running text, in which things can be counted that no field states."""
+        """True if a result is running text, in which a reader can count things that no field states."""
         self._leaf_numbers = [
             leaf for leaf in leaves if isinstance(leaf, int | float) and not isinstance(leaf, bool)
         ]
@@ -61,12 +57,12 @@ class Evidence:
 
     @cached_property
     def numbers(self) -> tuple[Decimal, ...]:
-        """All numbers, sorted, without signs: those of dates' years and of digits inside identifiers too."""
+        """All numbers, sorted, without signs; years of dates and digits inside identifiers too."""
         return in_order(self.distinct)
 
     @cached_property
     def distinct(self) -> frozenset[Decimal]:
-        """The same as a set. One is always there: it is said of anything."""
+        """The numbers as a set; it always contains one."""
         inside = (Decimal(digits) for claim in self.taken for digits in re.findall(r"\d{3,18}", claim.text))
         return frozenset((*self.figures, *self.stated.readings(), *inside, *self._implied()))
 
@@ -77,7 +73,6 @@ class Evidence:
         return frozenset(value for value in values if value is not None)
 
     def _implied(self) -> Iterator[Decimal]:
-        """One, and a half where the texts say so."""
         yield Decimal(1)
         if "half" in self.vocabulary.words:
             yield Decimal("0.5")
@@ -88,17 +83,16 @@ class Evidence:
 
     @property
     def taken(self) -> list[Claim]:
-        """The links, dates, times and identifiers of the texts."""
         return self._masked[1]
 
     @cached_property
     def stated(self) -> StatedNumbers:
-        """The numbers of the texts, without those of dates, times and identifiers."""
+        """The numbers of the texts, except in dates, times and identifiers."""
         return StatedNumbers(self._masked[0])
 
     @cached_property
     def counts(self) -> frozenset[int]:
-        """Lengths of lists and of objects of objects, and how many entries of a list share a value."""
+        """Lengths of lists and of objects of objects, and numbers of list entries with an equal value."""
         return frozenset(count for result in self.results for count in _counts(result))
 
     @cached_property
@@ -107,19 +101,18 @@ class Evidence:
         return in_order({total for result in self.results for total in _totals(result)})
 
     def has_day(self, day: Day) -> bool:
-        """Whether a date is there. Parts that either side leaves out match."""
+        """Look up a date; a part that either side leaves out matches."""
         told = _told(day)
         shared = ((parts, told & parts) for parts in self._parts_told)
         return any((parts, _reduced(day, both)) in self._days for parts, both in shared)
 
     @cached_property
     def days_of_month(self) -> frozenset[int | None]:
-        """The days of all dates."""
         return frozenset(day[2] for day in self.days)
 
     @cached_property
     def _days(self) -> frozenset[tuple[frozenset[int], Day]]:
-        """All dates, whole and without some of their parts, and the parts that each came with."""
+        """All dates, whole and without some of their parts, with the parts that each came with."""
         return frozenset(
             (_told(d), _reduced(d, some)) for d in self.days for some in _PARTS if some <= _told(d)
         )
@@ -130,7 +123,7 @@ class Evidence:
 
     @cached_property
     def days(self) -> frozenset[Day]:
-        """All dates; epoch seconds and milliseconds too, and the day of the run itself."""
+        """All dates, including epoch seconds and milliseconds and the day of the run."""
         stated = (day for claim in self.taken if claim.when for day in claim.when.days)
         epochs = (day for figure in self._leaf_numbers for day in _epoch_days(figure))
         return frozenset((*stated, *epochs, *_epoch_days(self._now / 1e9)))
@@ -147,11 +140,10 @@ class Evidence:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The words of the texts."""
         return Vocabulary(self.text)
 
     def has_identifier(self, identifier: str) -> bool:
-        """Whether an identifier stands in a text, however its parts are separated."""
+        """Look up an identifier with any separators."""
         pattern = identifier_pattern(identifier[:_MAX_IDENTIFIER])
         size, overlap = 4_096, 3 * _MAX_IDENTIFIER
         starts = range(0, max(1, len(self._folded)), size)
@@ -163,7 +155,7 @@ class Evidence:
 
 
 def _joined(texts: Sequence[str], limit: int) -> tuple[str, int]:
-    """The beginning of all texts, folded, and how long they are in all."""
+    """Return the beginning of all texts, folded, and their total length."""
     kept, length = [], 0
     for text in texts:
         if length < limit:
@@ -177,7 +169,7 @@ def _told(day: Day) -> frozenset[int]:
 
 
 def _reduced(day: Day, parts: frozenset[int]) -> Day:
-    """A date without its year or day, unless these are among the parts to keep."""
+    """Return a date without its year or day, unless among the parts to keep."""
     return day[0] if 0 in parts else None, day[1], day[2] if 2 in parts else None
 
 
@@ -189,7 +181,7 @@ def _hours(number: Number) -> Iterator[Time]:
 
 
 def decode(value: Any) -> Any:
-    """A string that holds a JSON object or array of at most a million characters, as that; else unchanged."""
+    """Parse a string with a JSON object or array of at most a million characters; return others unchanged."""
     if isinstance(value, str) and len(value) <= _MAX_JSON and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -199,7 +191,7 @@ def decode(value: Any) -> Any:
 
 
 def _leaves(value: Any, depth: int = _MAX_DEPTH) -> Iterator[Any]:
-    """Keys and scalars of a JSON value, in order."""
+    """Yield the keys and scalars of a JSON value, in order."""
     value = decode(value)
     if isinstance(value, Mapping) and depth:
         for key, item in value.items():
@@ -213,7 +205,7 @@ def _leaves(value: Any, depth: int = _MAX_DEPTH) -> Iterator[Any]:
 
 
 def _inside(value: Any, depth: int = _MAX_DEPTH) -> Iterator[Mapping[str, Any] | Sequence[Any]]:
-    """A JSON value's objects and arrays, itself included."""
+    """Yield the objects and arrays of a JSON value, itself included."""
     value = decode(value)
     if not depth or not isinstance(value, Mapping | Sequence) or isinstance(value, str | bytes):
         return
@@ -248,7 +240,7 @@ def _totals(result: Any) -> Iterator[Decimal]:
 
 
 def _figures_of(row: Mapping[str, Any]) -> dict[str, Decimal]:
-    """An object's numeric fields, of nested objects too; decimal numbers in strings count."""
+    """Return the numeric fields of an object and its nested objects; decimal numbers in strings count."""
     figures = {}
     for name, value in row.items():
         figure = decimal_of(value)
@@ -260,7 +252,7 @@ def _figures_of(row: Mapping[str, Any]) -> dict[str, Decimal]:
 
 
 def decimal_of(value: Any) -> Decimal | None:
-    """A number of sensible size, without its sign."""
+    """Return a number of sensible size, without its sign."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if abs(value) >= _LARGEST if isinstance(value, int) else len(str(value)) > _MAX_DIGITS:

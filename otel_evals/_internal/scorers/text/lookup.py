@@ -1,4 +1,4 @@
-"""Whether evidence bears out a claim: directly, rounded, in another unit, by counting, by arithmetic."""
+"""Looks claims up in the evidence: directly, rounded, in another unit, by counting, by arithmetic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from otel_evals._internal.scorers.text.claims import Claim
 from otel_evals._internal.scorers.text.evidence import Evidence
 from otel_evals._internal.scorers.text.numbers import SECONDS, Number
 from otel_evals._internal.scorers.text.pieces import in_order
-
-__all__ = ["check"]
 
 _MAX_ROUNDS = 8
 _MAX_POOL = 60
@@ -28,15 +26,10 @@ _SMALL = 20  # whole numbers up to here come out of any arithmetic: that they do
 def check(
     claims: Sequence[Claim], evidence: Evidence, counts: Collection[int]
 ) -> tuple[list[Claim], list[Claim]]:
-    """The claims that evidence can bear out or refute, and those of them that it does not bear out.
+    """Return the claims that can be checked, and those among them without support.
 
-    What running text tells of can be counted by a reader, not by code. A small count in words that such text
-    does not state, nor says otherwise of the same things, is neither borne out nor refuted.
-
-    Args:
-        claims: what an answer states.
-        evidence: what the agent was told.
-        counts: further numbers of things that are known.
+    Code cannot count what running text describes. A small count in words is left out if such text does not
+    state it, and states no other count of the same things.
     """
     known = evidence.counts | frozenset(counts)
     missing = [claim for claim in claims if not _found(claim, evidence, known)]
@@ -49,7 +42,7 @@ def check(
 def _without_derived(
     claims: Sequence[Claim], left: list[Claim], evidence: Evidence, counts: Collection[int]
 ) -> list[Claim]:
-    """The claims that do not follow from others; each round may add numbers that others follow from."""
+    """Drop claims that follow from others; each round may add numbers that others follow from."""
     for _ in range(_MAX_ROUNDS):
         missing = {id(claim) for claim in left}
         stated = [claim.number for claim in claims if claim.number and id(claim) not in missing]
@@ -111,7 +104,7 @@ def _duration_found(number: Number, evidence: Evidence) -> bool:
 
 
 def _rank_found(number: Number, evidence: Evidence) -> bool:
-    """Whether an ordinal is there, as a day of the month, or as the century of a year."""
+    """Look up an ordinal, as a rank, a day of the month, or the century of a year."""
     value = number.readings[0]
     if value in evidence.stated.ranks or value in evidence.days_of_month:
         return True
@@ -121,7 +114,7 @@ def _rank_found(number: Number, evidence: Evidence) -> bool:
 
 
 def _is_span_of_years(number: Number, evidence: Evidence) -> bool:
-    """Whether so many years lie between two that are told, where no number of years is."""
+    """Return True if two known years differ by this number and no number of years is stated."""
     if number.things[:1] not in (("year",), ("years",)) or evidence.stated.tells_years:
         return False
     years = [n for n in _between(evidence.numbers, *_YEARS) if not n % 1][:_MAX_YEARS]
@@ -133,7 +126,7 @@ def _is_count(values: Iterable[Decimal], counts: Collection[int]) -> bool:
 
 
 def _near(number: Number, source: Sequence[Decimal]) -> bool:
-    """Whether a number is a rounded form of one of these, or says about and is 5% off at most."""
+    """Return True if a number is a rounded form of one of these, or approximate and within 5%."""
     for value in number.readings:
         place = number.last_place(value)
         if any(other == value or other % place for other in _within(source, value, place / 2)):
@@ -144,7 +137,6 @@ def _near(number: Number, source: Sequence[Decimal]) -> bool:
 
 
 def _within(source: Sequence[Decimal], value: Decimal, distance: Decimal) -> Sequence[Decimal]:
-    """The numbers of a sorted sequence that are near another."""
     return _between(source, value - distance, value + distance)
 
 
@@ -153,7 +145,7 @@ def _between(source: Sequence[Decimal], least: Decimal, most: Decimal) -> Sequen
 
 
 def _converted(number: Number) -> Iterator[Decimal]:
-    """What a number would be in the other units it may have been told in."""
+    """Yield the values of a number in the other units it may have been stated in."""
     for value in number.readings:
         match number.unit:
             case "%":
@@ -172,7 +164,7 @@ def _converted(number: Number) -> Iterator[Decimal]:
 
 
 def _derived(stated: Sequence[Number], evidence: Evidence, counts: Collection[int]) -> set[Decimal]:
-    """Sums, differences, products and percentages of numbers that the answer states and that are found."""
+    """Return sums, differences, products and percentages of found numbers that the answer states."""
     pool = [n.readings[0] for n in stated if n.unit in ("", "money")][:_MAX_POOL]
     results = {result for a, b in combinations(pool, 2) for result in (a + b, abs(a - b), a * b)}
     results |= {a * b for a in pool for b in counts if 1 < b < _SMALL}
@@ -186,7 +178,7 @@ def _derived(stated: Sequence[Number], evidence: Evidence, counts: Collection[in
 def _follows(
     number: Number, stated: Sequence[Number], evidence: Evidence, derived: Sequence[Decimal]
 ) -> bool:
-    """Whether a number is among what is derived, or is what remains of a known one."""
+    """Return True if a number was derived, or is the remainder of a known one."""
     if number.unit not in ("", "money"):
         return False
     values = [v for v in number.readings if v > _SMALL or v != v.to_integral_value()]

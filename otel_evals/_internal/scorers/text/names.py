@@ -1,12 +1,10 @@
-"""Names, told by their capitals: Omar Davis, Ocean Breeze Hotel, Memphis, FedEx, DHL."""
+"""Names, recognised by their capitals: Omar Davis, Ocean Breeze Hotel, Memphis, FedEx, DHL."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-__all__ = ["Name", "names_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,7 @@ class Name:
     words: tuple[str, ...]
     """Its distinctive words, case-folded, without possessive endings."""
     gloss: str | None = None
-    """The abbreviation in brackets behind it, as in Las Vegas (LAS)."""
+    """The abbreviation after it, as in Las Vegas (LAS)."""
 
 
 _WORD = re.compile(
@@ -77,16 +75,15 @@ _GERMAN = re.compile(
 )
 _IS_GERMAN = 2
 _LOOK = 4_096
-"""Characters in which a language shows."""
 _MAX_WORDS = 8
 
 
 def names_in(text: str) -> Iterator[Name]:
-    """The names that a text without markdown states: capitalised words, one or several in a row.
+    """Yield the names of a text without markdown: one or several capitalised words in a row.
 
-    A capital at the beginning of a sentence says nothing, unless another stands inside the word, nor do the
-    capitals of labels (a colon follows). Where all nouns are capitalised, as in German, only names of two or
-    more words are told. Scripts without capitals have no names here.
+    A capital at the beginning of a sentence is ignored unless the word has another one, and so are labels
+    (a colon follows). In languages that capitalise all nouns, such as German, names have two or more words.
+    Scripts without capitals have no names here.
     """
     least = 2 if len({w.lower() for w in _GERMAN.findall(text, 0, _LOOK)}) >= _IS_GERMAN else 1
     for group in _groups(text):
@@ -100,7 +97,7 @@ def names_in(text: str) -> Iterator[Name]:
 
 
 def _plain(word: str) -> str:
-    """A word case-folded, without dots and possessive endings; of AI-driven only what has capitals."""
+    """Case-fold a word without dots and possessive endings; of AI-driven, keep the part with capitals."""
     word = "-".join(part for part in word.split("-") if any(map(str.isupper, part)))
     return word.casefold().replace(".", "").removesuffix("'").removesuffix("'s")
 
@@ -110,7 +107,7 @@ def _is_distinctive(word: str) -> bool:
 
 
 def _groups(text: str) -> Iterator[list[re.Match[str]]]:
-    """Runs of capitalised words with nothing but a space, or a linking word, between them."""
+    """Yield runs of capitalised words with a space or a linking word between them."""
     group: list[re.Match[str]] = []
     linking: re.Match[str] | None = None
     for match in _WORD.finditer(text):
@@ -132,7 +129,7 @@ def _groups(text: str) -> Iterator[list[re.Match[str]]]:
 
 
 def _begins_sentence(text: str, group: list[re.Match[str]]) -> bool:
-    """Whether the first word is capitalised because a sentence begins with it."""
+    """Return True if the first word may be capitalised because it begins a sentence."""
     if any(c.isupper() for c in group[0][0][1:]):
         return False
     before = text[: group[0].start()].rstrip(" \t\"'([")

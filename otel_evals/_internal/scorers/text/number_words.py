@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-__all__ = ["WordNumber", "ordinals_in", "word_numbers_in"]
-
 WordNumber = tuple[Decimal, int, int]
 """Value, start and end."""
 
@@ -30,7 +28,7 @@ _MAX_WORDS = 12
 
 
 def word_numbers_in(text: str) -> Iterator[WordNumber]:
-    """The numbers that a text states in words, one and zero too."""
+    """Yield the numbers of a text in words, one and zero too."""
     group: list[re.Match[str]] = []
     for match in _WORD.finditer(text):
         if group and not _continues(group, text[group[-1].end() : match.start()], match):
@@ -42,12 +40,12 @@ def word_numbers_in(text: str) -> Iterator[WordNumber]:
 
 
 def ordinals_in(text: str) -> Iterator[int]:
-    """The ranks that a text states in words: 3 for third."""
+    """Yield the ranks of a text in words: 3 for third."""
     return (_RANKS[match[0].lower()] for match in _RANK.finditer(text))
 
 
 def _continues(group: list[re.Match[str]], gap: str, match: re.Match[str]) -> bool:
-    """Whether a word belongs to the number before it: hundred after two, five after twenty."""
+    """Return True if a word belongs to the number before it: hundred after two, five after twenty."""
     if gap not in _GAPS or len(group) >= _MAX_WORDS:
         return False
     last, word = group[-1][0].lower(), match[0].lower()
@@ -61,7 +59,7 @@ def _continues(group: list[re.Match[str]], gap: str, match: re.Match[str]) -> bo
 
 
 def _is_century(group: list[re.Match[str]], word: str) -> bool:
-    """Whether two numbers make a year, as in nineteen ninety-five."""
+    """Return True if two numbers form a year, as in nineteen ninety-five."""
     return len(group) == 1 and 10 < _VALUES[group[0][0].lower()] <= 20 and _VALUES[word] >= 10
 
 

@@ -1,7 +1,7 @@
 """Numbers as people write them: 1,234.50 and 1.234,50, $49.90, 22 °C, 50%, 1.2 million, twenty-five.
 
-How a number is meant is often ambiguous (is `1.234` a thousand or a bit more than one?), so a number
-carries all its readings. Signs are ignored: a refund of -20 is a refund of 20.
+Numbers are often ambiguous (`1.234` may be a thousand or a bit more than one), so each keeps all its
+readings. Signs are ignored: a refund of -20 is a refund of 20.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from itertools import takewhile
 
 from otel_evals._internal.scorers.text.number_words import word_numbers_in
 
-__all__ = ["FUNCTION_WORDS", "SECONDS", "Number", "numbers_in", "readings", "with_context"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
@@ -25,52 +23,49 @@ class Number:
     text: str
     """As written, with its currency or unit."""
     readings: tuple[Decimal, ...]
-    """What it may mean, magnitude words such as `million` applied."""
+    """Possible values, with magnitude words such as `million` applied."""
     unit: str = ""
     """`money`, `%`, `c`, `f`, `second`, `minute`, `hour`, `day`, `week`, `ordinal`, `decade`, or empty."""
     approximate: bool = False
-    """Whether the text says about, roughly, nearly, over, ..."""
+    """True after about, roughly, nearly, over, ..."""
     remainder: bool = False
-    """Whether the text near it speaks of what remains, differs, is saved, owed or given back."""
+    """True near words for a remainder, difference, saving, debt or refund."""
     in_words: bool = False
-    """Whether it is written out, as in twenty-five."""
     things: tuple[str, ...] = ()
-    """The words behind it, lower-cased: what is counted or measured, with its adjectives."""
+    """The words after it, lower-cased: the things it counts, with their adjectives."""
     start: int
 
     def last_place(self, value: Decimal) -> Decimal:
-        """Worth of one in the last place written of a reading: 0.01 for 49.90, 100000 for 1.2 million."""
+        """Return the value of one in the last written place: 0.01 for 49.90, 100000 for 1.2 million."""
         return Decimal((0, (1,), int(value.as_tuple().exponent)))
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+
         return self.start + len(self.text)
 
     def nouns(self) -> frozenset[str]:
-        """The words for what it counts or measures, up to the first that cannot be one, in the singular."""
+        """Return the singular words for what it counts or measures, up to the first function word."""
         return frozenset(
             w.removesuffix("s") for w in takewhile(lambda w: w not in FUNCTION_WORDS, self.things)
         )
 
     def moved(self, offset: int) -> Number:
-        """The same number further on in a text."""
         return replace(self, start=self.start + offset)
 
     def is_year(self) -> bool:
-        """Whether it looks like a year of the last thousand: four digits and nothing else."""
+        """Return True for four digits within 1000..2099."""
         return not self.unit and len(self.text) == 4 and 1000 <= self.readings[0] < 2100
 
 
 _IN_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 SECONDS = {unit: Decimal(seconds) for unit, seconds in _IN_SECONDS.items()}
-"""Seconds in each unit of time."""
 
 _FUNCTION_WORDS = """a an and are as at be but by due for from had has have her his in into is its just last
 least more most next of on only or other others our out over per so than that the their them then there they
 this to was we were when where which while who will with within would you your"""
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""English words that do not say what something is of."""
+"""English words that name nothing."""
 
 _MAX_DIGITS = 24
 _UNITS = {
@@ -114,7 +109,7 @@ _REMAINDER = re.compile(
 
 
 def readings(digits: str) -> tuple[Decimal, ...]:
-    """What a string of digits and separators may mean; empty when it is no number (1.2.3) or endless."""
+    """Return the possible values of digits and separators; none for 1.2.3 or endless numbers."""
     if len(digits) > _MAX_DIGITS:
         return ()
     if digits.isdigit():
@@ -134,10 +129,7 @@ def readings(digits: str) -> tuple[Decimal, ...]:
 
 
 def numbers_in(text: str) -> Iterator[Number]:
-    """The numbers that a text states, in digits of any script or in English words from two on.
-
-    What the text around them says is left out: see with_context.
-    """
+    """Yield the numbers of a text, in digits of any script or in English words from two on."""
     for match in _NUMBER.finditer(text):
         values = readings(match["digits"])
         if values:
@@ -170,14 +162,14 @@ def _in_digits(text: str, match: re.Match[str], values: tuple[Decimal, ...]) -> 
 
 
 def _second_year(text: str, match: re.Match[str]) -> Iterator[Decimal]:
-    """The 2012 of 2011/12."""
+    """Yield the 2012 of 2011/12."""
     first = _YEAR_BEFORE.search(text, max(0, match.start() - 6), match.start())
     if first and len(match["digits"]) == 2:
         yield Decimal(first[1] + match["digits"])
 
 
 def _is_decade(match: re.Match[str], value: Decimal) -> bool:
-    """Whether digits and an s behind them are of a decade: 1990s, but not 30s or 30 s."""
+    """Return True for 1990s, but not for 30s or 30 s."""
     return (
         match["unit"] == "s"
         and match.end("digits") == match.start("unit")
@@ -187,7 +179,7 @@ def _is_decade(match: re.Match[str], value: Decimal) -> bool:
 
 
 def with_context(number: Number, text: str) -> Number:
-    """A number with what the text around it says: `approximate` and `remainder`."""
+    """Set `approximate` and `remainder` from the words around a number."""
     start, end = number.start, number.start + len(number.text)
     return replace(
         number,

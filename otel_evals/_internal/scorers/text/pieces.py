@@ -1,8 +1,4 @@
-"""Work in portions, so that no single call of C code keeps other threads waiting.
-
-Regular expressions, sorting and Unicode normalization hold the interpreter's lock until they are done, and
-what they are given here was written by strangers.
-"""
+"""Works in portions: regular expressions, sorting and Unicode normalization hold the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -12,15 +8,13 @@ from decimal import Decimal
 from heapq import merge
 from itertools import islice
 
-__all__ = ["in_order", "pieces"]
-
 _LONGEST = 16_384
 _SEARCHED = 256
 _BREAK = re.compile(r"\s\S*\Z")
 
 
 def pieces(text: str, longest: int = _LONGEST) -> Iterator[tuple[int, str]]:
-    """A text in pieces and where each begins, cut before white space where there is any near the end."""
+    """Yield the start and text of each piece, cut before white space if there is any near the end."""
     start = 0
     while start < len(text):
         end = start + longest
@@ -32,7 +26,7 @@ def pieces(text: str, longest: int = _LONGEST) -> Iterator[tuple[int, str]]:
 
 
 def in_order(numbers: Iterable[Decimal], longest: int = 2_048) -> tuple[Decimal, ...]:
-    """Numbers sorted, a portion at a time."""
+    """Sort numbers in portions."""
     source = iter(numbers)
     portions = []
     while portion := sorted(islice(source, longest)):

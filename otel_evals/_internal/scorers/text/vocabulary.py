@@ -1,7 +1,7 @@
-"""The words of a text, and whether another word or name is one of them in another form.
+"""The words of a text, looked up in any form.
 
-Forms are plurals and possessives, accents, hyphens, adjectives of places (Turkey, Turkish), and abbreviations
-in either direction (Western Australia, WA).
+Forms are plurals and possessives, accents, hyphens, adjectives of places (Turkey, Turkish), and
+abbreviations in either direction (Western Australia, WA).
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from functools import cached_property
 
 from otel_evals._internal.scorers.text.pieces import pieces
 
-__all__ = ["Vocabulary", "bare"]
-
 _WORD = re.compile(r"[^\W\d_]+")
 _COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,40}(?:-[^\W\d_]{1,40}){1,6}")
 _DOTTED = re.compile(r"(?:[^\W\d_]\.){2,8}|[^\W\d_](?:\.[^\W\d_]){1,8}(?![^\W\d_])")
 _ABBREVIATION = range(2, 7)
 _CHANCE = 3
-"""An abbreviation this long is seldom by chance what any row of words begins with; a shorter one often is."""
+"""Letters from which an abbreviation seldom matches the beginnings of words by chance."""
 _SKIPPED = frozenset(["of", "the", "and", "for", "in", "on", "de", "la", "du", "des", "del", "y", "e"])
 
 _STEM = 4
@@ -64,23 +62,23 @@ _GROUP = {word: group.split() for group in _IRREGULAR.splitlines() for word in g
 
 
 class Vocabulary:
-    """The words of a text, which keeps its capitals."""
+    """The words of a text with its capitals."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def has(self, word: str) -> bool:
-        """Whether a word is there, as it is written or in another form."""
+        """Look up a word in any form."""
         word = bare(word)
         return word in self.words or any(form in self.words for form in _forms(word)) or self._derived(word)
 
     def has_name(self, words: Sequence[str]) -> bool:
-        """Whether all words of a name are there, or their initials as an abbreviation."""
+        """Look up all words of a name, or their initials as an abbreviation."""
         known = (self._has_part(part) for word in words for part in re.split("['-]", word) if part)
         return all(known) or (len(words) > 1 and not self._abbreviations.isdisjoint(_initials(words)))
 
     def has_abbreviation(self, written: str) -> bool:
-        """Whether words in a row begin with the letters of an abbreviation, told by its capitals."""
+        """Return True if consecutive words begin with the letters of an abbreviation in capitals."""
         letters = bare(re.sub("[.'-]", "", written.removesuffix("'s")))
         if len(letters) not in _ABBREVIATION or sum(map(str.isupper, written)) < 2:
             return False
@@ -89,12 +87,11 @@ class Vocabulary:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All words, bare; those with hyphens or dots also without them."""
+        """All words, bare; compounds and dotted words also without hyphens and dots."""
         joined = (re.sub("[.-]", "", word) for word in self._matches(_COMPOUND, _DOTTED))
         return frozenset(bare(word) for word in (*self._matches(_WORD), *joined))
 
     def _matches(self, *patterns: re.Pattern[str]) -> Iterator[str]:
-        """What patterns find, piece by piece."""
         for _, piece in pieces(self._text):
             yield from (word for pattern in patterns for word in pattern.findall(piece))
 
@@ -102,7 +99,7 @@ class Vocabulary:
         return len(part) == 1 or self.has(part)
 
     def _derived(self, word: str) -> bool:
-        """Whether a word is of a place that is there, or the place of a word that is there."""
+        """Return True if a word belongs to a place that is named, or is the place of a word that is."""
         if not self._capitalised.isdisjoint(_GROUP.get(word, ())):
             return True
         return any(_related(word, other) for other in self._by_stem.get(word[:_STEM], ()))
@@ -120,7 +117,6 @@ class Vocabulary:
 
     @cached_property
     def _abbreviations(self) -> frozenset[str]:
-        """All words in capitals that may stand for a name."""
         words = (word.replace(".", "") for word in self._matches(_WORD, _DOTTED))
         return frozenset(bare(word) for word in words if word.isupper() and len(word) in _ABBREVIATION)
 
@@ -138,7 +134,7 @@ class Vocabulary:
 
 
 def bare(word: str) -> str:
-    """A word case-folded and without accents."""
+    """Case-fold a word and remove accents."""
     if word.isascii():
         return word.lower()
     decomposed = unicodedata.normalize("NFKD", word.casefold())
@@ -154,12 +150,12 @@ def _forms(word: str) -> Iterator[str]:
 
 
 def _initials(words: Sequence[str]) -> tuple[str, str]:
-    """The first letters of a name's words, and those of its parts where they have hyphens."""
+    """Return the first letters of a name's words, and of the parts of its hyphenated words."""
     return "".join(bare(w)[:1] for w in words), "".join(bare(p)[:1] for w in words for p in w.split("-"))
 
 
 def _related(word: str, other: str) -> bool:
-    """Whether two words with the same beginning are a place and what comes from there."""
+    """Return True if two words with the same beginning are a place and its adjective or people."""
     shared = _STEM
     while shared <= min(len(word), len(other)) and word[:shared] == other[:shared]:
         ends = word[shared:], other[shared:]

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from otel_evals import Config, Rule, Run, load_config, sampling
 from otel_evals._internal.evaluate.conversations import Conversation, Conversations
+from otel_evals._internal.offline.batch import BatchScorer
+from otel_evals._internal.offline.tally import tally
 from otel_evals._internal.read.conversation import as_conversation
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.sampling.randomness import (
@@ -24,7 +26,7 @@ from otel_evals.errors import ConfigError
 from otel_evals.model import Availability, Document, Operation, OperationKind, SpanEvent, SpanRecord, Usage
 from otel_evals.sampling import Chance
 from otel_evals.scorers import scorer
-from otel_evals.testing import BatchScorer, run_evals, tally
+from otel_evals.testing import run_evals
 from tests.support.replacing import replace
 from tests.support.runs import a_run, message, tool
 

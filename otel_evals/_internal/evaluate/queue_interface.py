@@ -1,6 +1,6 @@
-"""The store's interface: what the stages call to keep sampled runs over a crash.
+"""The durable queue's interface: the pipeline calls it to keep sampled runs over a crash.
 
-`RunStore` itself keeps nothing and is the default, so that no stage has to test whether there is a store.
+`DurableQueue` itself keeps nothing and is the default, so no stage has to test whether a store is configured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, Sampled, ScoredRun, SpanRecord
 
-__all__ = ["ConversationState", "KeptRun", "Resumption", "RunStore", "StoreClient"]
+__all__ = ["ConversationState", "DurableQueue", "KeptRun", "Resumption", "StoreClient"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class StoreClient(Protocol):
         """Jobs that are queued."""
 
 
-class RunStore:
-    """Keeps nothing. A real store overrides everything here."""
+class DurableQueue:
+    """Keeps nothing. `SQLiteQueue` overrides every method."""
 
     keeps: bool = False
     """Whether anything is kept."""

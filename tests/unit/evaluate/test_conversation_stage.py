@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from otel_evals import Rule, Run, Score, sampling, scorer
-from otel_evals._internal.evaluate.run_store import ConversationState
+from otel_evals._internal.evaluate.queue_interface import ConversationState
 from otel_evals._internal.sampling.randomness import conversation_number
 from tests.support.traffic import agent_run
 from tests.support.wired import Wired, wired

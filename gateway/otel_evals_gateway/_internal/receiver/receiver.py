@@ -1,0 +1,67 @@
+"""The part of a receiver that does not depend on the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from otel_evals_gateway._internal.receiver.access import BearerTokens
+from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
+from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
+
+_logger = logging.getLogger(__name__)
+LARGE = 256 * 1024
+"""Bytes of a body from which a thread decodes it, so other requests need not wait."""
+
+
+class Receiver:
+    """Receives export requests.
+
+    Args:
+        handle: takes a decoded request and returns the answer.
+        signals: the accepted signals.
+        limits: shared by all receivers.
+        tokens: of senders; None if none is required.
+    """
+
+    def __init__(
+        self,
+        handle: Callable[[ExportRequest], Awaitable[ExportAnswer]],
+        signals: Collection[Signal],
+        limits: RequestLimits,
+        tokens: BearerTokens | None = None,
+    ) -> None:
+        self._handle = handle
+        self._signals = frozenset(signals)
+        self._limits = limits
+        self._options = limits.options
+        self._tokens = tokens
+
+    def _admits(self, authorization: str) -> bool:
+        return self._tokens is None or self._tokens.accept(authorization)
+
+    async def _answer(
+        self, signal: Signal, authorization: str, read: Callable[[], Awaitable[ExportRequest]]
+    ) -> ExportAnswer:
+        """Read, decode and handle a request, and count its answer."""
+        try:
+            with self._limits.enter():
+                if not self._admits(authorization):
+                    raise RefusedError(ExportAnswer(401, "a bearer token is required"))
+                request = await read()
+                with self._limits.reserve(len(request.body)):
+                    most = self._options.max_decompressed
+                    if len(request.body) < LARGE:
+                        decode(request, most)
+                    else:
+                        await asyncio.to_thread(decode, request, most)
+                    answer = await self._handle(request)
+        except RefusedError as error:
+            answer = error.answer
+        except Exception:
+            _logger.exception("an export request of %s could not be handled", signal)
+            answer = ExportAnswer(500, "internal error")
+        self._limits.count(signal, answer)
+        return answer

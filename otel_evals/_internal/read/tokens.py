@@ -1,0 +1,64 @@
+"""The tokens that a run used, each model call counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from otel_evals._internal.model import Operation, OperationKind, Usage
+
+_NO_USAGE = Usage()
+_RECENT = 8
+"""Compare a model call with this many earlier ones, to count it once."""
+APART: Final = (
+    OperationKind.AGENT,
+    OperationKind.TOOL,
+    OperationKind.WORKFLOW,
+    OperationKind.RETRIEVAL,
+    OperationKind.EMBEDDING,
+)
+"""Kinds of operations whose tokens a model call above does not include."""
+
+
+def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
+    """The tokens of the innermost operations that record any; operations above them record sums of these.
+
+    A model call does not include what is used by a tool or an agent below it.
+    """
+    telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
+    if len(telling) < 2:
+        return telling[0].usage or _NO_USAGE if telling else _NO_USAGE
+    kinds = {o.span_id: o.kind for o in operations}
+    covered: set[str] = set()
+    for operation in telling:
+        below, span_id = operation.kind, above.get(operation.span_id)
+        while span_id in kinds and span_id not in covered:
+            if not (kinds[span_id] is OperationKind.INFERENCE and below in APART):
+                covered.add(span_id)
+            below, span_id = kinds[span_id], above.get(span_id)
+    total, counted = _NO_USAGE, set()
+    added: list[Operation] = []
+    for operation in telling:
+        if operation.span_id in covered or operation.response_id in counted:
+            continue
+        if any(_is_same_call(known, operation) for known in added[-_RECENT:]):
+            continue
+        total = total + (operation.usage or _NO_USAGE)
+        counted.add(operation.response_id or operation.span_id)
+        added.append(operation)
+    return total
+
+
+def _is_same_call(known: Operation, operation: Operation) -> bool:
+    """Return True if an SDK and a library recorded the same model call, in two spans."""
+    one, other = known.span, operation.span
+    if one.scope_name == other.scope_name or one.parent_span_id != other.parent_span_id:
+        return False
+    if known.kind is not operation.kind or (known.response_id and operation.response_id):
+        return False
+    if known.usage is None or operation.usage is None or one.end_time is None or other.end_time is None:
+        return False
+    inside = one.start_time <= other.start_time and other.end_time <= one.end_time
+    around = other.start_time <= one.start_time and one.end_time <= other.end_time
+    counts = (known.usage.input_tokens, known.usage.output_tokens)
+    return (inside or around) and counts == (operation.usage.input_tokens, operation.usage.output_tokens)

@@ -1,0 +1,1 @@
+"""Tests; helpers are in `tests.support` and imported by their full name."""

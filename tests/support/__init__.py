@@ -1,0 +1,63 @@
+"""Helpers of the tests, one module per kind of thing, imported by full name: `tests.support.traffic`.
+
+Agent traffic and records
+    traffic             agents, their spans, and `Live`: a configured pipeline to send them through
+    fixed_traffic       traffic whose times, tokens and cost are always the same
+    sampled_traffic     traffic with a known mean under a sampler that looks at runs
+    handwritten         an agent made with the decorators, and what became of its spans
+    trace_builder       spans with attributes, and what dialects read from them
+    recordings          a small recording in OTLP/JSON
+    runs                runs made by hand, for scorers
+    jobs                jobs made by hand, for the evaluator and the durable queue
+    scored              scored runs, for destinations
+    result_records      records as the JSONL destination writes them, for the results store
+    replacing           a record with other values, struct or dataclass
+    facts               what a trace is known to mean, and how much of it is recovered
+
+The product under test
+    wired               the steps of one process, wired by hand on the caller's event loop
+    gateways            a gateway in a thread or in a process of its own
+    destinations        every destination that sends something, pointed at a recording server
+    public_api          the public API as text; writes the snapshot
+    auto_judge          a judge that answers every question in its form
+    pauses              how long something keeps the interpreter's lock
+
+Programs in processes of their own; they get the environment variable PYTHONPATH from here
+    programs            a program with the store and the scores file of one test
+    exporting_programs  a program that exports by OTLP to a receiver of the test
+    service             a web service whose every request is one agent run
+    service_judge       the same service, traced as a server that takes part in its callers' traces
+    service_tasks       the same service as a Celery worker
+    adopted_app         an application as the pages of docs/already have it
+    kills               kills a process with a store again and again, and counts what that cost
+
+Servers on loopback that stand in for real ones
+    recording_server    HTTP: records what it is sent, answers as it is told
+    otlp_receiver       OTLP over HTTP: keeps spans, log records and metrics
+    grpc_otlp           OTLP over gRPC into an `OtlpReceiver`
+    stub_openai         an OpenAI-compatible server that answers by script
+    azure_ingestion     Azure Monitor's ingestion endpoint
+    feedback_servers    what backends answer when they are asked for feedback
+    certificates        certificates for these servers
+
+Real servers on loopback, for interop tests
+    servers             starts and stops them; free ports; a clean environment
+    components          Collectors, a Jaeger and a Kafka broker around the gateway
+    jaeger_server       Jaeger
+    loki_server         Loki
+    mlflow_server       MLflow
+    phoenix_server      Phoenix
+    phoenix_page        Phoenix's page of a trace, in a browser
+    postgres_server     PostgreSQL
+    prometheus_server   Prometheus, with the shipped rules
+    redis_server        Redis or Valkey
+    zipkin_server       Zipkin
+    browser             a headless browser
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PYTHONPATH = str(Path(__file__).parents[2])
+"""The repository's root, for programs in processes of their own that import `tests.support`."""
