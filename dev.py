@@ -1,11 +1,11 @@
-"""Does the set-up itself and then what is asked. Needs Python 3.11 or later and nothing else.
+"""Set up the development environment and run a command in it. Needs Python 3.11 or later and nothing else.
 
 python3 dev.py demo [options]   score a support agent's live traffic; --help lists the options
 python3 dev.py test [options]   run the tests; options go to pytest
 python3 dev.py check            lint, format, types and import contracts
 python3 dev.py api              rewrite tests/unit/public_api.txt, the snapshot of the public API
-python3 dev.py setup            only make the development environment
-python3 dev.py lock [--upgrade] refresh requirements/*.lock; what is locked stays, unless --upgrade
+python3 dev.py setup            only create the development environment
+python3 dev.py lock [--upgrade] refresh requirements/*.lock; locked versions stay, except with --upgrade
 
 The environment is .venv, or the folder named by OTEL_EVALS_VENV. Everything in it comes from a lock of
 names, versions and hashes; while the lock stays the same, nothing is installed again.
@@ -37,7 +37,7 @@ CHECKS = (
 
 
 def main() -> int:
-    """Runs one command and returns its exit code."""
+    """Run one command and return its exit code."""
     command, *options = sys.argv[1:] or ["--help"]
     if command not in {"demo", "test", "check", "api", "setup", "lock"}:
         print(__doc__)
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def set_up(lock: str) -> None:
-    """Makes the environment and installs a lock and the project into it, unless that is already done."""
+    """Create the environment and install a lock and the project, unless both are up to date."""
     # Whatever `demo` needs is in `dev` too, so a current development environment serves both.
     if any(stamp(name).exists() and stamp(name).read_text() == fingerprint(name) for name in {lock, "dev"}):
         return
@@ -84,7 +84,7 @@ def set_up(lock: str) -> None:
 
 
 def install_with_uv(pip: list[object]) -> bool:
-    """Installs the large lock with its own uv, in a tenth of pip's time; whether that worked.
+    """Install the large lock with its own uv, ten times faster than pip; return True if it worked.
 
     uv has a configuration of its own for indexes, so pip goes on where it does not reach one.
     """
@@ -100,7 +100,7 @@ def install_with_uv(pip: list[object]) -> bool:
 
 
 def make_environment() -> None:
-    """Makes the virtual environment and its pip, each only where it is missing."""
+    """Create the virtual environment and its pip if they are missing."""
     if not PYTHON.exists():
         made = subprocess.run([sys.executable, "-m", "venv", VENV], check=False).returncode == 0
         if not made:
@@ -113,7 +113,7 @@ def make_environment() -> None:
 
 
 def refresh_locks(*options: str) -> None:
-    """Compiles the locks from pyproject.toml; `demo` has the versions of `dev`."""
+    """Compile the locks from pyproject.toml; `demo` has the versions of `dev`."""
     form = "--universal --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet"
     compile_lock = [BIN / "uv", "pip", "compile", ROOT / "pyproject.toml", *form.split(), *options]
     dev, demo = LOCKS / "dev.lock", LOCKS / "demo.lock"
@@ -124,7 +124,7 @@ def refresh_locks(*options: str) -> None:
 
 
 def restart_with_newer_python() -> int:
-    """Runs the same command with a newer Python of this machine; returns 1 when there is none."""
+    """Run the same command with a newer Python of this machine; return 1 if there is none."""
     for minor in range(20, 10, -1):
         python = shutil.which(f"python3.{minor}")
         # A shim may stand on the PATH for a version that is not there.
@@ -135,23 +135,23 @@ def restart_with_newer_python() -> int:
 
 
 def stamp(lock: str) -> Path:
-    """The file that says what was installed last."""
+    """Return the file that records the last installation."""
     return VENV / f"installed-{lock}"
 
 
 def fingerprint(lock: str) -> str:
-    """Changes whenever the environment has to be brought up to date."""
+    """Return a hash that changes when the environment must be updated."""
     parts = [LOCKS / f"{lock}.lock", ROOT / "pyproject.toml"]
     return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
 
 
 def run(*command: object) -> int:
-    """Runs a command from the repository's root and returns its exit code."""
+    """Run a command from the repository's root and return its exit code."""
     return subprocess.run([str(word) for word in command], cwd=ROOT, check=False).returncode
 
 
 def must(*command: object) -> None:
-    """Runs a command and raises if it fails."""
+    """Run a command and raise if it fails."""
     subprocess.run([str(word) for word in command], check=True)
 
 

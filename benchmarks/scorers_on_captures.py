@@ -25,7 +25,7 @@ from otel_evals._internal.read.reader import read_runs
 from otel_evals.model import Run
 from otel_evals.scorers import Scorer, checks
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 EXPECTED = "It is sunny in Paris."
 
 

@@ -13,8 +13,8 @@ PAGE = Path(__file__).with_name("scorer-reference.md")
 HEAD = """\
 # Scorer reference
 
-What each built-in scorer measures, written from its docstring by `docs/generate_scorer_reference.py`. Every
-one is a function of `otel_evals.scorers` that returns a scorer; its name is also the word for it in YAML.
+The built-in scorers, generated from their docstrings by `docs/generate_scorer_reference.py`. Each is a
+function of `otel_evals.scorers` that returns a scorer. Use the same name in YAML.
 Formulas without a source are this project's own.
 
 Judge scorers share these options:

@@ -1,18 +1,18 @@
 """Public exceptions.
 
-OtelEvalsError
-├── ConfigError                the configuration is wrong: names the field and the fix (also a ValueError)
-│   └── ConfigErrors           several fields are wrong: has all of them
-├── JudgeError                 a judge gave no usable reply
-│   ├── JudgeUnavailableError  worth another attempt: 429, 5xx, connection lost, timeout
-│   ├── JudgeKeyError          the provider refused the key, or there is none: no further attempt helps
-│   ├── JudgeModelError        the provider has no such model: no further attempt helps
-│   ├── JudgeReplyError        the judge's reply did not have the required form
-│   └── BudgetExceededError    the judge was not called, because the call could have exceeded the budget
-├── DestinationError           a destination did not accept scores; says whether to try again
-└── StoreError                 the store's file cannot be used
+    OtelEvalsError
+    ├── ConfigError                the configuration is wrong: names the field and the fix (a ValueError)
+    │   └── ConfigErrors           several fields are wrong: contains all
+    ├── JudgeError                 a judge gave no usable reply
+    │   ├── JudgeUnavailableError  worth another attempt: 429, 5xx, connection lost, timeout
+    │   ├── JudgeKeyError          the provider refused the key, or there is none: no further attempt helps
+    │   ├── JudgeModelError        the provider has no such model: no further attempt helps
+    │   ├── JudgeReplyError        the judge's reply did not have the required form
+    │   └── BudgetExceededError    the call could have exceeded the budget
+    ├── DestinationError           a destination did not accept scores; says whether to try again
+    └── StoreError                 the store's file cannot be used
 
-They are raised when something is built or opened. A running pipeline raises none of them in the application:
+They are raised when something is built or opened. A running pipeline raises none of them in the application;
 inside the engine they become outcomes.
 """
 

@@ -1,6 +1,6 @@
 """Samplers: which runs a rule scores, and with which probability.
 
-Combine samplers with `|` and `&`::
+Combine samplers with `|` and `&`:
 
     from otel_evals import sampling
 

@@ -132,7 +132,7 @@ def test_an_event_loop_that_closed_first_loses_nothing(tmp_path: Path) -> None:
     python(
         tmp_path,
         "-c",
-        "import asyncio, service\n"
+        "import asyncio\nfrom tests.support import service\n"
         "async def main():\n"
         "    await asyncio.gather(*(asyncio.to_thread(service.work, 2) for _ in range(3)))\n"
         "    service.work()\n"
@@ -146,7 +146,7 @@ def test_an_application_that_is_tested_with_pytest_leaves_in_order(tmp_path: Pat
     """Its own test run, whose streams pytest has closed by the time we leave."""
     test = tmp_path / "test_it.py"
     test.write_text(
-        "from tests.support import service\n\ndef test_it():\n    assert len(service.work(3)) == 3\n"
+        "from tests.support.service import work\n\ndef test_it():\n    assert len(work(3)) == 3\n"
     )
     python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(test))
     check_books(tmp_path, 3)

@@ -109,7 +109,9 @@ def _described(name: str, value: Any, public: set[type]) -> Iterator[str]:
         yield from _class_lines(name, value, public)
     elif inspect.isfunction(value):
         yield from (f"def {line}" for line in _function_lines(name, value))
-    elif isinstance(value, str | int | float | tuple | frozenset):
+    elif isinstance(value, frozenset):
+        yield f"{name} = frozenset({sorted(value)})"
+    elif isinstance(value, str | int | float | tuple):
         yield f"{name} = {value!r}" if name != "__version__" else name
     else:
         yield f"{name}: {type(value).__name__}"
