@@ -26,8 +26,6 @@ from otel_evals_instrumentation._internal.readers.tools import tool_name_in
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import first_text, parse, unquoted
 
-__all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
-
 LIBRARY = 1
 """Conventions of instrumentation libraries: asked after the frameworks' own, on whose spans some write."""
 

@@ -12,8 +12,6 @@ from otel_evals_instrumentation._internal.readers.attribute_names import Attribu
 from otel_evals_instrumentation._internal.readers.log_lines import content_lines
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, unflatten, unquoted
 
-__all__ = ["SpanReader"]
-
 _INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
 
 _DETAILS = frozenset(
