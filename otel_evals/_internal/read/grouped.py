@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from otel_evals._internal.model import Operation, OperationKind
 from otel_evals._internal.read.question import find_answer, find_question
+from otel_evals._internal.read.tree import descendants
 
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _TELLING = 8
@@ -52,14 +53,3 @@ def _are_apart(
         if answer is not None and len(answer.text) >= _TELLING:
             answers.append(answer.text)
     return len(set(asked)) == len(asked)
-
-
-def descendants(
-    top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
-) -> Iterable[Operation]:
-    """Yield all operations below one, depth first; `below` maps each span to its children."""
-    stack = list(reversed(below.get(top.span_id, ())))
-    while stack:
-        span_id = stack.pop()
-        yield operations[span_id]
-        stack.extend(reversed(below.get(span_id, ())))

@@ -13,10 +13,11 @@ from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.grouped import descendants, invocations_in
+from otel_evals._internal.read.grouped import invocations_in
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.question import answer_of, find_question
+from otel_evals._internal.read.tree import children_of, descendants, nearest
 from otel_evals._internal.read.truncation import defer_content
 
 # Called for every run and span, without a Python call each.
@@ -50,8 +51,8 @@ def find_runs(
         i for i, r in records.items() if r.scope_name == semconv.SCOPE_NAME or r.attributes.get(semconv.MARK)
     }
     operations = _read(records, dialects, ours, parents)
-    above = _nearest(operations, parents)
-    below = _children(operations, above)
+    above = nearest(operations, parents)
+    below = children_of(operations, above)
     roots, loose = _roots(operations, above, below)
     if loose:
         loose = [operation for operation in loose if not _serves_another_trace(operation)]
@@ -176,69 +177,6 @@ def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | 
         seen.add(span_id)
         span_id = parents.get(span_id)
     return False
-
-
-def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return each operation's nearest operation above. Cycles are cut at their first span."""
-    above: dict[str, str | None] = {}
-    in_order = True
-    for span_id in operations:
-        parent = parents.get(span_id)
-        if parent is not None and parent not in operations:
-            parent = _beyond(span_id, parent, operations, parents)
-        if (
-            parent is not None
-            and operations[parent].kind is OperationKind.INFERENCE
-            and _came_after(operations[span_id], operations[parent])
-        ):
-            parent = above.get(parent)
-        above[span_id] = None if parent == span_id else parent
-        in_order = in_order and (parent is None or parent in above)
-    if in_order:  # every span comes after the one above it, so there is no cycle
-        return above
-    for span_id in operations:
-        seen = {span_id}
-        parent = above[span_id]
-        while parent is not None and parent not in seen:
-            seen.add(parent)
-            parent = above[parent]
-        if parent == span_id:
-            above[span_id] = None
-    return above
-
-
-def _came_after(operation: Operation, parent: Operation) -> bool:
-    """Return True if a model call had ended before an operation below it, but was still the current span."""
-    return (
-        operation.kind in (*_INVOCATIONS, OperationKind.INFERENCE)
-        and parent.span.end_time is not None
-        and parent.span.end_time <= operation.span.start_time
-        and parent.span.scope_name == operation.span.scope_name
-    )
-
-
-def _beyond(
-    span_id: str, parent: str, operations: Mapping[str, Operation], parents: Mapping[str, str | None]
-) -> str | None:
-    seen = {span_id}
-    above: str | None = parent
-    while above is not None and above not in operations and above not in seen:
-        seen.add(above)
-        above = parents.get(above)
-    return None if above in seen else above
-
-
-def _children(
-    operations: Mapping[str, Operation], above: Mapping[str, str | None]
-) -> dict[str, tuple[str, ...]]:
-    below: dict[str, Any] = {}
-    for span_id in operations:
-        parent = above[span_id]
-        if parent is not None:
-            below.setdefault(parent, []).append(span_id)
-    for parent, children in below.items():
-        below[parent] = tuple(children)
-    return below
 
 
 def _roots(
