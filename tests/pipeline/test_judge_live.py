@@ -26,7 +26,7 @@ def checker(body: dict[str, Any]) -> Any:
     """A judge that finds a claim hallucinated unless its words stand in the context."""
     prompt = body["messages"][-1]["content"]
     match body.get("response_format", {}).get("json_schema", {}).get("name"):
-        case "ClaimsReply":
+        case "Claims":
             return {"claims": [prompt.rpartition("The answer:")[2].strip().split("\n")[1]]}
         case "HallucinationReply":
             claim, _, context = prompt.partition("The reference material:")

@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from otel_evals._internal.evaluate.run_store import RunStore
-
 from otel_evals import Rule, Run
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher, Opened
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import RunDecisions
 from otel_evals.model import Evaluation, Outcome, Sampled
@@ -43,7 +42,9 @@ class Evaluating(Attacher):
         self._jobs: dict[int, Job] = {}
         self._changed = asyncio.Event()
         ledger = Ledger([rule.name for rule in config.rules])
-        self.evaluator = Evaluator(config, ledger, self, lambda scored: None, RunStore(), draw=lambda: draw)
+        self.evaluator = Evaluator(
+            config, ledger, self, lambda scored: None, DurableQueue(), draw=lambda: draw
+        )
         self.scheduler = self.evaluator.scheduler
 
     def submit(self, rule: Rule, drop: str | None = None) -> Job:
