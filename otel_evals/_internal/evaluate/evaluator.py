@@ -110,7 +110,7 @@ class Evaluator:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
         self._store.keep(group, jobs)
         self.submit(jobs)
-        return [job.target for job in jobs]
+        return list(dict.fromkeys(job.target for job in jobs))
 
     def score_conversation(self, joined: JoinedConversation) -> None:
         """Ask rules about a conversation and start what they sampled."""
