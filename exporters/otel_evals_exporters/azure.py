@@ -40,13 +40,12 @@ class AzurePreset(EventPreset):
             "gen_ai.evaluator.name": evaluation.scorer_id,
             "gen_ai.evaluator.version": evaluation.scorer_version,
         }
-        return present(
-            {
-                "microsoft.custom_event.name": semconv.GEN_AI_EVALUATION_RESULT,
-                semconv.GEN_AI_AGENT_NAME: run.agent_name,
-                "internal_properties": json.dumps(judged_by),
-            }
-        )
+        fields = {
+            "microsoft.custom_event.name": semconv.GEN_AI_EVALUATION_RESULT,
+            semconv.GEN_AI_AGENT_NAME: run.agent_name,
+            "internal_properties": json.dumps(judged_by),
+        }
+        return present(fields)
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Return the Collector's address: Azure has no OTLP address."""

@@ -5,30 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from otel_evals.destinations import (
-    ApiDestination,
-    Errors,
-    HttpOptions,
-    ScoreItem,
-    attributes_of,
-    client,
-    cut,
-    needed,
-    one_resource,
-    service_of,
-)
+from otel_evals.destinations import HttpOptions, ScoreItem, client, cut, needed
 from otel_evals_exporters._internal.options import server_url
+from otel_evals_exporters._internal.otlp_destination import OtlpDestination
 
 __all__ = ["BraintrustDestination"]
 
 _OUTPUT = 10_000
 
 
-class BraintrustDestination(ApiDestination):
+class BraintrustDestination(OtlpDestination):
     """Sends score spans to Braintrust's OTLP address: children of the judged span, like those of its own SDK.
 
     A score span starts and ends at the end of the run. Its id is derived from the evaluation's id, so a score
@@ -36,10 +26,9 @@ class BraintrustDestination(ApiDestination):
     """
 
     name = "braintrust"
-    kind = "otel"
     needs = ("BRAINTRUST_API_KEY", "BRAINTRUST_PARENT")
-    most = 100
-    at_once = 2
+    signal = "span"
+    path = "/otel/v1/traces"
 
     def __init__(
         self,
@@ -64,28 +53,36 @@ class BraintrustDestination(ApiDestination):
         Raises:
             ConfigError: key or parent is missing, or an option is wrong.
         """
-        default = "https://api.braintrust.dev"
-        where = server_url(url, "BRAINTRUST_API_URL", default=default)
+        where = server_url(url, "BRAINTRUST_API_URL", default="https://api.braintrust.dev")
         key = needed(api_key, "api_key", "BRAINTRUST_API_KEY")
         self._parent = needed(parent, "parent", "BRAINTRUST_PARENT")
         headers = {"authorization": f"Bearer {key}", "x-bt-parent": self._parent}
         super().__init__(client(where, headers, key, http=http), content)
         self._org = org or os.environ.get("BRAINTRUST_ORG_NAME")
 
-    def together(self, item: ScoreItem) -> str:
-        """Return the service: a request contains spans of one service."""
-        return service_of(item)
-
     def refuses(self, item: ScoreItem) -> str | None:
         """Refuse scores outside 0 to 1."""
         reason = super().refuses(item)
         return reason or (None if item.value is None or 0.0 <= item.value <= 1.0 else "out_of_range")
 
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send score spans."""
-        body = one_resource("span", [_span(item) for item in items], service_of(items[0]))
-        await self._http.send("POST", "/otel/v1/traces", body)
-        return ()
+    def record(self, item: ScoreItem) -> Mapping[str, Any]:
+        """Return a score span."""
+        return {
+            "traceId": item.evaluation.trace_id,
+            "spanId": hashlib.sha256(item.id.encode("utf-8", "replace")).hexdigest()[:16],
+            "parentSpanId": item.evaluation.span_id,
+            "name": item.name,
+            "kind": 1,
+            "startTimeUnixNano": str(item.time),
+            "endTimeUnixNano": str(item.time),
+            "attributes": {
+                "braintrust.scores": json.dumps({item.name: item.value}),
+                "braintrust.span_attributes": json.dumps({"type": "score", "name": item.name}),
+                "braintrust.metadata": json.dumps({**item.metadata, "label": item.label}),
+                "braintrust.output_json": json.dumps({"explanation": cut(item.explanation, _OUTPUT)}),
+                "otel_evals.internal": True,
+            },
+        }
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """Return the trace's page; None unless organisation and project are known by name."""
@@ -97,24 +94,4 @@ class BraintrustDestination(ApiDestination):
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Return Braintrust's OTLP address."""
-        return f"{self._http.url}/otel/v1/traces", self._http.headers
-
-
-def _span(item: ScoreItem) -> dict[str, Any]:
-    attributes = {
-        "braintrust.scores": json.dumps({item.name: item.value}),
-        "braintrust.span_attributes": json.dumps({"type": "score", "name": item.name}),
-        "braintrust.metadata": json.dumps({**item.metadata, "label": item.label}),
-        "braintrust.output_json": json.dumps({"explanation": cut(item.explanation, _OUTPUT)}),
-        "otel_evals.internal": True,
-    }
-    return {
-        "traceId": item.evaluation.trace_id,
-        "spanId": hashlib.sha256(item.id.encode("utf-8", "replace")).hexdigest()[:16],
-        "parentSpanId": item.evaluation.span_id,
-        "name": item.name,
-        "kind": 1,
-        "startTimeUnixNano": str(item.time),
-        "endTimeUnixNano": str(item.time),
-        "attributes": attributes_of(attributes),
-    }
+        return f"{self._http.url}{self.path}", self._http.headers

@@ -74,7 +74,9 @@ class DynatraceDestination(ApiDestination):
         except DestinationError as error:
             if error.status != 400 or not (refused := _refused(error.answer, len(items))):
                 raise
-            return [(items[at], self._refusal(message)) for at, message in refused.items()]
+            problems = ((items[at], f"Dynatrace refused the event: {why}") for at, why in refused.items())
+            scrub = self._http.scrub
+            return [(item, DestinationError(scrub(p), retryable=False, status=400)) for item, p in problems]
         return ()
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
@@ -85,14 +87,8 @@ class DynatraceDestination(ApiDestination):
         return f"{page}?traceId={trace_id}&spanId={span_id}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Return Dynatrace's OTLP address, for a token that also has the scope
-        `openTelemetryTrace.ingest`.
-        """
+        """Return Dynatrace's OTLP address; the token also needs the scope `openTelemetryTrace.ingest`."""
         return f"{self._http.url}/api/v2/otlp/v1/traces", self._http.headers
-
-    def _refusal(self, message: str) -> DestinationError:
-        problem = self._http.scrub(f"Dynatrace refused the event: {message}")
-        return DestinationError(problem, retryable=False, status=400)
 
 
 def _refused(answer: bytes, sent: int) -> dict[int, str]:
@@ -107,24 +103,23 @@ def _refused(answer: bytes, sent: int) -> dict[int, str]:
 
 def _event(item: ScoreItem) -> dict[str, Any]:
     metadata = item.metadata
-    return present(
-        {
-            "event.type": semconv.GEN_AI_EVALUATION_RESULT,
-            "event.provider": "otel-evals",
-            "timestamp": item.timestamp,
-            "trace_id": item.evaluation.trace_id,
-            "span_id": item.evaluation.span_id,
-            "dt.service.name": service_of(item) or None,
-            semconv.GEN_AI_CONVERSATION_ID: item.session,
-            semconv.GEN_AI_EVALUATION_NAME: item.name,
-            semconv.GEN_AI_EVALUATION_SCORE_VALUE: item.value,
-            semconv.GEN_AI_EVALUATION_SCORE_LABEL: item.label,
-            semconv.GEN_AI_EVALUATION_EXPLANATION: cut(item.explanation, _EXPLANATION),
-            "gen_ai.evaluation.spec_id": item.name,
-            "gen_ai.evaluation.version": item.evaluation.scorer_version,
-            "gen_ai.evaluation.type": "custom",
-            "gen_ai.evaluation.method": "llm_as_judge" if item.source == "LLM" else "code",
-            semconv.GEN_AI_REQUEST_MODEL: metadata.get("judge_model"),
-            **{f"otel_evals.{key}": value for key, value in metadata.items()},
-        }
-    )
+    fields = {
+        "event.type": semconv.GEN_AI_EVALUATION_RESULT,
+        "event.provider": "otel-evals",
+        "timestamp": item.timestamp,
+        "trace_id": item.evaluation.trace_id,
+        "span_id": item.evaluation.span_id,
+        "dt.service.name": service_of(item) or None,
+        semconv.GEN_AI_CONVERSATION_ID: item.session,
+        semconv.GEN_AI_EVALUATION_NAME: item.name,
+        semconv.GEN_AI_EVALUATION_SCORE_VALUE: item.value,
+        semconv.GEN_AI_EVALUATION_SCORE_LABEL: item.label,
+        semconv.GEN_AI_EVALUATION_EXPLANATION: cut(item.explanation, _EXPLANATION),
+        "gen_ai.evaluation.spec_id": item.name,
+        "gen_ai.evaluation.version": item.evaluation.scorer_version,
+        "gen_ai.evaluation.type": "custom",
+        "gen_ai.evaluation.method": "llm_as_judge" if item.source == "LLM" else "code",
+        semconv.GEN_AI_REQUEST_MODEL: metadata.get("judge_model"),
+        **{f"otel_evals.{key}": value for key, value in metadata.items()},
+    }
+    return present(fields)

@@ -55,8 +55,7 @@ class LangfuseDestination(ApiDestination):
         Raises:
             ConfigError: a key is missing, or an option is wrong.
         """
-        default = "https://cloud.langfuse.com"
-        where = server_url(url, "LANGFUSE_BASE_URL", "LANGFUSE_HOST", default=default)
+        where = server_url(url, "LANGFUSE_BASE_URL", "LANGFUSE_HOST", default="https://cloud.langfuse.com")
         public = needed(public_key, "public_key", "LANGFUSE_PUBLIC_KEY")
         secret = needed(secret_key, "secret_key", "LANGFUSE_SECRET_KEY")
         token = basic(public, secret)

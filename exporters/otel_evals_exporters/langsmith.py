@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from otel_evals.destinations import ApiDestination, Errors, HttpOptions, ScoreItem, client, cut, iso, needed
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback
-from otel_evals.sources import FeedbackQuery
-from otel_evals_exporters._internal.langsmith import langsmith_feedback
+from otel_evals.sources import FeedbackQuery, ask, moment, paged, readable
 from otel_evals_exporters._internal.options import present, server_url
 
 __all__ = ["LangsmithDestination"]
 
 _DECIMALS = 4  # more are refused
 _COMMENT = 10_000
+_BY: dict[str, Literal["person", "api"]] = {"app": "person", "api": "api"}
+_PAGE = 100
 
 
 class LangsmithDestination(ApiDestination):
@@ -87,8 +88,17 @@ class LangsmithDestination(ApiDestination):
 
     async def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None]:
         """Yield the feedback on the project's runs."""
-        async for each in langsmith_feedback(self._http, await self._session_id(), query):
-            yield each
+        asked: dict[str, Any] = {"session": await self._session_id(), "min_created_at": query.since_text}
+        asked |= {"limit": _PAGE} | ({"key": list(query.names)} if query.names else {})
+
+        async def page(offset: int) -> tuple[Sequence[Any], Any]:
+            found = await ask(self._http, "GET", "/api/v1/feedback", params={**asked, "offset": offset})
+            if not isinstance(found, list):
+                raise TypeError("not a list")
+            return found, offset + _PAGE if len(found) >= _PAGE else None
+
+        async for item in paged(page, 0):
+            yield readable(item, _feedback_of)
 
     async def _session_id(self) -> str:
         """Return the project's id, looked up once."""
@@ -110,23 +120,38 @@ def _run_id(span_id: str) -> str:
 
 def _feedback(item: ScoreItem, session: str) -> dict[str, Any]:
     comment = item.error[1] if item.error else item.explanation
-    return present(
-        {
-            "id": item.uuid,
-            "run_id": _run_id(item.evaluation.span_id),
-            "session_id": session,
-            "start_time": iso(item.run.start_time) if item.run.start_time else None,
-            "key": item.name,
-            "score": None if item.value is None else round(item.value, _DECIMALS),
-            "value": item.error[0] if item.error else item.label,
-            "comment": cut(comment, _COMMENT),
-            "error": True if item.error else None,
-            "feedback_source": {
-                "type": "model" if item.source == "LLM" else "api",
-                "metadata": item.metadata,
-            },
-            "created_at": item.timestamp,
-            "modified_at": item.timestamp,
-            "extend_trace_retention": False,  # LangSmith charges for it
-        }
+    fields = {
+        "id": item.uuid,
+        "run_id": _run_id(item.evaluation.span_id),
+        "session_id": session,
+        "start_time": iso(item.run.start_time) if item.run.start_time else None,
+        "key": item.name,
+        "score": None if item.value is None else round(item.value, _DECIMALS),
+        "value": item.error[0] if item.error else item.label,
+        "comment": cut(comment, _COMMENT),
+        "error": True if item.error else None,
+        "feedback_source": {
+            "type": "model" if item.source == "LLM" else "api",
+            "metadata": item.metadata,
+        },
+        "created_at": item.timestamp,
+        "modified_at": item.timestamp,
+        "extend_trace_retention": False,  # LangSmith charges for it
+    }
+    return present(fields)
+
+
+def _feedback_of(item: dict[str, Any]) -> Feedback:
+    source = item.get("feedback_source") or {}
+    ours = "evaluation_id" in (source.get("metadata") or {})
+    span = UUID(item["run_id"]).int
+    return Feedback(
+        name=item["key"],
+        value=item["value"] if item.get("score") is None else item["score"],
+        by="judge" if ours else _BY.get(source.get("type", ""), "judge"),
+        author=str(source.get("user_name") or source.get("user_id") or ""),
+        time=moment(item.get("modified_at") or item["created_at"]),
+        # Runs from other sources than OpenTelemetry have a whole UUID, which matches no span.
+        span_id=f"{span:016x}",
+        comment=item.get("comment"),
     )

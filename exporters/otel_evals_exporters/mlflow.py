@@ -127,19 +127,18 @@ class MlflowDestination(ApiDestination):
 
 
 def _assessment(item: ScoreItem, part: str, feedback: Mapping[str, Any]) -> dict[str, Any]:
-    return present(
-        {
-            "assessment_id": _id(item, part),
-            "assessment_name": f"{item.name}.{part}" if part else item.name,
-            "feedback": feedback,
-            "rationale": item.explanation,
-            "source": {"source_type": _SOURCES[item.source], "source_id": f"otel-evals/{item.name}"},
-            "metadata": {key: str(value) for key, value in item.metadata.items()},
-            "span_id": None if item.whole_run or item.session else item.evaluation.span_id,
-            "create_time": iso(item.time),
-            "last_update_time": iso(item.time),
-        }
-    )
+    fields = {
+        "assessment_id": _id(item, part),
+        "assessment_name": f"{item.name}.{part}" if part else item.name,
+        "feedback": feedback,
+        "rationale": item.explanation,
+        "source": {"source_type": _SOURCES[item.source], "source_id": f"otel-evals/{item.name}"},
+        "metadata": {key: str(value) for key, value in item.metadata.items()},
+        "span_id": None if item.whole_run or item.session else item.evaluation.span_id,
+        "create_time": iso(item.time),
+        "last_update_time": iso(item.time),
+    }
+    return present(fields)
 
 
 def _id(item: ScoreItem, part: str) -> str:

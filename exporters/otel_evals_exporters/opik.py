@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 
@@ -20,7 +22,7 @@ from otel_evals.destinations import (
 from otel_evals.errors import DestinationError
 from otel_evals.model import Feedback, Run
 from otel_evals.sources import FeedbackQuery
-from otel_evals_exporters._internal.opik import opik_address, opik_feedback, opik_id
+from otel_evals_exporters._internal.opik import opik_feedback, opik_id
 from otel_evals_exporters._internal.options import present, server_url
 
 __all__ = ["OpikDestination", "opik_id"]
@@ -65,8 +67,7 @@ class OpikDestination(ApiDestination):
         Raises:
             ConfigError: the key for Comet's own server is missing, or an option is wrong.
         """
-        cloud = "https://www.comet.com/opik/api"
-        where = server_url(url, "OPIK_URL_OVERRIDE", default=cloud)
+        where = server_url(url, "OPIK_URL_OVERRIDE", default="https://www.comet.com/opik/api")
         key = needed(api_key, "api_key", "OPIK_API_KEY", default=None if "comet.com" in where else "none")
         headers = {} if key == "none" else {"authorization": key}
         headers["comet-workspace"] = needed(workspace, "workspace", "OPIK_WORKSPACE", default="default")
@@ -89,10 +90,12 @@ class OpikDestination(ApiDestination):
         return errors
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Return an address that redirects to the trace; None before its first score, which looks up its
-        id.
-        """
-        return opik_address(self._http.url, trace_id, self._times.get(trace_id))
+        """Return an address that redirects to the trace; None until its first score looks up its id."""
+        if trace_id not in self._times:
+            return None
+        back = quote(base64.b64encode(f"{self._http.url}/".encode()).decode())
+        found = f"trace_id={opik_id(trace_id, self._times[trace_id])}&path={back}"
+        return f"{self._http.url}/v1/session/redirect/projects/?{found}"
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Return Opik's OTLP address."""

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals.destinations import (
-    ApiDestination,
-    Errors,
-    HttpOptions,
-    ScoreItem,
-    attributes_of,
-    client,
-    cut,
-    needed,
-    one_resource,
-    service_of,
-)
+from otel_evals.destinations import HttpOptions, ScoreItem, client, cut, needed
 from otel_evals_exporters._internal.options import server_url
+from otel_evals_exporters._internal.otlp_destination import OtlpDestination
 
 __all__ = ["PosthogDestination"]
 
@@ -26,7 +16,7 @@ _PATH = "/i/v0/ai/otel"
 _EXPLANATION = 10_000
 
 
-class PosthogDestination(ApiDestination):
+class PosthogDestination(OtlpDestination):
     """Sends evaluation events to PostHog's OTLP address, which turns them into evaluations.
 
     PostHog drops the number of an event with a label, so the label is sent in an attribute of our own. An
@@ -34,10 +24,9 @@ class PosthogDestination(ApiDestination):
     """
 
     name = "posthog"
-    kind = "otel"
     needs = ("POSTHOG_API_KEY",)
-    most = 100  # more are refused
-    at_once = 2
+    signal = "log"
+    path = f"{_PATH}/v1/logs"
     takes_errors = True
 
     def __init__(
@@ -63,15 +52,25 @@ class PosthogDestination(ApiDestination):
         key = needed(api_key, "api_key", "POSTHOG_API_KEY")
         super().__init__(client(where, {"authorization": f"Bearer {key}"}, key, http=http), content)
 
-    def together(self, item: ScoreItem) -> str:
-        """Return the service: a request contains events of one service."""
-        return service_of(item)
-
-    async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send evaluation events."""
-        body = one_resource("log", [_event(item) for item in items], service_of(items[0]))
-        await self._http.send("POST", f"{_PATH}/v1/logs", body)
-        return ()
+    def record(self, item: ScoreItem) -> Mapping[str, Any]:
+        """Return an evaluation event."""
+        reason, message = item.error or (None, None)
+        return {
+            "timeUnixNano": str(item.time),
+            "observedTimeUnixNano": str(item.time),
+            "severityNumber": 13 if reason else 9,
+            "eventName": semconv.GEN_AI_EVALUATION_RESULT,
+            "traceId": item.evaluation.trace_id,
+            "spanId": item.evaluation.span_id,
+            "attributes": {
+                semconv.GEN_AI_EVALUATION_NAME: item.name,
+                semconv.GEN_AI_EVALUATION_SCORE_VALUE: item.value,
+                semconv.GEN_AI_EVALUATION_EXPLANATION: cut(message or item.explanation, _EXPLANATION),
+                semconv.ERROR_TYPE: reason,
+                f"{semconv.SCORE_PREFIX}label": item.label,
+                **{f"otel_evals.{key}": value for key, value in item.metadata.items()},
+            },
+        }
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
         """Return the trace's page, in the project selected there."""
@@ -80,24 +79,3 @@ class PosthogDestination(ApiDestination):
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
         """Return PostHog's OTLP address for AI spans."""
         return f"{self._http.url}{_PATH}", self._http.headers
-
-
-def _event(item: ScoreItem) -> dict[str, Any]:
-    reason, message = item.error or (None, None)
-    attributes = {
-        semconv.GEN_AI_EVALUATION_NAME: item.name,
-        semconv.GEN_AI_EVALUATION_SCORE_VALUE: item.value,
-        semconv.GEN_AI_EVALUATION_EXPLANATION: cut(message or item.explanation, _EXPLANATION),
-        semconv.ERROR_TYPE: reason,
-        f"{semconv.SCORE_PREFIX}label": item.label,
-        **{f"otel_evals.{key}": value for key, value in item.metadata.items()},
-    }
-    return {
-        "timeUnixNano": str(item.time),
-        "observedTimeUnixNano": str(item.time),
-        "severityNumber": 13 if reason else 9,
-        "eventName": semconv.GEN_AI_EVALUATION_RESULT,
-        "traceId": item.evaluation.trace_id,
-        "spanId": item.evaluation.span_id,
-        "attributes": attributes_of(attributes),
-    }

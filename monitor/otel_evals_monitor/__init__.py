@@ -1,6 +1,6 @@
 """The monitor: results store, report, alarms and page.
 
-Scores reach the store by the destination `results`; `otel-evals monitor` serves the page.
+The destination `results` writes scores to the store; `otel-evals monitor` serves the page.
 """
 
 from otel_evals_monitor._internal.alarms.section import AlarmOptions

@@ -91,36 +91,23 @@ def is_pure(resolver: Resolver) -> bool:
     return bool(getattr(resolver, "pure", False))
 
 
-# --- ready-made resolvers: values, so that they compare, print and count in a scorer's version ---
+# --- ready-made resolvers: values, which compare and count in a scorer's version ---
 
 
 @dataclass(frozen=True)
 class _Pure:
-    function: Resolver
+    function: Callable[..., Any]
+    options: tuple[Any, ...] = ()
     pure = True
 
     def __call__(self, params: Params[Any, Any]) -> Found | Awaitable[Found]:
-        return self.function(params)
+        found: Found | Awaitable[Found] = self.function(params, *self.options)
+        return found
 
 
 def pure(resolver: Resolver) -> Resolver:
     """Declare that a resolver depends on the run alone: it is called once for both steps."""
     return _Pure(resolver)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ToolResults:
-    tools: frozenset[str] | None
-    include_errors: bool
-    order: Literal["oldest", "newest"]
-    max_chars: int
-    pure = True
-
-    def __call__(self, params: Params[Any, Any]) -> Context:
-        calls = [c for c in params.run.tool_calls if self.tools is None or c.name in self.tools]
-        pieces = [text for c in calls if (text := _outcome(c, self.include_errors)) is not None]
-        context = limit(pieces if self.order == "oldest" else pieces[::-1], self.max_chars)
-        return context if pieces else replace(context, note=_why_no_results(params.run, len(calls)))
 
 
 def tool_results(
@@ -138,11 +125,19 @@ def tool_results(
         order: the results that come first, and are kept if there are too many.
         max_chars: limit over all pieces; a cut is marked.
     """
-    _check_limit("tool_results", max_chars)
     if order not in ("oldest", "newest"):
         raise ConfigError("tool_results.order", f"must be 'oldest' or 'newest', not {order!r}")
     names = None if tools is None else frozenset([tools] if isinstance(tools, str) else tools)
-    return _ToolResults(tools=names, include_errors=include_errors, order=order, max_chars=max_chars)
+    return _Pure(_tool_results, (names, include_errors, order, _checked("tool_results", max_chars)))
+
+
+def _tool_results(
+    params: Params[Any, Any], tools: frozenset[str] | None, include_errors: bool, order: str, max_chars: int
+) -> Context:
+    calls = [c for c in params.run.tool_calls if tools is None or c.name in tools]
+    pieces = [text for c in calls if (text := _outcome(c, include_errors)) is not None]
+    context = limit(pieces if order == "oldest" else pieces[::-1], max_chars)
+    return context if pieces else replace(context, note=_why_no_results(params.run, len(calls)))
 
 
 def _outcome(tool_call: ToolCall, include_errors: bool) -> str | None:
@@ -162,50 +157,24 @@ def _why_no_results(run: Run, calls: int) -> str:
     return f"{calls} tool calls match, none with a recorded result" if calls else "no tool call matches"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Documents:
-    top: int | None
-    max_chars: int
-    pure = True
-
-    def __call__(self, params: Params[Any, Any]) -> Context:
-        contents = [d.content for d in params.run.documents if d.content][: self.top]
-        found = limit(contents, self.max_chars)
-        return found if contents else replace(found, note="no retrieved document with its content recorded")
-
-
 def documents(*, top: int | None = None, max_chars: int = 50_000) -> Resolver:
     """Resolve to the run's retrieved documents, one piece per document, at most `top` of them."""
-    _check_limit("documents", max_chars)
-    return _Documents(top=top, max_chars=max_chars)
+    return _Pure(_documents, (top, _checked("documents", max_chars)))
 
 
-@dataclass(frozen=True)
-class _Static:
-    pieces: tuple[str, ...]
-    pure = True
-
-    def __call__(self, params: Params[Any, Any]) -> Context:
-        return Context(self.pieces)
+def _documents(params: Params[Any, Any], top: int | None, max_chars: int) -> Context:
+    contents = [d.content for d in params.run.documents if d.content][:top]
+    found = limit(contents, max_chars)
+    return found if contents else replace(found, note="no retrieved document with its content recorded")
 
 
 def static(*pieces: str) -> Resolver:
     """Resolve to the same texts for every run."""
-    return _Static(pieces)
+    return _Pure(_static, pieces)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Attribute:
-    key: str
-    max_chars: int
-    pure = True
-
-    def __call__(self, params: Params[Any, Any]) -> Context:
-        run = params.run
-        spans = [o.span for o in ((run.root,) if run.root else ()) + run.operations]
-        values = [span.attributes[self.key] for span in spans if self.key in span.attributes][:1]
-        found = limit([text for value in values for text in _texts(value)], self.max_chars)
-        return found if found.pieces else replace(found, note=f"no span of the run has {self.key}")
+def _static(params: Params[Any, Any], *pieces: str) -> Context:
+    return Context(pieces)
 
 
 def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
@@ -213,8 +182,15 @@ def attribute(key: str, *, max_chars: int = 50_000) -> Resolver:
 
     A list gives one piece per item; so does a text that is a JSON list.
     """
-    _check_limit("attribute", max_chars)
-    return _Attribute(key=key, max_chars=max_chars)
+    return _Pure(_attribute, (key, _checked("attribute", max_chars)))
+
+
+def _attribute(params: Params[Any, Any], key: str, max_chars: int) -> Context:
+    run = params.run
+    spans = [o.span for o in ((run.root,) if run.root else ()) + run.operations]
+    values = [span.attributes[key] for span in spans if key in span.attributes][:1]
+    found = limit([text for value in values for text in _texts(value)], max_chars)
+    return found if found.pieces else replace(found, note=f"no span of the run has {key}")
 
 
 def _texts(value: Any) -> list[str]:
@@ -225,22 +201,15 @@ def _texts(value: Any) -> list[str]:
     return [as_text(item) for item in items if item not in (None, "")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Conversation:
-    last: int
-    max_chars: int
-    pure = True
-
-    def __call__(self, params: Params[Any, Any]) -> Context:
-        said = [f"{m.role}: {m.text}" for m in params.run.history if m.role != "system" and m.text]
-        found = limit(said[-self.last :], self.max_chars)
-        return found if said else replace(found, note="nothing was said before this turn")
-
-
 def conversation(*, last: int = 10, max_chars: int = 50_000) -> Resolver:
     """Resolve to the last messages before this turn, one piece each, oldest first."""
-    _check_limit("conversation", max_chars)
-    return _Conversation(last=last, max_chars=max_chars)
+    return _Pure(_conversation, (last, _checked("conversation", max_chars)))
+
+
+def _conversation(params: Params[Any, Any], last: int, max_chars: int) -> Context:
+    said = [f"{m.role}: {m.text}" for m in params.run.history if m.role != "system" and m.text]
+    found = limit(said[-last:], max_chars)
+    return found if said else replace(found, note="nothing was said before this turn")
 
 
 @dataclass(frozen=True)
@@ -279,6 +248,7 @@ def limit(pieces: Sequence[str], max_chars: int) -> Context:
     return Context(tuple(kept))
 
 
-def _check_limit(name: str, max_chars: int) -> None:
+def _checked(name: str, max_chars: int) -> int:
     if max_chars < 1:
         raise ConfigError(f"{name}.max_chars", f"must be at least 1, not {max_chars}")
+    return max_chars

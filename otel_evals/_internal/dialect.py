@@ -39,14 +39,6 @@ class Dialect(Protocol):
         """Read a span; None if it is no operation of an agent. Must never raise."""
 
 
-class HasAttributes(Protocol):
-    """A span that is open, has ended or was read from a file."""
-
-    @property
-    def attributes(self) -> Mapping[str, Any] | None:
-        """The span's attributes."""
-
-
 _BY_MARKER: Any = object()
 _UNKNOWN: Any = object()
 
@@ -100,8 +92,8 @@ class Dialects:
         markers = self._markers.intersection(attributes)
         return self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
 
-    def claims(self, scope_name: str, span: HasAttributes) -> bool:
-        """Return True if any dialect claims a span of this scope.
+    def claims(self, scope_name: str, span: Any) -> bool:
+        """Return True if any dialect claims a span of this scope, open or ended.
 
         Runs on the application's threads, so it must be fast: for most spans the scope alone decides.
         """
@@ -119,7 +111,10 @@ class Dialects:
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span; None if no dialect claims it, or it is no operation of an agent."""
         dialect = self._by_scope.get(span.scope_name, _UNKNOWN)
-        if dialect is _UNKNOWN or dialect is _BY_MARKER:
+        if dialect is _BY_MARKER:  # as in `choose`, without a call
+            markers = self._markers.intersection(span.attributes)
+            dialect = self._by_marker[min(markers, key=self._ranks.__getitem__)] if markers else None
+        elif dialect is _UNKNOWN:
             dialect = self.choose(span.scope_name, span.attributes)
         return None if dialect is None or span.attributes.get(semconv.MARK) else dialect.read(span)
 
@@ -131,7 +126,6 @@ class Dialects:
             return dialect
 
     def _claim(self, scope_name: str) -> Dialect | None:
-        """Return the dialect with the longest prefix of this scope, the first of several."""
         claims = [(len(p), d) for d in self._dialects for p in d.scopes if scope_name.startswith(p)]
         return max(claims, key=lambda claim: claim[0])[1] if claims else None
 

@@ -55,8 +55,7 @@ def mark(context: Context | None = None) -> Context:
 
 
 def marked_context() -> Context:
-    """Return a context with only the mark."""
-    return _marked_context(signature())
+    return _marked_context(_signature_of(int(time.time()) // _SECONDS))
 
 
 @lru_cache(maxsize=2)
@@ -65,9 +64,8 @@ def _marked_context(_: str) -> Context:
 
 
 def marked_state(state: TraceState | None) -> TraceState:
-    """Return a tracestate with the mark."""
     if not state:
-        return _state_of_mark(signature())
+        return _state_of_mark(_signature_of(int(time.time()) // _SECONDS))
     if semconv.MARK_IN_TRACE_STATE in state:
         return state.update(semconv.MARK_IN_TRACE_STATE, signature())
     if len(state) >= _MOST_MEMBERS:

@@ -105,14 +105,14 @@ class RedisServer:
             self._pause_ends = time.monotonic() + PAUSE_SECONDS
             first, self._away = not self._away, True
         if first:  # its text may quote what was sent
-            _logger.warning("%s is away (%s); tried again every second", self.name, type(error).__name__)
+            _logger.warning("%s is unavailable (%s); retrying every second", self.name, type(error).__name__)
 
     def _answered(self) -> None:
         if self._away:
             with self.lock:
                 again, self._away = self._away, False
             if again:
-                _logger.warning("%s is back, after %d failed calls in all", self.name, self.failures)
+                _logger.warning("%s is available again, after %d failed calls", self.name, self.failures)
 
 
 def without_password(url: str) -> str:

@@ -137,7 +137,7 @@ def test_from_an_alarm_to_a_run_to_a_label(address: str, page: Page, store: Path
 def test_a_draw_gives_runs_to_label(address: str, page: Page) -> None:
     page.goto(address + "/labels")
     page.get_by_role("button", name=re.compile("Draw 8 of the")).click()
-    assert page.get_by_role("region", name="Drawn by chance").locator("tbody tr").count() == 8
+    assert page.get_by_role("region", name="Drawn at random").locator("tbody tr").count() == 8
     assert page.get_by_role("button", name=re.compile("Draw")).count() == 0, "nothing new has arrived"
 
 
@@ -240,7 +240,7 @@ def test_from_the_demo_s_alarm_to_a_failing_test(
             page.get_by_label("Expected answer").first.fill("The refund is not there yet.")
             page.get_by_role("button", name="Save the label").first.click()
             assert page.get_by_role("status").inner_text() == "The label is saved."
-            shown = page.get_by_role("heading", name="Make it a test").locator("xpath=following::pre[1]")
+            shown = page.get_by_role("heading", name="Turn it into a test").locator("xpath=following::pre[1]")
             words = shlex.split(shown.inner_text())
         finally:
             process.terminate()

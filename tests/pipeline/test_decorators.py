@@ -15,7 +15,7 @@ from pydantic_ai import Agent, InstrumentationSettings, ModelResponse, TextPart,
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from otel_evals import Run
-from otel_evals._internal.capture.items import to_record
+from otel_evals._internal.capture.items import CapturedSpan
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import load_dialects
 from otel_evals.model import Availability, OperationKind
@@ -29,7 +29,7 @@ QUESTION = "What does order A-7 cost?"
 
 
 def runs_of(spans: tuple[ReadableSpan, ...]) -> list[Run]:
-    return find_runs([to_record(span) for span in spans], load_dialects())
+    return find_runs([CapturedSpan(span, 0).record() for span in spans], load_dialects())
 
 
 def test_our_reader_reads_all_that_the_decorators_wrote() -> None:

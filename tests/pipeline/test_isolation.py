@@ -297,7 +297,7 @@ def test_a_scorer_that_cannot_be_sent_is_a_configuration_error() -> None:
         with lock:
             return True
 
-    with pytest.raises(ConfigError, match=r"isolation: 'guarded' cannot be sent.*first used"):
+    with pytest.raises(ConfigError, match=r"isolation: 'guarded' cannot be sent.*on first use"):
         Rule(scoring(guarded, "guarded"), isolation="process")
 
 

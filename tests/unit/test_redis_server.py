@@ -46,7 +46,7 @@ def test_a_silent_server_costs_a_bounded_time_once(silent: str, caplog: pytest.L
     assert time.monotonic() - began < 10 * CALL_SECONDS, "one call waited, the others did not"
     assert server.failures == 50
     (line,) = [r.getMessage() for r in caplog.records if r.name == "otel_evals._internal.redis_server"]
-    assert "is away" in line
+    assert "is unavailable" in line
     assert "hidden" not in line
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from otel_evals.destinations import HttpOptions, client, iso
@@ -64,10 +65,7 @@ class JaegerTraces:
         operation = words.pop("operation", "")
         seen: set[str] = set()
         for name in services:
-
-            async def find(start: int, end: int, name: str = name) -> Sequence[list[SpanRecord]] | None:
-                return await self._find(name, operation, start, end)
-
+            find = partial(self._find, name, operation)
             async for trace in in_parts(query.since, query.until, _MILLISECOND, find):
                 if trace[0].trace_id not in seen and all(_has(trace, *word) for word in words.items()):
                     seen.add(trace[0].trace_id)

@@ -1,6 +1,4 @@
-"""Reads traces and scores from Langfuse, which stores a span's attributes as metadata without its
-messages.
-"""
+"""Reads traces and scores from Langfuse, which stores a span's attributes and messages separately."""
 
 from __future__ import annotations
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
-from urllib.parse import quote
 from uuid import UUID
 
 from otel_evals.destinations import HttpClient
@@ -38,15 +36,6 @@ def opik_id(hex_id: str, milliseconds: int) -> UUID:
     digest = hashlib.sha256(bytes.fromhex(hex_id)).digest()[:10]
     number = int.from_bytes(milliseconds.to_bytes(6, "big") + digest, "big")
     return UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62)
-
-
-def opik_address(url: str, trace_id: str, milliseconds: int | None) -> str | None:
-    """Return the address that redirects to a trace's page, as in Opik's SDK; None if its time is unknown."""
-    if milliseconds is None:
-        return None
-    back = quote(base64.b64encode(f"{url}/".encode()).decode())
-    found = f"trace_id={opik_id(trace_id, milliseconds)}&path={back}"
-    return f"{url}/v1/session/redirect/projects/?{found}"
 
 
 def _hashed(given: UUID) -> int:

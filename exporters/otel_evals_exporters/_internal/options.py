@@ -12,11 +12,7 @@ from otel_evals.destinations import base_url, needed
 def server_url(
     given: str | None, *variables: str, default: str | None = None, field: str = "url", without: str = ""
 ) -> str:
-    """Return a base URL from an option, an environment variable or its default; see `base_url`.
-
-    Raises:
-        ConfigError: the URL is missing or not an http URL; names the field.
-    """
+    """Return a base URL from an option, an environment variable or its default; see `base_url`."""
     return base_url(needed(given, field, *variables, default=default), field, without=without)
 
 

@@ -17,9 +17,7 @@ _UNDERSCORE = re.compile("_([a-z])")
 
 
 def spans_of(request: Any) -> list[SpanRecord]:
-    """Return the spans of OTLP/JSON, with nested attributes as JSON text, as OpenTelemetry's SDKs write
-    them.
-    """
+    """Return the spans of OTLP/JSON, with nested attributes as JSON text, like OpenTelemetry's SDKs."""
     return [_with_json_text(record) for record in records_of(request) if isinstance(record, SpanRecord)]
 
 
@@ -48,14 +46,8 @@ async def in_parts(
 ) -> AsyncIterator[Any]:
     """Yield the results of a search with a limit on results, halving the time range until they fit.
 
-    Args:
-        since: start of the range, in nanoseconds since the Unix epoch.
-        until: end of the range.
-        shortest: length at which a part is not halved again.
-        find: returns the results of a part; None if there are too many.
-
-    Raises:
-        DestinationError: there are too many results in a part of the shortest length.
+    Times are in nanoseconds since the Unix epoch. `find` returns None if a part has too many results; a part
+    of the `shortest` length then raises DestinationError.
     """
     parts = [(since, until)]
     while parts:

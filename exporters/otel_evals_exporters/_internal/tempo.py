@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from otel_evals.destinations import HttpOptions, client
@@ -58,10 +59,7 @@ class TempoTraces:
     async def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]]:
         """Yield the traces that match the filter in the query's time range."""
         seen: set[str] = set()
-
-        async def find(start: int, end: int) -> Sequence[str] | None:
-            return await self._find(query.filter or "{}", start, end)
-
+        find = partial(self._find, query.filter or "{}")
         async for trace_id in in_parts(query.since, query.until, _SECOND, find):
             if trace_id not in seen:
                 seen.add(trace_id)

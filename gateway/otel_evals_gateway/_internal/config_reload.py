@@ -25,14 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ConfigReload:
-    """The configuration file of a running gateway.
-
-    Args:
-        path: the file.
-        config: read from it at startup.
-        use: switches to the rules of a configuration, or raises ConfigError.
-        meter: counts reloads.
-    """
+    """The configuration file of a running gateway. `use` switches to the rules of a configuration."""
 
     def __init__(
         self, path: Path, config: Config, use: Callable[[Config], Awaitable[None]], meter: Meter
@@ -77,15 +70,15 @@ class ConfigReload:
             await self._use(config)
         except ConfigError as error:
             mistakes = "".join(f"\n  {each}" for each in error.errors)
-            _logger.error("%s was refused; the rules stay as they are:%s", self._path, mistakes)
+            _logger.error("%s was refused; the current rules stay active:%s", self._path, mistakes)
             return self._count("refused")
         except Exception:
-            _logger.exception("%s was refused; the rules stay as they are", self._path)
+            _logger.exception("%s was refused; the current rules stay active", self._path)
             return self._count("refused")
         self._needs_restart = _differences(self._values, values)
         self._config, self._values = config, {**self._values, "rules": values["rules"]}
         self._since = _now()
-        _logger.info("%s was read again: %d rules hold now", self._path, len(config.rules))
+        _logger.info("reloaded %s: %d rules are active", self._path, len(config.rules))
         if self._needs_restart:
             _logger.warning("these changes take effect at the next start: %s", ", ".join(self._needs_restart))
         return self._count("applied")
@@ -101,7 +94,7 @@ class ConfigReload:
         rules = [_same(each, rule, known) for each, rule in zip(values["rules"], loaded.rules, strict=True)]
         config = replace(self._config, rules=tuple(rules))
         if _conversation_rules(config) != _conversation_rules(self._config):
-            problem = "rules of scope conversation have to keep their number, ids and `idle` until a restart"
+            problem = "rules of scope conversation must keep their number, ids and `idle` until a restart"
             raise ConfigError("rules", problem)
         return config, values
 

@@ -22,14 +22,7 @@ _MOST_ANSWER = 64 * 1024
 
 
 class Forwarder:
-    """A client of the next endpoint, on one event loop.
-
-    Args:
-        url: its base URL.
-        headers: sent with every request.
-        seconds: timeout of a request.
-        name: of the endpoint in answers.
-    """
+    """A client of the next endpoint on one event loop, with a timeout of `seconds` and a name for answers."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str], seconds: float, name: str = "the next endpoint"

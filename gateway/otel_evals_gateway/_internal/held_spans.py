@@ -29,7 +29,6 @@ class HeldSpan:
     released: Callable[[HeldSpan], None]
     """Called on the event loop once it may be forwarded."""
     attributes: dict[str, Any] = field(default_factory=dict)
-    complete: bool = False
 
 
 class HeldSpans:
@@ -80,7 +79,7 @@ class HeldSpans:
         span = HeldSpan(key, loop.time() + self._hold, released)
         known = self._scored.pop(key, None)
         if known is not None:
-            span.attributes, span.complete = known, True
+            span.attributes = known
             loop.call_soon(released, span)
             return span
         before = self._held.pop(key, None)
@@ -126,7 +125,6 @@ class HeldSpans:
         span = self._held.get((trace_id, span_id))
         if span is None or self._loop is None:
             return
-        span.complete = True
         self._ended.append(span.key)
         if not self._armed:
             self._armed = True

@@ -52,6 +52,9 @@ class HeldPart:
     """An ExportTraceServiceRequest."""
 
 
+Take = Callable[[ExportRequest], Awaitable[Selection]]
+
+
 class Journal:
     """Keeps nothing; the default, without a store."""
 
@@ -64,11 +67,7 @@ class Journal:
     def forwarded(self, keys: Collection[bytes]) -> None:
         """Drop held spans that were forwarded."""
 
-    async def replay(
-        self,
-        take: Callable[[ExportRequest], Awaitable[Selection]],
-        restore: Callable[[Iterable[HeldPart]], object],
-    ) -> None:
+    async def replay(self, take: Take, restore: Callable[[list[HeldPart]], object]) -> None:
         """Hand over the entries of earlier processes, and start to delete files."""
 
     async def collect(self) -> None:
@@ -87,16 +86,7 @@ class _Segment:
 
 
 class FileJournal(Journal):
-    """Keeps entries in files.
-
-    Args:
-        folder: of the journals of all processes with the same store.
-        scoring: knows which traces are decided.
-        most: total bytes of this process's files.
-
-    Raises:
-        ConfigError: the folder cannot be used.
-    """
+    """Keeps entries in files of up to `most` bytes; ConfigError if the folder cannot be used."""
 
     keeps = True
 
@@ -131,11 +121,7 @@ class FileJournal(Journal):
             for segment in self._segments:
                 segment.held.difference_update(keys)
 
-    async def replay(
-        self,
-        take: Callable[[ExportRequest], Awaitable[Selection]],
-        restore: Callable[[Iterable[HeldPart]], object],
-    ) -> None:
+    async def replay(self, take: Take, restore: Callable[[list[HeldPart]], object]) -> None:
         held: dict[bytes, tuple[HeldPart, _Segment]] = {}
         for path in self._adopt():
             segment = _Segment(path, size=path.stat().st_size)
@@ -252,11 +238,7 @@ class FileJournal(Journal):
 
 
 def open_journal(config: Config, scoring: ScoringEngine) -> Journal:
-    """Return the journal next to the configured store, or one that keeps nothing.
-
-    Raises:
-        ConfigError: its folder cannot be used, or the system has no file locks.
-    """
+    """Return the journal next to the configured store; ConfigError without file locks for it."""
     if config.store is None:
         return Journal()
     if not HAS_FILE_LOCKS:

@@ -1,4 +1,4 @@
-"""The `gateway` section of the configuration: where the service listens, what it forwards, its limits."""
+"""The `gateway` section of the configuration: addresses, forwarding, limits."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class KafkaOptions:
 @raises_config_errors
 @dataclass(frozen=True, config=MODEL, kw_only=True)
 class GatewayOptions:
-    """Where the gateway listens, what it forwards, and its limits."""
+    """Addresses, forwarding and limits of the gateway."""
 
     mode: Literal["tap", "inline"] = "tap"
     """`tap` scores a copy of the traffic; `inline` forwards everything to `forward`."""

@@ -25,20 +25,13 @@ class _Scorer:
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    badness: float
-    """0 for the best possible value, 1 for the worst."""
-    row: dict[str, Any]
-
-
 class RecentScores:
     """Notes evaluations on the engine's thread; any thread may read them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._scorers: dict[str, _Scorer] = {}
-        self._runs: deque[_Scored] = deque(maxlen=_RUNS)
+        self._runs: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_RUNS)
 
     def note(self, run: Run, evaluation: Evaluation) -> None:
         outcome = evaluation.outcome
@@ -58,9 +51,9 @@ class RecentScores:
         with self._lock:
             scorers = {name: _summary(scorer) for name, scorer in self._scorers.items()}
             runs = list(self._runs)
-        bad = [each for each in runs if each.badness > 0]
-        worst = nlargest(_WORST, enumerate(bad), key=lambda pair: (pair[1].badness, pair[0]))
-        return {"scorers": scorers, "worst": [each.row for _, each in worst]}
+        bad = [(badness, at, row) for at, (badness, row) in enumerate(runs) if badness > 0]
+        worst = nlargest(_WORST, bad, key=lambda each: each[:2])
+        return {"scorers": scorers, "worst": [row for *_, row in worst]}
 
 
 def _summary(scorer: _Scorer) -> dict[str, Any]:
@@ -69,16 +62,14 @@ def _summary(scorer: _Scorer) -> dict[str, Any]:
     return {"mean": mean, "of": len(scorer.scores), "cost": scorer.cost, "tokens": scorer.tokens}
 
 
-def _scored(run: Run, evaluation: Evaluation, score: Score) -> _Scored:
+def _scored(run: Run, evaluation: Evaluation, score: Score) -> tuple[float, dict[str, Any]]:
+    """Return the badness of a score, from 0 for the best value to 1, and its row."""
     share = score.value / evaluation.scale if evaluation.scale else score.value
     badness = share if evaluation.direction is Direction.LOWER else 1.0 - share
-    return _Scored(
-        badness,
-        {
-            "scorer": evaluation.rule or evaluation.scorer_id,
-            "score": score.value,
-            "agent": run.agent_name,
-            "trace_id": evaluation.trace_id,
-            "time": evaluation.time // 1_000_000_000,
-        },
-    )
+    return badness, {
+        "scorer": evaluation.rule or evaluation.scorer_id,
+        "score": score.value,
+        "agent": run.agent_name,
+        "trace_id": evaluation.trace_id,
+        "time": evaluation.time // 1_000_000_000,
+    }

@@ -27,7 +27,6 @@ from otel_evals.sdk.pipeline import (
     Opened,
     OutcomeTracker,
     Providers,
-    Stats,
     assembly_limits,
 )
 from otel_evals_gateway._internal.held_spans import HeldSpans
@@ -45,17 +44,7 @@ _FORGET_SECONDS = 5.0
 
 
 class ScoringEngine:
-    """Scores received spans. Any thread may call its methods.
-
-    Args:
-        config: rules, destinations, limits.
-        dialects: read spans.
-        providers: take evaluation spans, events and metrics; None in it means the global one.
-        held_spans: take scores; None if no spans are held.
-
-    Raises:
-        ConfigError: an option does not go with the gateway.
-    """
+    """Scores received spans; puts their scores on held spans, if there are any. Thread-safe."""
 
     def __init__(
         self, config: Config, dialects: Dialects, providers: Providers, held_spans: HeldSpans | None = None
@@ -82,7 +71,7 @@ class ScoringEngine:
             raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
         queue = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
-        self.engine = Engine(config, dialects, attacher, gatherer=self._new_gatherer, store=queue)
+        self.engine = Engine(config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=queue)
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans
@@ -92,11 +81,7 @@ class ScoringEngine:
         return EvaluationSpans(tracer, same_trace=where == "same_trace", own_service=False)
 
     def use_rules(self, config: Config) -> None:
-        """Switch to the rules of this configuration; blocks for a moment.
-
-        Raises:
-            ConfigError: the engine did not take them in time.
-        """
+        """Switch to the rules of this configuration; ConfigError if the engine is busy for long."""
         if not self.engine.use_rules(config, _RULES_SECONDS):
             raise ConfigError("rules", "the engine is busy and did not take them: try again later")
         self.config = config
@@ -124,9 +109,6 @@ class ScoringEngine:
         finally:
             self.putting -= 1
 
-    def stats(self) -> Stats:
-        return self.engine.stats()
-
     def health(self) -> Health:
         return self.engine.health(10.0, closed=False)
 
@@ -148,10 +130,6 @@ class ScoringEngine:
             self.gatherer.forget(traces)
 
         self.engine.thread.run(forget(), _FORGET_SECONDS)
-
-    def flush(self, seconds: float) -> bool:
-        """Score and deliver traces that are complete or have a root span; False if time ran out."""
-        return self.engine.flush(seconds)
 
     def close(self, deadline: float) -> None:
         """Score and deliver until the deadline (`time.monotonic` seconds); count the rest."""
@@ -176,7 +154,7 @@ class ScoringEngine:
     def _metrics(self, held_spans: HeldSpans | None) -> Metrics:
         return Metrics(
             self.meter,
-            self.stats,
+            lambda: self.engine.stats(),
             queue_size=lambda: self.engine.queue_size,
             held=lambda: 0 if held_spans is None else len(held_spans),
             exports=lambda: self.engine.destination_stats(),

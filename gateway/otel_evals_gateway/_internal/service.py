@@ -20,7 +20,7 @@ from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
 from otel_evals_gateway._internal.inline import Inline
 from otel_evals_gateway._internal.journal import open_journal
-from otel_evals_gateway._internal.kafka_feed import consume
+from otel_evals_gateway._internal.kafka import kafka_source
 from otel_evals_gateway._internal.options import GatewayOptions, host_and_port
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 from otel_evals_gateway._internal.receiver.decoder import Signal
@@ -39,12 +39,7 @@ _HOLD_WITHOUT_STORE = 5.0
 
 
 class Gateway:
-    """Receives OTLP and scores it.
-
-    Args:
-        config: with a section `gateway`; without one, its defaults apply.
-        providers: take evaluation spans, events and metrics; None in it means the global one.
-        path: the file of the configuration; its rules are read again when it changes.
+    """Receives OTLP and scores it; reads the rules in `path`, the configuration's file, when it changes.
 
     Raises:
         ConfigError: a file that the configuration names cannot be used.
@@ -77,9 +72,9 @@ class Gateway:
         take = self._tap.take if self._inline is None else self._inline.take
         signals: tuple[Signal, ...] = ("traces", "logs", *(("metrics",) if self._inline else ()))
         pages = {"/healthz": self._healthz, "/readyz": self._readyz, "/stats": self._stats}
-        self._http = HttpReceiver(take, signals, self._limits, tokens, pages=pages)
+        self._http = HttpReceiver(take, signals, self._limits, tokens, pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
-        self._kafka = consume(options.kafka, self._tap, self.scoring) if options.kafka else None
+        self._kafka = kafka_source(options.kafka, self._tap) if options.kafka else None
         meter = self.scoring.meter
         self._config_reload = None if path is None else ConfigReload(path, config, self._use_rules, meter)
 
@@ -91,12 +86,7 @@ class Gateway:
     async def serve(self, stop: asyncio.Event, started: Callable[[], object] = lambda: None) -> None:
         """Receive and score until `stop` is set; then answer and score everything in progress.
 
-        Args:
-            stop: ends the service.
-            started: called once all receivers listen.
-
-        Raises:
-            ConfigError: an address cannot be used.
+        Calls `started` once all receivers listen. Raises ConfigError if an address cannot be used.
         """
         reloading = asyncio.ensure_future(self._reload())
         try:
@@ -140,7 +130,7 @@ class Gateway:
         await self._http.stop_listening()
         if self._kafka is not None:
             await asyncio.to_thread(self._kafka.stop_taking, deadline - time.monotonic())
-        flush = asyncio.to_thread(self.scoring.flush, self._config.shutdown_timeout / 2)
+        flush = asyncio.to_thread(self.scoring.engine.flush, self._config.shutdown_timeout / 2)
         flushing = asyncio.ensure_future(flush)
         await self._grpc.stop(deadline - time.monotonic())
         await self._limits.idle(deadline - time.monotonic())
@@ -202,7 +192,7 @@ class Gateway:
             return None
         forwarder = Forwarder(options.forward, options.forward_headers, options.forward_timeout)
         nested = _nested(self._config)
-        return Inline(self._tap, forwarder, self._held_spans, self.traffic, self._journal, nested=nested)
+        return Inline(self._tap, forwarder, self._held_spans, nested=nested)
 
     # --- pages ---
 
@@ -218,7 +208,7 @@ class Gateway:
 
     def _stats(self) -> tuple[int, dict[str, Any]]:
         """Return all counters as plain values, without content."""
-        scoring, stats = self.scoring, self.scoring.stats()
+        scoring, stats = self.scoring, self.scoring.engine.stats()
         kafka = {} if self._kafka is None else {"kafka": self._kafka.stats()}
         return 200, {
             "time": time.time(),

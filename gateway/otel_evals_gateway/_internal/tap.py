@@ -27,17 +27,17 @@ class Tap:
         self, selector: Selector, scoring: ScoringEngine, traffic: TrafficCounters, journal: Journal
     ) -> None:
         self.selector = selector
-        self._scoring = scoring
+        self.scoring = scoring
         self.traffic = traffic
-        self._journal = journal
+        self.journal = journal
 
     async def take(self, request: ExportRequest) -> ExportAnswer:
         """Take a decoded request; return the answer to its sender."""
         selection = await self.look_through(request)
         if selection.items:
-            if not self._scoring.has_room(len(selection.items)):
+            if not self.scoring.has_room(len(selection.items)):
                 return BUSY
-            if not self._journal.append(request, selection):
+            if not self.journal.append(request, selection):
                 return ExportAnswer(503, "the journal of received spans cannot be written", retry_after=5.0)
             await self.judge(request.signal, selection)
         self.traffic.received(request.signal, selection)
@@ -56,7 +56,7 @@ class Tap:
 
     async def judge(self, signal: str, selection: Selection) -> None:
         """Give the items to the engine, all or none; count them as lost if it has no room for long."""
-        if not await self._scoring.put(selection.items, _PUT_SECONDS):
+        if not await self.scoring.put(selection.items, _PUT_SECONDS):
             self.traffic.count(signal, "lost", len(selection.items))
 
     async def take_again(self, request: ExportRequest) -> Selection:

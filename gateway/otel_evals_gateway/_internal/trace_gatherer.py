@@ -47,11 +47,7 @@ _DUE_PER_TRACE = 4  # entries above this belong to evicted traces
 class TraceGatherer:
     """Collects spans and log records by trace, and closes traces.
 
-    Args:
-        limits: the bounds; `grace` has no meaning here.
-        quiet: seconds without a span after which a trace with its root span is complete.
-        idle: seconds without a span after which any trace is complete.
-        opens_run: returns True for an agent or a workflow, which may be judged while its trace continues.
+    `opens_run` returns True for an agent or a workflow, which may be judged while its trace continues.
     """
 
     def __init__(
@@ -166,7 +162,7 @@ class TraceGatherer:
         full = len(trace.spans) >= self._limits.max_spans_per_trace
         if full and parent and record.span_id not in trace.spans:
             trace.left_out.append(record.span_id)
-            trace.last_seen = now  # it is active, although no more of it is kept
+            trace.last_seen = now  # it stays active, but no more of it is kept
             gathered.losses.append(Loss("span", "span_limit_per_trace", record.trace_id))
             return
         self._keep(trace, record, now)

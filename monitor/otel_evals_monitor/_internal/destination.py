@@ -1,4 +1,4 @@
-"""A destination that keeps scored runs in a results store: a SQLite file or PostgreSQL."""
+"""Destination that stores scored runs in a results store: a SQLite file or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _MOST_WAITING = 1_000
 
 
 class ResultsDestination:
-    """Writes scored runs into a results store, which `otel-evals report` and `otel-evals monitor` read.
+    """Writes scored runs into a results store, for `otel-evals report` and `otel-evals monitor`.
 
-    Each evaluation is there once, in its newest revision, however often a batch is sent. Several processes
-    may share a store. Secrets are taken out of what was said before it is written.
+    The store contains each evaluation once, in its newest revision, also if a batch is sent again. Processes
+    may share a store. Secrets are redacted before content is written.
     """
 
     name = "results"
     batch_size = 256
-    """Scored runs in a batch, which is one transaction."""
+    """Scored runs per batch and transaction."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class ResultsDestination:
         max_age: float | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Set the store, which is opened with the first batch.
+        """Configure the store, which opens with the first batch.
 
         Args:
-            path: a SQLite file, made with its folder if it is missing.
-            url: a PostgreSQL database, instead of a file: `postgresql://user:password@host/name`.
-            content: whether to keep what was said, explanations and prompts.
+            path: a SQLite file, created with its folder if missing.
+            url: a PostgreSQL database instead of a file: `postgresql://user:password@host/name`.
+            content: whether to keep messages, explanations and prompts.
             max_age: seconds after which runs are deleted; their rollups stay. No limit by default.
-            max_bytes: size of a SQLite file from which on the oldest runs are deleted. No limit by default.
+            max_bytes: size of a SQLite file above which the oldest runs are deleted. No limit by default.
 
         Raises:
             ConfigError: not exactly one of `path` and `url` is given, a limit is not positive, or SQLAlchemy
@@ -64,7 +64,7 @@ class ResultsDestination:
             if limit is not None and not limit > 0:
                 raise ConfigError(field, "must be greater than zero")
         try:
-            import sqlalchemy  # noqa: F401  # said now rather than with the first batch
+            import sqlalchemy  # noqa: F401  # fails now instead of with the first batch
         except ModuleNotFoundError:
             raise ConfigError("results", "needs sqlalchemy: pip install 'otel-evals[results]'") from None
         self.place = Path(path).absolute() if path is not None else str(url)
@@ -80,7 +80,7 @@ class ResultsDestination:
         """Write a batch.
 
         Raises:
-            DestinationError: the store did not accept it; retryable, since servers and disks come back.
+            DestinationError: the store failed; retryable, since servers and disks recover.
         """
         try:
             await anyio.to_thread.run_sync(partial(self._write, batch), abandon_on_cancel=True)
@@ -88,20 +88,21 @@ class ResultsDestination:
             raise DestinationError(str(error), retryable=True) from error
 
     async def holds(self, evaluation_ids: Collection[str], revision: int) -> bool:
-        """Whether the store has all of these evaluations, of this revision or a later one."""
-        return await anyio.to_thread.run_sync(self._holds, frozenset(evaluation_ids), revision)
+        """Return True if the store has all of these evaluations, in this revision or a later one."""
+
+        def query() -> bool:
+            from otel_evals_monitor._internal.store.retention import holds
+
+            return holds(self._opened().database, frozenset(evaluation_ids), revision)
+
+        return await anyio.to_thread.run_sync(query)
 
     def feedback(
         self, trace_id: str, value: float | bool, *, name: str, comment: str | None, source: str
     ) -> bool:
-        """Keep a user's verdict, on a thread of its own; False if too much is waiting. Never waits or raises.
+        """Store a user's feedback on a separate thread; return False if too much is waiting.
 
-        Args:
-            trace_id: 32 hex digits.
-            value: a number; True is 1.
-            name: what was asked.
-            comment: what the user wrote.
-            source: who said so.
+        Never blocks or raises; see `add_feedback` for the arguments.
         """
         if not self._waiting.acquire(blocking=False):
             return False
@@ -117,8 +118,14 @@ class ResultsDestination:
         return True
 
     async def keep_picks(self, rows: Sequence[Any]) -> None:
-        """Keep what rules picked, for the sampler check."""
-        await anyio.to_thread.run_sync(self._keep_picks, rows, abandon_on_cancel=True)
+        """Store the picks of rules, for the sampler check."""
+
+        def write() -> None:
+            from otel_evals_monitor._internal.store.picks import keep_picks
+
+            keep_picks(self._opened().database, rows)
+
+        await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
 
     async def shutdown(self) -> None:
         """Close the store."""
@@ -131,8 +138,7 @@ class ResultsDestination:
         from otel_evals_monitor._internal.store.labels import add_feedback
 
         try:
-            said = comment if comment is None or not self._content else redact(comment)
-            kept = said if self._content else None
+            kept = redact(comment) if comment and self._content else None
             database = self._opened().database
             add_feedback(database, trace_id, value, name=name, comment=kept, source=source)
         except Exception as error:
@@ -149,16 +155,6 @@ class ResultsDestination:
         if refused:
             raise DestinationError(f"cannot store: {next(iter(refused))}", retryable=False)
         keep_within(store.database, *self._limits)
-
-    def _keep_picks(self, rows: Sequence[Any]) -> None:
-        from otel_evals_monitor._internal.store.picks import keep_picks
-
-        keep_picks(self._opened().database, rows)
-
-    def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
-        from otel_evals_monitor._internal.store.retention import holds
-
-        return holds(self._opened().database, evaluation_ids, revision)
 
     def _opened(self) -> ResultsStore:
         from otel_evals_monitor._internal.store.writer import ResultsStore

@@ -45,7 +45,6 @@ class Backlog:
         return True
 
     def room(self, waiting: int) -> int:
-        """Return how many more items may wait."""
         return max(0, self.capacity - waiting) if self.bytes < self._max_bytes else 0
 
     def add(self, items: Iterable[Any], waiting: int) -> None:
@@ -58,7 +57,6 @@ class Backlog:
         self.bytes = self.bytes * left // waiting if left else 0
 
     def close(self) -> None:
-        """Refuse everything from now on."""
         self.capacity = self.free = 0
 
     def refuse(self, count: int) -> None:
@@ -78,8 +76,6 @@ class Backlog:
 
 
 class Intake(Protocol):
-    """Takes captured items."""
-
     backlog: Backlog
 
     def put(self, item: CapturedItem) -> None:
@@ -87,7 +83,6 @@ class Intake(Protocol):
 
 
 def size_of_captured(item: Any) -> int:
-    """Return the approximate bytes of a captured item, or of a span of the SDK."""
     if isinstance(item, RecordedSpan):
         return size_of_span(item.span)
     if isinstance(item, CapturedLog):

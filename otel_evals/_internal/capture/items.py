@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -33,57 +32,6 @@ _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
     StatusCode.OK: "OK",
     StatusCode.ERROR: "ERROR",
 }
-
-
-class CapturedSpan(msgspec.Struct, gc=False):
-    """A claimed span. Created on the application's threads, so it must be cheap."""
-
-    span: ReadableSpan
-    owner: int
-    """Span id of the nearest claimed span above that was still open; 0 for none."""
-    foreign: bool = False
-    """True if its tracestate came with a request from an untrusted sender."""
-    lacking: bool = False
-    """True if spans below it may have been refused."""
-
-    def record(self) -> SpanRecord:
-        """Return the span as dialects read it."""
-        record = to_record(self.span)
-        if self.foreign:
-            record = replace(record, trace_state=credible_state(0, record.trace_state, trusted=False))
-        return replace(record, spans_dropped=True) if self.lacking else record
-
-
-class RecordedSpan(NamedTuple):
-    """A claimed span that is already a record; fields as in `CapturedSpan`."""
-
-    span: SpanRecord
-    owner: int
-
-    def record(self) -> SpanRecord:
-        """Return the span."""
-        return self.span
-
-
-class CapturedLog(NamedTuple):
-    """A log record that belongs to a span."""
-
-    trace_id: int
-    span_id: int
-    event: SpanEvent
-
-
-class UnclaimedSpan(NamedTuple):
-    """The place of a received span that no dialect claims; claimed spans may be above and below it."""
-
-    trace_id: str
-    span_id: str
-    parent_span_id: str | None
-
-
-CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
-IntakeItem = CapturedItem | UnclaimedSpan
-"""What the engine takes: items captured in process, or received."""
 
 
 _PROPERTIES = (
@@ -133,48 +81,94 @@ _last_scope: tuple[InstrumentationScope | None, str, str] = (None, "", "")
 _last_resource: tuple[Resource | None, dict[str, Any]] = (None, {})
 
 
-def to_record(span: ReadableSpan) -> SpanRecord:
-    """Return the span as dialects read it. Runs for every span, so it makes no call that it can avoid."""
-    global _last_trace, _last_scope, _last_resource
-    read = read_fields if type(span) is ReadableSpan else read_properties
-    name, context, parent, kind, start, end, code, message, scope, resource, *rest = read(span)
-    attributes, events, links = rest
-    trace_id, span_id, _, flags, state = context[:5]
-    known_id, trace_text = _last_trace
-    if trace_id != known_id:
-        trace_text = format_trace_id(trace_id)
-        _last_trace = trace_id, trace_text
-    known_scope, scope_name, scope_version = _last_scope
-    if scope is not known_scope:
-        scope_name, scope_version = (scope.name or "", scope.version or "") if scope else ("", "")
-        _last_scope = scope, scope_name, scope_version
-    known_resource, shared = _last_resource
-    if resource is not known_resource:
-        shared = _plain(resource.attributes)
-        _last_resource = resource, shared
-    dropped = getattr(attributes, "dropped", None)
-    copied = attributes.copy() if type(attributes) is BoundedAttributes else _plain(attributes)
-    return SpanRecord(
-        trace_id=trace_text,
-        span_id=f"{span_id:016x}",
-        parent_span_id=f"{parent[_SPAN_ID]:016x}" if parent else None,
-        name=name,
-        kind="INTERNAL" if kind is SpanKind.INTERNAL else kind.name,
-        start_time=start or 0,
-        end_time=end,
-        attributes=copied if type(copied) is dict else dict(copied),
-        events=_events(events) if getattr(events, "_dq", events) else (),
-        status="UNSET" if code is StatusCode.UNSET else _STATUS[code],
-        status_message=message or "",
-        scope_name=scope_name,
-        scope_version=scope_version,
-        resource=shared,
-        trace_flags=int(flags),
-        trace_state=state.to_header() if state is not DEFAULT_TRACE_STATE and state else "",
-        parent_is_remote=parent is not None and parent[_IS_REMOTE],
-        dropped_attributes=span.dropped_attributes if dropped is None else dropped,
-        links=tuple([_ids(link.context) for link in links]) if getattr(links, "_dq", links) else (),
-    )
+class CapturedSpan(msgspec.Struct, gc=False):
+    """A claimed span. Created on the application's threads, so it must be cheap."""
+
+    span: ReadableSpan
+    owner: int
+    """Span id of the nearest claimed span above that was still open; 0 for none."""
+    foreign: bool = False
+    """True if its tracestate came with a request from an untrusted sender."""
+    lacking: bool = False
+    """True if spans below it may have been refused."""
+
+    def record(self) -> SpanRecord:
+        """Return the span as dialects read it. Runs for every span, so it makes no call that it can avoid."""
+        global _last_trace, _last_scope, _last_resource
+        span = self.span
+        read = read_fields if type(span) is ReadableSpan else read_properties
+        name, context, parent, kind, start, end, code, message, scope, resource, *rest = read(span)
+        attributes, events, links = rest
+        trace_id, span_id, _, flags, state = context[:5]
+        known_id, trace_text = _last_trace
+        if trace_id != known_id:
+            trace_text = format_trace_id(trace_id)
+            _last_trace = trace_id, trace_text
+        known_scope, scope_name, scope_version = _last_scope
+        if scope is not known_scope:
+            scope_name, scope_version = (scope.name or "", scope.version or "") if scope else ("", "")
+            _last_scope = scope, scope_name, scope_version
+        known_resource, shared = _last_resource
+        if resource is not known_resource:
+            shared = _plain(resource.attributes)
+            _last_resource = resource, shared
+        state_text = state.to_header() if state is not DEFAULT_TRACE_STATE and state else ""
+        if self.foreign:
+            state_text = credible_state(0, state_text, trusted=False)
+        dropped = getattr(attributes, "dropped", None)
+        copied = attributes.copy() if type(attributes) is BoundedAttributes else _plain(attributes)
+        return SpanRecord(
+            trace_id=trace_text,
+            span_id=f"{span_id:016x}",
+            parent_span_id=f"{parent[_SPAN_ID]:016x}" if parent else None,
+            name=name,
+            kind="INTERNAL" if kind is SpanKind.INTERNAL else kind.name,
+            start_time=start or 0,
+            end_time=end,
+            attributes=copied if type(copied) is dict else dict(copied),
+            events=_events(events) if getattr(events, "_dq", events) else (),
+            status="UNSET" if code is StatusCode.UNSET else _STATUS[code],
+            status_message=message or "",
+            scope_name=scope_name,
+            scope_version=scope_version,
+            resource=shared,
+            trace_flags=int(flags),
+            trace_state=state_text,
+            parent_is_remote=parent is not None and parent[_IS_REMOTE],
+            dropped_attributes=span.dropped_attributes if dropped is None else dropped,
+            links=tuple([_ids(link.context) for link in links]) if getattr(links, "_dq", links) else (),
+            spans_dropped=self.lacking,
+        )
+
+
+class RecordedSpan(NamedTuple):
+    """A claimed span that is already a record; fields as in `CapturedSpan`."""
+
+    span: SpanRecord
+    owner: int
+
+    def record(self) -> SpanRecord:
+        """Return the span."""
+        return self.span
+
+
+class CapturedLog(NamedTuple):
+    trace_id: int
+    span_id: int
+    event: SpanEvent
+
+
+class UnclaimedSpan(NamedTuple):
+    """The place of a received span that no dialect claims; claimed spans may be above and below it."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+
+
+CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
+IntakeItem = CapturedItem | UnclaimedSpan
+"""The items that the engine takes, captured in process or received."""
 
 
 def _events(events: Iterable[Event]) -> tuple[SpanEvent, ...]:

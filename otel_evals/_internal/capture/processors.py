@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -37,6 +38,7 @@ _SPAN_ID: Final = 1
 _TRACE_STATE: Final = 4
 
 
+@dataclass(eq=False, repr=False)
 class CaptureSpans(SpanProcessor):
     """Hands claimed spans of possibly sampled traces to the engine.
 
@@ -52,29 +54,21 @@ class CaptureSpans(SpanProcessor):
         close: called by `shutdown`.
     """
 
-    def __init__(
-        self,
-        intake: Intake,
-        dialects: Dialects,
-        ceiling: float,
-        expect: Callable[[int, int], None] | None = None,
-        *,
-        trust_remote: bool = False,
-        nested_targets: bool = False,
-        open_spans: OpenSpans | None = None,
-        flush: Callable[[int], bool] = lambda _: True,
-        close: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._intake = intake
-        self._dialects = dialects
-        self._ceiling = ceiling
-        self._floor = threshold(ceiling)
-        self._expect = expect
-        self._nested_targets = nested_targets
-        self._flush = flush
-        self._close = close
-        self._open = (open_spans or OpenSpans()).by_id
-        self._foreign = RemoteState(trust_all=trust_remote)
+    intake: Intake
+    dialects: Dialects
+    ceiling: float
+    expect: Callable[[int, int], None] | None = None
+    _: KW_ONLY
+    trust_remote: bool = False
+    nested_targets: bool = False
+    open_spans: OpenSpans = field(default_factory=OpenSpans)
+    flush: Callable[[int], bool] = lambda _: True
+    close: Callable[[], object] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._floor = threshold(self.ceiling)
+        self._open = self.open_spans.by_id
+        self._foreign = RemoteState(trust_all=self.trust_remote)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Remember an open span for the spans below it; None marks a span of an evaluation."""
@@ -100,7 +94,6 @@ class CaptureSpans(SpanProcessor):
             _logger.debug("a started span was not captured", exc_info=True)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Hand over a span that a dialect claims."""
         span_id = 0
         try:
             context: Any = span.context
@@ -109,36 +102,34 @@ class CaptureSpans(SpanProcessor):
             if opened is None or (opened is _UNSEEN and self._loses(context)) or not self._claims(span):
                 return
             owner = self._owner(span)
-            if self._expect is not None and (owner == 0 or self._nested_targets):
-                self._expect(context[_TRACE_ID], span_id)
+            if self.expect is not None and (owner == 0 or self.nested_targets):
+                self.expect(context[_TRACE_ID], span_id)
             foreign = self._is_foreign(span, context)
-            lacking = not owner and context[_TRACE_ID] in self._intake.backlog.traces
-            self._intake.put(CapturedSpan(span, owner, foreign, lacking))
+            lacking = not owner and context[_TRACE_ID] in self.intake.backlog.traces
+            self.intake.put(CapturedSpan(span, owner, foreign, lacking))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
         finally:  # last: assembly takes a span that is not open for one that was handed over
             self._open.pop(span_id, None)
 
     def keeps(self, trace_id: int, span_id: int) -> bool:
-        """Return True if the trace of this span may be sampled."""
         return self._open.get(span_id) is not None or randomness(trace_id) >= self._floor
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Score what has been captured, in half the time given.
+        """Score the captured spans, in half the given time.
 
         The other half, and the result, are left to the processors that export: a provider may skip those
         after one that took all the time or failed.
         """
-        self._flush(timeout_millis // 2)
+        self.flush(timeout_millis // 2)
         return True
 
     def shutdown(self) -> None:
-        """Score or count what has been captured, and stop."""
-        self._close()
+        """Score or count the captured spans, and stop."""
+        self.close()
 
     @property
     def remote(self) -> Mapping[str, int]:
-        """Counts of marks and thresholds in requests; see `RemoteState`."""
         return self._foreign.counts
 
     def reset(self) -> None:
@@ -159,7 +150,6 @@ class CaptureSpans(SpanProcessor):
         return parent is not None
 
     def _loses(self, context: SpanContext) -> bool:
-        """Return True if no rule can sample this trace."""
         floor = self._floor
         if floor == 0:
             return False
@@ -167,12 +157,12 @@ class CaptureSpans(SpanProcessor):
         if state is not DEFAULT_TRACE_STATE and state:
             trace_id, trusted = context[_TRACE_ID], context[_TRACE_ID] not in self._foreign.traces
             header = credible_state(trace_id, state.to_header(), trusted=trusted)
-            return randomness(context[_TRACE_ID], header) < threshold(self._ceiling, header)
+            return randomness(context[_TRACE_ID], header) < threshold(self.ceiling, header)
         return randomness(context[_TRACE_ID]) < floor
 
     def _claims(self, span: ReadableSpan) -> bool:
         scope = span.instrumentation_scope
-        return self._dialects.claims(scope.name if scope else "", span)
+        return self.dialects.claims(scope.name if scope else "", span)
 
     def _owner(self, span: ReadableSpan) -> int:
         parent = span.parent
@@ -191,6 +181,7 @@ class CaptureSpans(SpanProcessor):
             self._open.pop(span_id, None)
 
 
+@dataclass(eq=False, repr=False)
 class CaptureLogRecords(LogRecordProcessor):
     """Hands log records that carry content of GenAI spans to the engine.
 
@@ -199,16 +190,15 @@ class CaptureLogRecords(LogRecordProcessor):
         keeps: returns True if a span's trace may be sampled; `CaptureSpans.keeps`.
     """
 
-    def __init__(self, intake: Intake, keeps: Callable[[int, int], bool]) -> None:
-        self._intake = intake
-        self._keeps = keeps
+    intake: Intake
+    keeps: Callable[[int, int], bool]
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Hand over a record of a span, unless an evaluation logged it or no rule samples its trace."""
         try:
             record = log_record.log_record
             trace_id, span_id = record.trace_id, record.span_id
-            if not trace_id or not span_id or not self._keeps(trace_id, span_id):
+            if not trace_id or not span_id or not self.keeps(trace_id, span_id):
                 return
             scope = log_record.instrumentation_scope
             if scope is not None and scope.name == semconv.SCOPE_NAME:
@@ -219,7 +209,7 @@ class CaptureLogRecords(LogRecordProcessor):
                 event = SpanEvent(
                     name=name, time=record.timestamp or 0, attributes=attributes, body=record.body
                 )
-                self._intake.put(CapturedLog(trace_id, span_id, event))
+                self.intake.put(CapturedLog(trace_id, span_id, event))
         except Exception:
             _logger.debug("a log record was not captured", exc_info=True)
 

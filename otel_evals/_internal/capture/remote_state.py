@@ -40,7 +40,6 @@ class RemoteState:
         return self._trust_all or "ot" not in state
 
     def note(self, context: SpanContext) -> None:
-        """Record the tracestate of a span with a remote parent."""
         if not context.trace_state or self.trusts(context.trace_state):
             return
         if context.trace_id not in self.traces:

@@ -14,17 +14,9 @@ from otel_evals._internal.version import __version__
 ENTRY_POINT_GROUP = "otel_evals_command"
 """Entry-point group of commands: each is a function, or a Typer application for a group of commands."""
 _OWN = {
-    "store": "store:store",
-    "runs": "runs:runs",
-    "explain": "explain:explain",
-    "score": "score:score",
-    "doctor": "doctor:doctor",
-    "init": "init:init",
-    "scorers": "scorers:app",
-    "judge": "judge:app",
-    "config": "config:app",
-    "destinations": "destinations:destinations",
-    "destination": "destinations:destination",
+    **{name: f"{name}:{name}" for name in ("store", "runs", "explain", "score", "doctor", "init")},
+    **{name: f"{name}:app" for name in ("scorers", "judge", "config")},
+    **{name: f"destinations:{name}" for name in ("destinations", "destination")},
 }
 
 

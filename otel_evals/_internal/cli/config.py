@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,7 +60,7 @@ def _explained(rule: Rule, input_tokens: int, output_tokens: int) -> dict[str, A
     """Describe a rule; costs in US dollars, None if a price is unknown."""
     calls = judge_calls(rule.scorer, input_tokens, output_tokens)
     probability = rule.sample.chance(_UNEVENTFUL).probability
-    priced = [each.calls * each.price for each in calls if each.price is not None]
+    priced = [each["calls"] * each["price"] for each in calls if each["price"] is not None]
     cost = sum(priced) if len(priced) == len(calls) else None
     return {
         "rule": rule.name,
@@ -70,7 +69,7 @@ def _explained(rule: Rule, input_tokens: int, output_tokens: int) -> dict[str, A
         "sample": str(rule.sample),
         "probability": probability,
         "ceiling": rule.sample.ceiling,
-        "calls": [asdict(each) for each in calls],
+        "calls": calls,
         "cost_per_run": cost,
         "cost_per_1000": None if cost is None else cost * probability * 1_000,
     }

@@ -43,9 +43,7 @@ def try_out(
     name: Annotated[str, typer.Argument(help="NAME, or NAME=URL.")],
     trace: Annotated[str | None, typer.Option(help="Id of an existing trace, 32 hex digits.")] = None,
     span: Annotated[str | None, typer.Option(help="Id of the span to score in it, 16 hex digits.")] = None,
-    wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for the trace, and for the score.")
-    ] = 60,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for trace and score.")] = 60,
 ) -> None:
     """Send a span and a marked score for it, and read the score back if the backend has an API for that."""
     if (trace is None) != (span is None):
@@ -53,9 +51,7 @@ def try_out(
     try:
         place = backend(name)
         if not hasattr(place, "send"):
-            echo(
-                f"{name} reads evaluation events and has no API for scores. Try: otel-evals demo --to {name}"
-            )
+            echo(f"{name} reads evaluation events, not scores. Try: otel-evals demo --to {name}")
             return
         ids = (trace, span) if trace and span else _sent_span(place)
         accepted = anyio.run(_try, place, ids, wait)
@@ -81,17 +77,16 @@ def _sent_span(place: Any) -> tuple[str, str]:
 
     provider = TracerProvider(resource=Resource({"service.name": "otel-evals-test"}))
     address, headers = where
-    provider.add_span_processor(
-        SimpleSpanProcessor(OTLPSpanExporter(address, headers=dict(headers), timeout=10))
-    )
+    exporter = OTLPSpanExporter(address, headers=dict(headers), timeout=10)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
     attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "otel-evals test"}
-    with provider.get_tracer("otel_evals.test").start_as_current_span(
-        "otel-evals test", attributes=attributes
-    ) as span:
-        context = span.get_span_context()
+    span = provider.get_tracer("otel_evals.test").start_span("otel-evals test", attributes=attributes)
+    span.end()
     provider.shutdown()
-    echo(f"Sent a span to {address}: trace {context.trace_id:032x}, span {context.span_id:016x}")
-    return f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    context = span.get_span_context()
+    ids = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    echo(f"Sent a span to {address}: trace {ids[0]}, span {ids[1]}")
+    return ids
 
 
 async def _try(place: Any, ids: tuple[str, str], wait: float) -> bool:

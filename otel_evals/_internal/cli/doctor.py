@@ -17,13 +17,9 @@ from otel_evals._internal.live.doctor.findings import Diagnosis, problem
 
 
 def doctor(
-    command: Annotated[
-        list[str] | None, typer.Argument(help="A program to run and examine: -- python app.py")
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(help="Program to examine: -- python app.py")] = None,
     config: Annotated[Path | None, typer.Option(help="The YAML file; OTEL_EVALS_CONFIG by default.")] = None,
-    ask_judges: Annotated[
-        bool, typer.Option("--ask-judges", help="Ask each judge one short question, for a few tokens.")
-    ] = False,
+    ask_judges: Annotated[bool, typer.Option("--ask-judges", help="Ask each judge a question.")] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each connection and question.")] = 3.0,
     as_json: AsJson = False,
 ) -> None:

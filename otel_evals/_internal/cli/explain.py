@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from otel_evals._internal import model
 from otel_evals._internal.accounting.explanation import (
     ExplainedDecision,
     Explanation,
@@ -22,17 +23,6 @@ from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.deliver.jsonl import read_jsonl
-from otel_evals._internal.model import (
-    Dropped,
-    NotScored,
-    OperationKind,
-    Outcome,
-    Run,
-    Sampled,
-    Score,
-    ScorerFailure,
-    ToolCall,
-)
 from otel_evals._internal.pipeline.inspection import trace_id_of
 from otel_evals._internal.sampling.algebra import Earlier
 from otel_evals._internal.sampling.consistent import is_sampled, randomness, share, threshold
@@ -42,12 +32,8 @@ from otel_evals.errors import ConfigError
 
 def explain(
     trace_id: Annotated[str, typer.Argument(help="The trace's id, 32 hex digits.")],
-    scores: Annotated[
-        list[Path] | None, typer.Option(help="Output of the jsonl destination; repeatable.", exists=True)
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The configuration in YAML, to recompute sampling decisions.")
-    ] = None,
+    scores: Annotated[list[Path] | None, typer.Option(help="Output of jsonl.", exists=True)] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file, to recompute sampling.")] = None,
     trace_state: Annotated[str, typer.Option(help="The trace's tracestate, if it had one.")] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -129,24 +115,20 @@ def _recompute(
     """Recompute the decisions of rules without a recorded evaluation of this run."""
     run = replace(_run(record), trace_state=trace_state)
     own = [e for e in recorded.values() if e["span_id"] == run.root_span_id and not e.get("conversation_id")]
-    earlier = {
-        e["scorer"]: Earlier(
-            chance_of(Sampled(e["sampling"]["probability"], e["sampling"]["rule"]), run), _outcome(e)
-        )
-        for e in own
-    }
+    earlier = {}
+    for e in own:
+        sampled = model.Sampled(e["sampling"]["probability"], e["sampling"]["rule"])
+        earlier[e["scorer"]] = Earlier(chance_of(sampled, run), _outcome(e))
     for rule in config.rules:
         if rule.scope != "run" or rule.scorer.id in earlier:
             continue
         if not rule.sample.repeatable:
-            notes.append(
-                f"{rule.name}: no evaluation on record; {rule.sample} cannot be recomputed from the record."
-            )
-            continue
-        yield _decide(rule, run, earlier)
+            notes.append(f"{rule.name}: no evaluation on record; {rule.sample} cannot be recomputed.")
+        else:
+            yield _decide(rule, run, earlier)
 
 
-def _decide(rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> ExplainedDecision:
+def _decide(rule: Rule, run: model.Run, earlier: Mapping[str, Earlier]) -> ExplainedDecision:
     decision = ExplainedDecision(
         rule=rule.name,
         span_id=run.root_span_id,
@@ -162,33 +144,34 @@ def _decide(rule: Rule, run: Run, earlier: Mapping[str, Earlier]) -> ExplainedDe
     return replace(decision, reason=chance.why or "sampled_out", **numbers(chance, run.trace_state))
 
 
-def _run(record: Mapping[str, Any]) -> Run:
+def _run(record: Mapping[str, Any]) -> model.Run:
     """Rebuild a run from its record, which has a part of its fields."""
-    calls = [ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())]
     same = ("trace_id", "agent_version", "conversation_id", "user_id", "provider", "error", "error_type")
-    return Run(
+    return model.Run(
         root_span_id=record["span_id"],
-        root_kind=OperationKind.AGENT,
+        root_kind=model.OperationKind.AGENT,
         agent_name=record.get("agent"),
         models=tuple(record.get("models", ())),
         start_time=record.get("start_time") or 0,
         end_time=record.get("end_time"),
-        tool_calls=tuple(calls),
+        tool_calls=tuple(
+            model.ToolCall(name=c["name"], status=c["status"]) for c in record.get("tool_calls", ())
+        ),
         output=record.get("output"),
         **{name: record.get(name) for name in same},  # type: ignore[arg-type]  # as the record was written
     )
 
 
-def _outcome(evaluation: Mapping[str, Any]) -> Outcome:
+def _outcome(evaluation: Mapping[str, Any]) -> model.Outcome:
     reason = evaluation["reason"] or ""
     match evaluation["status"]:
         case "scored":
-            return Score(value=evaluation["value"])
+            return model.Score(value=evaluation["value"])
         case "not_scored":
-            return NotScored(reason=reason)
+            return model.NotScored(reason=reason)
         case "failed":
-            return ScorerFailure(error_type=reason, message="")
-    return Dropped(reason=reason)
+            return model.ScorerFailure(error_type=reason, message="")
+    return model.Dropped(reason=reason)
 
 
 def _ceilings(trace_id: str, config: Config) -> Iterator[str]:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from otel_evals._internal.cli.terminal import echo
+from otel_evals._internal.live.doctor.process import installed_framework
 
-_OPENINFERENCE = "{0}Instrumentor().instrument()  # of openinference-instrumentation-{1}"
-_FRAMEWORKS = {
-    "pydantic_ai": ("pydantic-ai", "pydantic_ai.Agent.instrument_all()"),
-    "agents": ("OpenAI Agents", _OPENINFERENCE.format("OpenAIAgents", "openai-agents")),
-    "langchain": ("LangChain", _OPENINFERENCE.format("LangChain", "langchain")),
-    "crewai": ("CrewAI", _OPENINFERENCE.format("CrewAI", "crewai")),
-    "llama_index": ("LlamaIndex", _OPENINFERENCE.format("LlamaIndex", "llama-index")),
-    "openai": ("the OpenAI client", _OPENINFERENCE.format("OpenAI", "openai")),
-}
 _FILE = """\
 # Configuration of otel-evals. All options: docs/configuration.md, or `otel-evals config schema`.
 # `otel-evals config check {name}` lists all mistakes, or the rules with sampling rate and cost.
@@ -54,7 +45,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a first configuration, with comments, for the installed framework."""
-    found = next((words for module, words in _FRAMEWORKS.items() if find_spec(module) is not None), None)
+    found = installed_framework()
     comment = f"# Found: {found[0]}. To record its spans:\n#   {found[1]}\n" if found else _NONE
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:

@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
+from otel_evals._internal.cli.terminal import AsJson, Options, echo, exit_on, json_text
 from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Score
@@ -28,9 +28,6 @@ app = typer.Typer(help="Test a judge before you rely on it.", no_args_is_help=Tr
 
 Model = Annotated[str, typer.Option("--model", help="As LiteLLM names it: openai/gpt-5-mini.")]
 ApiBase = Annotated[str | None, typer.Option(help="OpenAI-compatible server of the model.")]
-Options = Annotated[
-    list[str] | None, typer.Option("--option", help="Scorer option as name=value, the value in YAML.")
-]
 AtOnce = Annotated[int, typer.Option(min=1, help="Runs that are judged at the same time.")]
 
 _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxicity", "prompt_alignment")
@@ -40,14 +37,10 @@ _CHECKED = ("hallucination", "faithfulness", "answer_relevancy", "bias", "toxici
 @app.command()
 def check(
     model: Model,
-    scorer: Annotated[
-        list[str] | None, typer.Option(help="Scorers to try; six common ones by default.")
-    ] = None,
+    scorer: Annotated[list[str] | None, typer.Option(help="Scorers; six common ones by default.")] = None,
     api_base: ApiBase = None,
     option: Options = None,
-    tolerance: Annotated[
-        float, typer.Option(min=0, help="Random variation of a score, as a share of the scale.")
-    ] = 0.2,
+    tolerance: Annotated[float, typer.Option(min=0, help="Random variation: share of the scale.")] = 0.2,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of attacks.")] = None,
     at_once: AtOnce = 4,
     as_json: AsJson = False,

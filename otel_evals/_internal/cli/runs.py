@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from otel_evals._internal.cli.terminal import echo, exit_on, json_text
+from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_text, report_skipped
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run
@@ -19,16 +19,14 @@ from otel_evals._internal.read.reader import read_runs
 
 
 def runs(
-    files: Annotated[
-        list[str], typer.Argument(help="OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin.")
-    ],
+    files: Annotated[list[str], typer.Argument(help=FILES_HELP)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print the runs in OTLP files: as trees on a terminal, as JSON lines otherwise."""
     show = _print_json if as_json or not sys.stdout.isatty() else _print_trees
     try:
         with exit_on(command="runs"), _progress(files) as advance:
-            traces = read_traces(files, progress=advance, skipped=_report_skipped)
+            traces = read_traces(files, progress=advance, skipped=report_skipped)
             count = show(read_runs(traces, load_dialects()))
     except BrokenPipeError:
         sys.stderr.close()
@@ -37,10 +35,6 @@ def runs(
         problem = "no run found: there is no span of an agent or a model"
         echo(f"otel-evals runs: {', '.join(files)}: {problem}", err=True)
         raise typer.Exit(1)
-
-
-def _report_skipped(path: str, line: int) -> None:
-    echo(f"otel-evals runs: {path}:{line}: not OTLP, skipped", err=True)
 
 
 @contextmanager
@@ -138,7 +132,6 @@ def _shown(run: Run, name: str) -> str:
 
 
 def _short(value: Any, width: int = 100) -> str:
-    """Shorten a value to one line."""
     from rich.markup import escape
 
     text = value if isinstance(value, str) else json_text(value, default=str)

@@ -13,7 +13,15 @@ from msgspec import structs
 
 from otel_evals._internal.cli.judge import options_of
 from otel_evals._internal.cli.summary import Report, plain_summary, problems, show, unfinished, worst_runs
-from otel_evals._internal.cli.terminal import AsJson, echo, exit_on, json_text
+from otel_evals._internal.cli.terminal import (
+    FILES_HELP,
+    AsJson,
+    Options,
+    echo,
+    exit_on,
+    json_text,
+    report_skipped,
+)
 from otel_evals._internal.cli.trace_files import query_of, stored_traces
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config
@@ -34,45 +42,21 @@ _AT_ONCE = 64
 
 
 def score(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(help="OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin."),
-    ] = None,
+    files: Annotated[list[str] | None, typer.Argument(help=FILES_HELP)] = None,
     source: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            help="Read traces from a backend, NAME or NAME=URL: jaeger, langfuse, mlflow, phoenix, tempo.",
-        ),
+        typer.Option("--from", help="Backend, NAME[=URL]: jaeger, langfuse, mlflow, phoenix, tempo."),
     ] = None,
     since: Annotated[str | None, typer.Option(help="Earliest start: a time, or 24h, 7d ago.")] = None,
     until: Annotated[str | None, typer.Option(help="Latest start: a time; 5 minutes ago by default.")] = None,
-    wanted: Annotated[
-        str | None, typer.Option("--filter", help="Filter of traces, in the backend's own language.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file of rules and destinations; OTEL_EVALS_CONFIG by default.")
-    ] = None,
-    scorer: Annotated[
-        list[str] | None, typer.Option(help="Name of a scorer to use instead of a file's rules.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="Option of the scorers as name=value, the value in YAML.")
-    ] = None,
-    jsonl: Annotated[
-        Path | None, typer.Option(help="Write every scored run to this file, one JSON object per line.")
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Score every run that a rule applies to, without sampling.")
-    ] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(help="Keep progress in this file, to continue after an interruption.", dir_okay=False),
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(min=1, help="Runs to score at the same time; replaces the rules' concurrency."),
-    ] = None,
+    wanted: Annotated[str | None, typer.Option("--filter", help="Filter in the backend's language.")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file; OTEL_EVALS_CONFIG by default.")] = None,
+    scorer: Annotated[list[str] | None, typer.Option(help="Scorers instead of a file, by name.")] = None,
+    option: Options = None,
+    jsonl: Annotated[Path | None, typer.Option(help="Write scored runs to this file, one per line.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Score without sampling.")] = False,
+    resume: Annotated[Path | None, typer.Option(help="Progress file, to continue.", dir_okay=False)] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Runs to score at the same time.")] = None,
     fail_under: Annotated[
         float | None,
         typer.Option(help="Exit with 1 if a mean is below; if lower is better, above 1 minus this."),
@@ -143,7 +127,7 @@ def _without_prompts(evaluation: Evaluation) -> Evaluation:
 
 
 def _read(files: list[str]) -> Iterator[Sequence[SpanRecord]]:
-    return read_traces(files, skipped=_report_skipped)
+    return read_traces(files, skipped=report_skipped)
 
 
 def _traces(
@@ -185,7 +169,3 @@ def _config(
     if jsonl is not None:
         config = replace(config, destinations=(*config.destinations, JsonlDestination(jsonl)))
     return config
-
-
-def _report_skipped(path: str, line: int) -> None:
-    echo(f"otel-evals score: {path}:{line}: not OTLP, skipped", err=True)

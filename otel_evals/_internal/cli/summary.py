@@ -55,11 +55,10 @@ def problems(
 
 
 def _first_failure(scorer_id: str, evaluations: list[Evaluation]) -> str:
-    failures = (
-        e.outcome for e in evaluations if e.scorer_id == scorer_id and isinstance(e.outcome, ScorerFailure)
-    )
-    first = next(failures, None)
-    return "" if first is None else visible(f"{first.error_type}: {first.message}"[:500])
+    for each in evaluations:
+        if each.scorer_id == scorer_id and isinstance(each.outcome, ScorerFailure):
+            return visible(f"{each.outcome.error_type}: {each.outcome.message}"[:500])
+    return ""
 
 
 def worst_runs(
@@ -67,11 +66,8 @@ def worst_runs(
 ) -> Iterator[str]:
     """Yield a line for each of the worst runs per scorer, with its reason; perfect runs are left out."""
     for each in tallies:
-        mine = [
-            (e, e.outcome)
-            for e in evaluations
-            if e.scorer_id == each.scorer_id and isinstance(e.outcome, Score)
-        ]
+        own = (e for e in evaluations if e.scorer_id == each.scorer_id)
+        mine = [(e, e.outcome) for e in own if isinstance(e.outcome, Score)]
         lower = each.direction is Direction.LOWER
         best = each.lowest if lower else each.highest
         ordered = sorted(mine, key=lambda pair: pair[1].value, reverse=lower)[:count]

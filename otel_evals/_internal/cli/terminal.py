@@ -15,12 +15,19 @@ from otel_evals._internal.judges.fence import visible
 from otel_evals.errors import OtelEvalsError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+FILES_HELP = "OTLP as JSON, JSON lines or protobuf, gzip or not; - is stdin."
+Options = Annotated[list[str] | None, typer.Option("--option", help="Scorer option: name=value, in YAML.")]
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n]")
 
 
 def echo(text: object = "", *, err: bool = False) -> None:
     """Print a text, with control and invisible characters escaped."""
     typer.echo(visible(str(text)), err=err)
+
+
+def report_skipped(path: str, line: int) -> None:
+    """Report a line of a file that is not OTLP."""
+    echo(f"otel-evals: {path}:{line}: not OTLP, skipped", err=True)
 
 
 @contextmanager

@@ -71,7 +71,8 @@ def _source(place: str) -> Any:
     points = {point.name: point for point in entry_points(group=TRACE_SOURCES)}
     if name in points:
         return call_with(points[name].load(), {"url": url} if url else {}, f"--from {name}")
-    known = {n: d for n, d in backends().items() if _reads(d)}
+    unable = (None, ApiDestination.read_traces)
+    known = {n: d for n, d in backends().items() if getattr(d, "read_traces", None) not in unable}
     if name not in known:
         fix = suggestion(name, {**points, **known})
         raise ConfigError("--from", f"cannot read traces from {name!r}{fix}")
@@ -79,8 +80,3 @@ def _source(place: str) -> Any:
         return backend(place)
     except ConfigError as error:
         raise ConfigError(error.field.replace("--to", "--from", 1), error.problem) from None
-
-
-def _reads(destination: Any) -> bool:
-    read = getattr(destination, "read_traces", None)
-    return read is not None and read is not ApiDestination.read_traces

@@ -63,10 +63,7 @@ _FIELDS: dict[str, Callable[[Run], Any]] = {
 
 
 class CelCondition:
-    """A printable condition.
-
-    Args:
-        expression: in CEL; the run is `run`.
+    """A printable condition in CEL; the run is `run`.
 
     Raises:
         ConfigError: the extra `cel` is missing, or the expression has a mistake.
@@ -74,7 +71,10 @@ class CelCondition:
 
     def __init__(self, expression: str) -> None:
         self._expression = _bounded(expression)
-        cel = _library()
+        try:
+            import cel
+        except ModuleNotFoundError as error:
+            raise ConfigError(_FIELD, f"needs {error.name}: pip install 'otel-evals[cel]'") from error
         self._program = _compiled(cel, expression)
         self._fields = _named(expression)
         self._context = cel.Context()
@@ -97,14 +97,6 @@ class CelCondition:
 
     def __str__(self) -> str:
         return self._expression
-
-
-def _library() -> Any:
-    try:
-        import cel
-    except ModuleNotFoundError as error:
-        raise ConfigError(_FIELD, f"needs {error.name}: pip install 'otel-evals[cel]'") from error
-    return cel
 
 
 def _compiled(cel: Any, expression: str) -> Any:

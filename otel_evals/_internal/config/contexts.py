@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from otel_evals._internal import context
-from otel_evals._internal.config.imports import imported
+from otel_evals._internal.config.imports import PREFIX, imported
 from otel_evals._internal.config.validation import call_with, suggestion
 from otel_evals.errors import ConfigError
 
@@ -28,7 +28,13 @@ def build_context(value: Any, field: str) -> Any:
         ConfigError: the resolver is unknown, or does not accept its options.
     """
     if isinstance(value, str):
-        return _of_text(value.strip(), field)
+        if value.strip().startswith(PREFIX):
+            return imported(value.strip(), field)
+        try:
+            return _of_node(ast.parse(value.strip(), mode="eval").body, field)
+        except (SyntaxError, RecursionError, MemoryError):
+            problem = f"{value!r:.200} is not a resolver; write for example 'documents(top=5)'"
+            raise ConfigError(field, problem) from None
     if isinstance(value, Mapping):
         if len(value) != 1:
             raise ConfigError(field, "must name one resolver, as in `documents: {top: 5}`, or be a list")
@@ -37,16 +43,6 @@ def build_context(value: Any, field: str) -> Any:
     if isinstance(value, Sequence):
         return context.combine(*(build_context(each, f"{field}[{i}]") for i, each in enumerate(value)))
     return value
-
-
-def _of_text(text: str, field: str) -> Any:
-    if text.startswith("python:"):
-        return imported(text, field)
-    try:
-        return _of_node(ast.parse(text, mode="eval").body, field)
-    except (SyntaxError, RecursionError, MemoryError):
-        problem = f"{text!r:.200} is not a resolver; write for example 'documents(top=5)'"
-        raise ConfigError(field, problem) from None
 
 
 def _of_node(node: ast.expr, field: str) -> Any:

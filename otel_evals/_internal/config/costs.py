@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,24 +12,16 @@ from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.scoring.steps import StepScorer
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgeCalls:
-    """Calls to one judge per scored run."""
+def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[dict[str, Any]]:
+    """Return `model`, `calls` and `price` per judge for one scored run; empty for scorers in code.
 
-    model: str
-    calls: int
-    """A lower bound: steps in code may make more calls, and a malformed answer is repaired by another."""
-    price: float | None
-    """US dollars per call of the given length; None if unknown."""
-
-
-def judge_calls(scorer: Scorer, input_tokens: int, output_tokens: int) -> list[JudgeCalls]:
-    """Return the calls per judge and scored run; empty for scorers in code."""
-    judges = list(judges_of(scorer))
-    by_model = {judge.model: judge for judge in judges}
-    counts = Counter(judge.model for judge in judges)
+    `calls` is a lower bound: steps in code may make more calls, and a malformed answer is repaired.
+    `price` is US dollars per call of the given length; None if unknown.
+    """
+    judges = {judge.model: judge for judge in judges_of(scorer)}
+    counts = Counter(judge.model for judge in judges_of(scorer))
     return [
-        JudgeCalls(model=model, calls=count, price=_price(by_model[model], input_tokens, output_tokens))
+        {"model": model, "calls": count, "price": _price(judges[model], input_tokens, output_tokens)}
         for model, count in counts.items()
     ]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 from functools import partial
-from typing import Any, get_origin, get_type_hints
+from typing import Any
 
+from otel_evals._internal.config.mistakes import annotated_return
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals.errors import ConfigError
 
@@ -15,25 +16,11 @@ PREFIX = "python:"
 
 
 def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:
-    """Import an object.
-
-    Args:
-        path: `python:package.module:name`.
-        field: path of the option, for messages.
-        kind: required interface of the object, or of its annotated return value; None for any.
+    """Import `python:package.module:name`, and check that it is of a kind, or annotated to return it.
 
     Raises:
         ConfigError: the import fails, the object is of another kind, or the path is malformed.
     """
-    value = _load(path, field)
-    if kind is not None and not _builds(value, kind):
-        what = kind.__name__
-        problem = f"{path!r} is no {what}, class of {what}s or function with the return type {what}"
-        raise ConfigError(field, f"{problem}; it was not called")
-    return value
-
-
-def _load(path: str, field: str) -> Any:
     module, found, attribute = path.removeprefix(PREFIX).partition(":")
     if not (found and module and attribute):
         raise ConfigError(field, f"{path!r} must have the form python:package.module:name")
@@ -46,6 +33,10 @@ def _load(path: str, field: str) -> Any:
     except Exception as error:  # whatever the module does when it is imported
         problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError(field, problem) from error
+    if kind is not None and not _builds(value, kind):
+        what = kind.__name__
+        problem = f"{path!r} is no {what}, class of {what}s or function with the return type {what}"
+        raise ConfigError(field, f"{problem}; it was not called")
     return value
 
 
@@ -55,11 +46,7 @@ def _builds(found: Any, kind: type[Any]) -> bool:
     Nothing else is called: a call could have any effect.
     """
     if inspect.isroutine(found) or isinstance(found, partial):
-        try:
-            found = get_type_hints(found.func if isinstance(found, partial) else found).get("return")
-        except Exception:  # whatever an annotation's evaluation raises
-            return False
-        found = get_origin(found) or found
+        found = annotated_return(found.func if isinstance(found, partial) else found)
     if kind is Scorer:
         return isinstance(found, Scorer) or (isinstance(found, type) and issubclass(found, Scorer))
     return found is kind or all(hasattr(found, name) for name in ("export", "shutdown"))

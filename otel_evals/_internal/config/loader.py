@@ -1,18 +1,4 @@
-"""Builds a Config from objects, names and mappings, or from a YAML file.
-
-Rules take objects in code, and text in YAML:
-
-    rules:
-      - scorer: keyword_coverage
-        sample: ratio(0.1) | errors()
-      - scorer: hallucination
-        options: {model: openai/gpt-5-mini, get_context: tool_results}
-        when: {agent_name: [support, sales], tenant.id: acme}
-        timeout: 5s
-    destinations:
-      - console
-      - jsonl: {path: scores.jsonl}
-"""
+"""Builds a Config from objects, names and mappings, or from a YAML file."""
 
 from __future__ import annotations
 

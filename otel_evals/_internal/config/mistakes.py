@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import inspect
-import typing
-from collections.abc import Callable
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 from otel_evals._internal.scoring.scorer import Scorer
+
+
+def annotated_return(function: Any) -> Any:
+    """Return the annotated type of a function's result; None if it cannot be evaluated."""
+    try:
+        kind = get_type_hints(function).get("return")
+    except Exception:  # for example a name that only type checkers import
+        return None
+    return get_origin(kind) or kind
 
 
 def scorer_mistake(value: Any) -> str | None:
@@ -18,22 +25,14 @@ def scorer_mistake(value: Any) -> str | None:
     if isinstance(value, type):
         what = "a scorer's class" if issubclass(value, Scorer) else "a class"
         return f"{name} is {what}, not a scorer: call it, as in {name}()"
-    if inspect.isroutine(value) and _makes_scorers(value):
+    kind = annotated_return(value)
+    if inspect.isroutine(value) and isinstance(kind, type) and issubclass(kind, Scorer):
         return f"{name} makes a scorer and was not called: write {name}()"
     if inspect.isroutine(value):
         return f"{name} is a plain function: write @scorer above it, or pass scorer({name})"
     if isinstance(value, str):
         return f"{value!r} is a name: pass the scorer itself, or a mapping {{'scorer': {value!r}}}"
     return f"{value!r:.100} is not a scorer: pass one, or a function with @scorer above it"
-
-
-def _makes_scorers(function: Callable[..., Any]) -> bool:
-    try:
-        kind = typing.get_type_hints(function).get("return")
-    except Exception:  # a name that exists for type checkers alone
-        kind = None
-    kind = typing.get_origin(kind) or kind
-    return isinstance(kind, type) and issubclass(kind, Scorer)
 
 
 def destination_mistake(value: Any) -> str | None:

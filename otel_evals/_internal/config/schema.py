@@ -6,7 +6,7 @@ import ast
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any, Literal, Union
 
@@ -23,30 +23,23 @@ _RULE: dict[str, Any] = {
     "sample": {"type": ["string", "number"]},
     "when": {"type": "object", "minProperties": 1},
     "options": {"type": "object"},
-    "scope": {"enum": ["run", "agent", "conversation"]},
-    "isolation": {"enum": ["thread", "process"]},
-    "idle": {"type": ["number", "string"]},
-    "timeout": {"type": ["number", "string"]},
-    "concurrency": {"anyOf": [{"type": "integer"}, _REFERENCE]},
-    "attempts": {"anyOf": [{"type": "integer"}, _REFERENCE]},
 }
+"""Options of a rule that have another type in a file than in code."""
 
 
 def config_schema() -> dict[str, Any]:
     """Return the JSON schema of configuration files, with the installed scorers and their options."""
     names = scorer_names()
     name = {"anyOf": [{"enum": names}, {"type": "string", "pattern": f"^{PREFIX}"}]}
-    words = {field: text for field, _, text in described_fields(Rule)}
+    hints = {key: hint for key, hint in typing.get_type_hints(Rule).items() if key != "_"}
     rule = {
         "type": "object",
         "required": ["scorer"],
         "additionalProperties": False,
-        "properties": {
-            "scorer": {**name, "description": words["scorer"]},
-            **{key: {**kind, **_description(words, key)} for key, kind in _RULE.items()},
-        },
+        "properties": _properties(Rule, hints, {"scorer": name, **_RULE}),
         "allOf": [_options_of(each) for each in names],
     }
+    options, sections = typing.get_type_hints(ConfigOptions), section_names()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "otel-evals",
@@ -56,8 +49,8 @@ def config_schema() -> dict[str, Any]:
         "properties": {
             "rules": {"type": "array", "minItems": 1, "items": {"anyOf": [name, rule]}},
             "destinations": {"type": "array", "items": {"type": ["string", "object"]}},
-            **_options(),
-            **{each: _section(section_model(each)) for each in sorted(section_names())},
+            **_properties(Config, {k: h for k, h in options.items() if k not in sections}),
+            **{each: _section(section_model(each)) for each in sorted(sections)},
         },
     }
 
@@ -73,53 +66,39 @@ def described_fields(model: type) -> Iterator[tuple[str, str, str]]:
             yield ast.unparse(field.target), default, " ".join(ast.literal_eval(doc.value).split())
 
 
-def _options() -> dict[str, Any]:
-    hints = typing.get_type_hints(ConfigOptions)
-    words = {field: text for field, _, text in described_fields(Config)}
-    sections = section_names()
-    return {
-        key: {**_kind(kind), **_description(words, key)} for key, kind in hints.items() if key not in sections
-    }
+def _properties(model: type, hints: Mapping[str, Any], known: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Return the schemas of options by their types, with the descriptions of a model's fields."""
+    words = {field: {"description": text} for field, _, text in described_fields(model)}
+    kinds = {**known, **{key: _type(hint) for key, hint in hints.items() if key not in known}}
+    return {key: {**kind, **words.get(key, {})} for key, kind in kinds.items()}
 
 
 def _section(model: type) -> dict[str, Any]:
-    """Return the schema of a section that another package defines."""
-    hints = typing.get_type_hints(model)
-    words = {field: text for field, _, text in described_fields(model)}
     return {
         "type": ["object", "null"],
         "description": (inspect.getdoc(model) or "").partition("\n")[0],
         "additionalProperties": False,
-        "properties": {key: {**_section_field(hints[key]), **_description(words, key)} for key in words},
+        "properties": _properties(model, typing.get_type_hints(model)),
     }
 
 
-def _section_field(hint: Any) -> dict[str, Any]:
-    """Return the schema of a section's option; a number may be written as a duration."""
-    parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    models = [part for part in parts if isinstance(part, type) and is_dataclass(part)]
-    if models:
-        return _section(models[0])
-    return _kind(hint | str if float in parts else hint)
-
-
-def _description(words: dict[str, str], field: str) -> dict[str, str]:
-    return {"description": words[field]} if field in words else {}
-
-
-def _kind(hint: Any) -> dict[str, Any]:
-    """Return the schema of a simple type; other types accept anything."""
+def _type(hint: Any) -> dict[str, Any]:
+    """Return the schema of a type: a simple one, a section, a number that may be a duration, or anything."""
     if typing.get_origin(hint) is Literal:
         return {"enum": list(typing.get_args(hint))}
     parts = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+    models = [part for part in parts if isinstance(part, type) and is_dataclass(part)]
+    if models:
+        return _section(models[0])
     simple = [_SIMPLE[part] for part in parts if part in _SIMPLE]
+    if "number" in simple and "string" not in simple:
+        simple.append("string")
     if not simple:
         return {}
     return {"type": simple} if "string" in simple else {"anyOf": [{"type": simple}, _REFERENCE]}
 
 
 def _options_of(name: str) -> dict[str, Any]:
-    """Return the schema of the options of a scorer."""
     try:
         found = find_scorer(name, "scorer")
         parameters = inspect.signature(found).parameters if callable(found) else {}

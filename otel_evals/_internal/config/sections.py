@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from opentelemetry._logs import Logger
 
@@ -13,28 +13,6 @@ from otel_evals.errors import ConfigError
 
 ENTRY_POINT_GROUP = "otel_evals_config_section"
 """Entry-point group of sections: the name of the section, and the model that reads it."""
-
-
-class Watch(Protocol):
-    """Background work of a process that scores."""
-
-    def start(self) -> None:
-        """Start; called again in a forked child."""
-
-    def stop(self) -> None:
-        """Stop."""
-
-
-@runtime_checkable
-class WatchingSection(Protocol):
-    """A section with background work in every process that scores."""
-
-    def watch(self, destinations: tuple[Any, ...], logger: Callable[[], Logger]) -> Watch:
-        """Start the work and return it.
-
-        Raises:
-            ConfigError: the configuration lacks an option that the work needs.
-        """
 
 
 def section_names() -> set[str]:
@@ -65,7 +43,12 @@ def build_section(name: str, value: Any) -> Any:
 
 def start_watches(
     sections: Mapping[str, Any], destinations: tuple[Any, ...], logger: Callable[[], Logger]
-) -> list[Watch]:
-    """Start the background work of all sections."""
-    watching = [section for section in sections.values() if isinstance(section, WatchingSection)]
-    return [section.watch(destinations, logger) for section in watching]
+) -> list[Any]:
+    """Start the background work of sections that have a method `watch(destinations, logger)`.
+
+    Each result has `start()`, which is called again in forked children, and `stop()`.
+
+    Raises:
+        ConfigError: the configuration lacks an option that the work needs.
+    """
+    return [each.watch(destinations, logger) for each in sections.values() if hasattr(each, "watch")]

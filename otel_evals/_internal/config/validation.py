@@ -117,13 +117,7 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
 
 
 def call_with(function: Callable[..., Any], options: Mapping[str, Any], field: str, *values: Any) -> Any:
-    """Check the names of options, then call a function with them.
-
-    Args:
-        function: for example a scorer's or destination's factory.
-        options: by name.
-        field: path of the options, for messages.
-        values: positional arguments.
+    """Call a factory with options after a check of their names; `field` is their path in messages.
 
     Raises:
         ConfigError: an option is unknown, missing, or has a value that the function refuses.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.deliver.capabilities import holds, keeps_picks, link_traces
 from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.deliver.delivery_queue import DeliveryCallback, DeliveryQueue
+from otel_evals._internal.deliver.delivery_queue import Delivered, DeliveryQueue
 from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.deliver.preset import EventPreset
 from otel_evals._internal.deliver.retry import Retry
@@ -22,8 +23,6 @@ from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task
 from otel_evals.errors import ConfigError
-
-__all__ = ["FanOut"]
 
 
 class FanOut:
@@ -44,7 +43,7 @@ class FanOut:
         retry: Retry | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
-        on_result: DeliveryCallback | None = None,
+        results: asyncio.Queue[Delivered] | None = None,
     ) -> None:
         """Create the queues.
 
@@ -57,8 +56,7 @@ class FanOut:
             retry: when a batch is sent again after a failure.
             clock: seconds, monotonic.
             draw: random numbers in [0, 1), for the jitter of retries.
-            on_result: called with a destination's name, scored runs, and `exported` or the reason why they
-                were not.
+            results: gets how each delivery ended.
 
         Raises:
             ConfigError: a size is not positive.
@@ -81,17 +79,19 @@ class FanOut:
                 retry=retry or Retry(),
                 clock=clock,
                 draw=draw,
-                on_result=on_result,
+                results=results,
             )
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
 
-    def put(self, scored: ScoredRun) -> None:
-        """Queue a scored run for every destination. Never waits, never raises; a full queue is counted."""
-        self.put_to(scored, None)
+    def put(self, scored: ScoredRun, names: Collection[str] | None = None) -> list[str]:
+        """Queue a scored run for the destinations named, or for all; returns their names.
 
-    def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
-        """Queue a scored run for the destinations named, or for all; returns their names."""
+        Never waits, never raises; a full queue is counted. The run is redacted; its evaluations were, when
+        they were made.
+        """
+        if not self._queues:
+            return []
         queues = [queue for queue in self._queues if names is None or queue.name in names]
         leaving = replace(scored, run=redacted(scored.run)) if queues else scored
         for queue in queues:

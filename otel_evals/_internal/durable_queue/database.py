@@ -46,16 +46,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 def open_database(
     path: str | os.PathLike[str], *, create: bool = True, wait: float = 5.0
 ) -> sqlite3.Connection:
-    """Open the queue's file, with its schema brought up to date.
-
-    Args:
-        path: the file.
-        create: create the file and its folder if they are missing.
-        wait: seconds to wait for a lock that another process holds.
-
-    Raises:
-        StoreError: the file is missing, is not a queue, was written by a newer version, or cannot be used.
-    """
+    """Open the queue's file, with its schema brought up to date; StoreError if it cannot be used."""
     connection = None
     try:
         connection = open_sqlite(path, create=create, wait=wait, synchronous="FULL")

@@ -23,11 +23,7 @@ class _Delivery:
 
 
 class Deliveries:
-    """Hands scored runs to destinations and reports when all of them have answered.
-
-    Args:
-        put: queues a scored run for destinations, all or some by name; returns their names.
-    """
+    """Hands scored runs to destinations, by `put`, and reports when all of them have answered."""
 
     def __init__(self, put: Callable[[ScoredRun, Collection[str] | None], Collection[str]]) -> None:
         self._put = put

@@ -22,12 +22,7 @@ _BYTES = "\x00bytes"
 
 
 def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> bytes:
-    """Encode spans and the links between them.
-
-    Raises:
-        ValueError: JSON cannot represent an attribute, such as a circular reference.
-        RecursionError: an attribute is nested too deep.
-    """
+    """Encode spans and the links between them; any error if JSON cannot represent an attribute."""
     rows, resources = span_rows(spans)
     common = {"links": dict(links), "resources": resources, "count": len(rows)}
     return b"\n".join(map(_line, (common, *rows)))

@@ -37,11 +37,7 @@ _BUDGET, _UNAVAILABLE = "BudgetExceededError", "JudgeUnavailableError"
 
 
 class FileProgress(Progress):
-    """Keeps evaluations and their deliveries in a private SQLite file, which one process uses at a time.
-
-    Raises:
-        ConfigError: the file cannot be used, or another process uses it.
-    """
+    """Keeps evaluations and their deliveries in a private SQLite file; ConfigError if it is in use."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -160,11 +156,7 @@ def _turns(run: Run) -> str:
 
 
 def _locked(path: Path) -> int | None:
-    """Lock the file until this process ends; None if the system has no such locks.
-
-    Raises:
-        ConfigError: another process has the lock.
-    """
+    """Lock the file until this process ends, if the system has locks; ConfigError if it is locked."""
     if not HAS_FILE_LOCKS:
         return None
     file = os.open(path, os.O_RDONLY)

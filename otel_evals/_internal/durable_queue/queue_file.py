@@ -20,12 +20,7 @@ _UPKEEP_SECONDS = 5.0
 
 
 class QueueFile:
-    """The file and its bounds. Writer's thread only.
-
-    Args:
-        config: the path and the bounds.
-        evicted: counts evicted runs, by reason.
-    """
+    """The file and its bounds; counts evicted runs by reason. Writer's thread only."""
 
     def __init__(self, config: Config, evicted: Counter[str]) -> None:
         self._path = str(config.store)

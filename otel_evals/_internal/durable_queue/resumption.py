@@ -24,11 +24,6 @@ def resumptions(
 ) -> tuple[list[Resumption], list[int]]:
     """Return the evaluations to make now, and the positions of tasks whose rule is not configured here.
 
-    Args:
-        stored: the stored run.
-        runs: its judged runs.
-        rules: by name.
-
     Raises:
         ValueError: a judged span is missing from the spans.
     """
@@ -58,10 +53,7 @@ def expected_ids(
 ) -> dict[str, list[str]]:
     """Return the ids of the evaluations to make by rules configured here, by judged span.
 
-    Args:
-        stored: the stored run.
-        rules: by name.
-        read: assembles the runs of the stored spans; called only for conversations, whose ids depend on them.
+    `read` assembles the stored spans; only the ids of conversations need it.
     """
     ids: dict[str, list[str]] = {}
     for position in _left(stored):

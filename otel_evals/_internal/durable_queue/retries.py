@@ -16,7 +16,6 @@ ABSENT_SECONDS = 60.0
 """Wait before the next attempt if another process may have the rule."""
 _FIRST_RETRY, _LONGEST_RETRY = 5.0, 3600.0
 """Seconds before a failed evaluation is tried again."""
-_UNAVAILABLE = "JudgeUnavailableError"
 
 
 def may_succeed_later(status: RunStatus, outcome: Outcome, attempts: int) -> bool:
@@ -40,7 +39,7 @@ def postpone(run: StoredRun, position: int, outcome: Outcome) -> None:
     """Note on a run that a task is to be tried again, and after which delay."""
     run.postponed.append(position)
     if isinstance(outcome, ScorerFailure):
-        unavailable = outcome.error_type == _UNAVAILABLE
+        unavailable = outcome.error_type == "JudgeUnavailableError"
         run.reason = failure_of(outcome)
         run.failed_attempt |= not unavailable
         attempt = run.status.attempts + 1

@@ -23,10 +23,7 @@ from otel_evals._internal.model import (
 )
 
 _OUTCOMES: dict[str, type[Outcome]] = {
-    "scored": Score,
-    "not_scored": NotScored,
-    "failed": ScorerFailure,
-    "dropped": Dropped,
+    kind.status: kind for kind in (Score, NotScored, ScorerFailure, Dropped)
 }
 
 

@@ -24,13 +24,7 @@ _STEP = 256
 
 
 class RunTable:
-    """Operations of one process on the table; times are seconds since the Unix epoch.
-
-    Args:
-        connection: from `open_database`.
-        owner: unique id of this process.
-        lease: seconds without a heartbeat after which a process counts as ended.
-    """
+    """One process's operations on the table; after `lease` seconds without a heartbeat it counts as ended."""
 
     def __init__(self, connection: sqlite3.Connection, owner: str, lease: float) -> None:
         self._sql = connection

@@ -58,14 +58,10 @@ class _Batch:
 
 
 class Writer:
-    """Writes runs to the file on its own thread.
+    """Writes runs to the file on its own thread, and claims runs while the engine has room.
 
-    Args:
-        config: the file and its bounds.
-        post: has a function called on the engine's thread.
-        room: returns how many more runs the engine can take.
-        claimed: called on the engine's thread with claimed runs.
-        resolved: called on the engine's thread once it is known if a new run is in the file.
+    `post` calls functions on the engine's thread: `claimed` with claimed runs, and `resolved` with each new
+    run once it is written or lost.
     """
 
     def __init__(

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.model import Loss, Run
+from otel_evals._internal.evaluate.queue_interface import Resumption
+from otel_evals._internal.model import Loss, Outcome, Run
 from otel_evals._internal.sampling.consistent import is_sampled
-
-__all__ = ["RuleSets"]
 
 _RAISES = 16
 """Rises of the highest sampling probability that are remembered."""
@@ -48,7 +47,7 @@ class RuleSets:
         self.current = self._make(config)
         self._spawn(self.current.prepare())
 
-    def of(self, job: Job) -> Evaluator:
+    def _of(self, job: Job) -> Evaluator:
         """The evaluator that a job belongs to."""
         return next((each for each in self.earlier if job in each.live), self.current)
 
@@ -73,6 +72,22 @@ class RuleSets:
         for each in [each for each in self.earlier if not each.live]:
             self.earlier.remove(each)
             self._spawn(asyncio.to_thread(each.scheduler.close))
+
+    def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
+        """Create the jobs of evaluations from the durable queue."""
+        return self.current.resume(resumptions)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Start jobs that `resume` created."""
+        self.current.submit(jobs)
+
+    def end(self, job: Job, outcome: Outcome) -> None:
+        """End a job with an outcome."""
+        self._of(job).end(job, outcome)
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        """End a job without an outcome: the durable queue will try it again."""
+        self._of(job).withdraw(job, reason)
 
     @property
     def waiting(self) -> int:

@@ -58,7 +58,6 @@ class CompleteRuns:
         return True
 
     def take(self) -> list[tuple[str, str]]:
-        """Return trace and span ids of the roots whose runs may close now."""
         taken = []
         while self.roots and self.roots[0][0] <= self._added:
             _, trace_id, span_id = self.roots.popleft()

@@ -29,7 +29,7 @@ class HeldLogs:
         self._bytes = 0
 
     def add(self, span_id: str, log: SpanEvent) -> int:
-        """Keep a log record until its span arrives; returns how many are dropped for lack of room.
+        """Keep a log record until its span arrives; returns how many had to be dropped.
 
         Most such spans are never claimed, so the oldest of too many spans are dropped uncounted.
         """
@@ -47,7 +47,6 @@ class HeldLogs:
         return lost
 
     def take(self, span_id: str) -> list[SpanEvent]:
-        """Remove and return the log records of a span."""
         held = self.by_span.pop(span_id, [])
         self._bytes -= sum(map(size_of_event, held))
         return held

@@ -10,6 +10,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from math import inf
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from otel_evals._internal.model.sizes import size_of_span
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
+_SCOPE = attrgetter("record.scope_name")
 _UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
 _UNREADABLE_LOG = Loss("log", "log_unreadable", "")
 
@@ -217,7 +219,7 @@ class LocalGatherer:
         mine = self._members(trace, root)
         if not mine:
             return None
-        scopes = tuple({spans[span_id].record.scope_name for span_id in mine})
+        scopes = tuple(set(map(_SCOPE, map(spans.__getitem__, mine))))
         punctual = not trace.came_late
         records: list[SpanRecord] = []
         links: dict[str, str | None] = {}

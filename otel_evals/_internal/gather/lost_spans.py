@@ -1,4 +1,4 @@
-"""Remembers spans removed by limits, so that a partial run is not taken for a whole one."""
+"""Remembers spans removed by limits, which make a run partial."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class LostSpans:
         return found
 
     def evict(self, trace_id: str, spans: Iterable[SpanRecord]) -> None:
-        """Record the eviction of these spans of a trace."""
+        """Remember that the spans of a trace were evicted."""
         ended = max((span.end_time or 0 for span in spans), default=0)
         self._remember(self.evicted, trace_id, max(ended, self.evicted.get(trace_id, 0)))
 
     def was_evicted(self, span: SpanRecord) -> bool:
-        """Return True if a span began before other spans of its run may have been evicted."""
+        """Return True if a span began before the eviction of other spans, which may be of the same run."""
         return span.start_time <= self.evicted.get(span.trace_id, -1)
 
     def _remember(self, known: OrderedDict[str, Any], key: str, value: int | None) -> None:

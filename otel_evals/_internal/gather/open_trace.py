@@ -17,8 +17,6 @@ _LINK_BYTES = 200
 
 @dataclass(slots=True)
 class OpenTrace:
-    """The spans and log records of a trace so far."""
-
     first_seen: float
     last_seen: float
     spans: dict[str, SpanRecord] = field(default_factory=dict)

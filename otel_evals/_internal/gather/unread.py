@@ -13,8 +13,6 @@ from otel_evals._internal.model import Loss
 
 
 class SpanPlace(NamedTuple):
-    """The place of a captured span in its trace."""
-
     trace_id: str
     above: str | None
     """Id of the nearest claimed span above that was open, or else of the parent."""
@@ -23,7 +21,6 @@ class SpanPlace(NamedTuple):
 
 
 def places_of(items: Iterable[IntakeItem]) -> Iterator[tuple[str, SpanPlace]]:
-    """Yield span ids and places of the spans among captured items."""
     for item in items:
         if isinstance(item, CapturedSpan):
             context, parent = item.span.context, item.span.parent

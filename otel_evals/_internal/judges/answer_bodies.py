@@ -75,7 +75,7 @@ class _Shortened:
 
 
 def _completion(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the fields of a chat completion in OpenAI's form, None for anything else."""
+    """Return the fields of a chat completion in OpenAI's form; None for another form."""
     choices = value.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None
@@ -99,7 +99,7 @@ def _completion(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _generated(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the fields of content in Gemini's form, None for anything else."""
+    """Return the fields of content in Gemini's form; None for another form."""
     candidates = value.get("candidates")
     first = candidates[0] if isinstance(candidates, list) and candidates else None
     if not isinstance(first, dict):

@@ -23,13 +23,7 @@ from otel_evals._internal.judges.shared_limits import SharedBudgetLedger
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
 from otel_evals._internal.util.sqlite_file import MEMORY, SQLiteFile
-from otel_evals.errors import (
-    BudgetExceededError,
-    ConfigError,
-    JudgeError,
-    JudgeUnavailableError,
-    StoreError,
-)
+from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, JudgeUnavailableError, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +38,7 @@ class Budget:
     Args:
         usd: US dollars per day.
         tokens: tokens per day, in and out.
-        per: each `scorer` or each `model` has this budget for itself, or `all` together.
+        per: each `scorer` or each `model` has this budget for itself, or `all` share it.
         store: path of a SQLite file that shares the budget among the processes of one machine, or address
             `redis://HOST:PORT/NUMBER` of a server that shares it among machines; in memory by default.
         unknown_price: under a budget in dollars, refuse a model without a known price, or count it as free.
@@ -105,7 +99,7 @@ class Budget:
                 settled.append((Usage(), 0.0))
             raise
         finally:
-            # without an answer the call may still be billed: what was reserved stays spent
+            # without an answer the call may still be billed: the reservation stays spent
             if settled:
                 usage, cost = settled[0]
                 known = cost is not None and math.isfinite(cost)

@@ -49,7 +49,12 @@ class CachedJudge:
         if max_entries < 1:
             raise ConfigError("cache.max_entries", f"must be at least 1, not {max_entries}")
         self._judge = judge
-        self._answers = _Answers(_kept(store, max_entries))
+        self._answers: _FileAnswers | SharedAnswers
+        if is_address(store, "cache.store"):
+            self._answers = SharedAnswers(redis_server(str(store)), max_entries)
+        else:
+            self._answers = _FileAnswers(str(store) if store is not None else MEMORY, max_entries)
+        self._warned = False
         self._asking: RunVar[dict[str, _Pending]] = RunVar("otel_evals.judge.asking")  # one per event loop
         self.redact = getattr(judge, "redact", None)
         if self.redact is None:
@@ -88,15 +93,34 @@ class CachedJudge:
                 return _free(pending.reply)
         asking[key] = pending = _Pending()
         try:
-            found = await to_thread.run_sync(self._answers.get, key)
-            pending.reply = _reply(found, request) if found is not None else None
+            pending.reply = await to_thread.run_sync(self._remembered, key, request)
             if pending.reply is None:
                 pending.reply = await self._judge.ask(request)
-                await to_thread.run_sync(self._answers.put, key, pending.reply)
+                await to_thread.run_sync(self._remember, key, pending.reply)
             return pending.reply
         finally:
             del asking[key]
             pending.done.set()
+
+    def _remembered(self, key: str, request: JudgeRequest) -> JudgeReply | None:
+        try:
+            found = self._answers.get(key)
+        except (StoreError, ValueError, TypeError) as error:
+            self._warn(error)
+            return None
+        return None if found is None else _reply(found, request)
+
+    def _remember(self, key: str, reply: JudgeReply) -> None:
+        try:
+            value = json.dumps(reply.value) if isinstance(reply.value, str) else reply.value.model_dump_json()
+            self._answers.put(key, reply.model, value)
+        except (StoreError, ValueError, TypeError, AttributeError) as error:
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            _log.warning("the judge's cache is not used: %s", error)
+        self._warned = True
 
 
 class _Pending:
@@ -129,39 +153,6 @@ def _reply(found: tuple[str, str], request: JudgeRequest) -> JudgeReply | None:
     except ValueError:
         return None
     return _free(JudgeReply(value=value, model=model))
-
-
-def _kept(store: str | Path | None, max_entries: int) -> _FileAnswers | SharedAnswers:
-    if is_address(store, "cache.store"):
-        return SharedAnswers(redis_server(str(store)), max_entries)
-    return _FileAnswers(str(store) if store is not None else MEMORY, max_entries)
-
-
-class _Answers:
-    """Answers by key; an unusable store costs a question, never an answer."""
-
-    def __init__(self, kept: _FileAnswers | SharedAnswers) -> None:
-        self._kept = kept
-        self._warned = False
-
-    def get(self, key: str) -> tuple[str, str] | None:
-        try:
-            return self._kept.get(key)
-        except (StoreError, ValueError, TypeError) as error:
-            self._warn(error)
-            return None
-
-    def put(self, key: str, reply: JudgeReply) -> None:
-        try:
-            value = json.dumps(reply.value) if isinstance(reply.value, str) else reply.value.model_dump_json()
-            self._kept.put(key, reply.model, value)
-        except (StoreError, ValueError, TypeError, AttributeError) as error:
-            self._warn(error)
-
-    def _warn(self, error: Exception) -> None:
-        if not self._warned:
-            _log.warning("the judge's cache is not used: %s", error)
-        self._warned = True
 
 
 class _FileAnswers:

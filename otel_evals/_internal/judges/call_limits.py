@@ -297,7 +297,7 @@ def _shared(store: str | None, name: str, rates: dict[str, tuple[int, float]]) -
 
 
 class _LoopQueue:
-    """The waiting calls of one event loop: for a slot, then in line for room in the windows."""
+    """An event loop's waiting calls: for a slot, then in line for room in the windows."""
 
     def __init__(self, concurrency: int) -> None:
         self.slots = anyio.Semaphore(concurrency)

@@ -32,7 +32,7 @@ _READABLE = 100
 _MARGIN = 2_048
 """Characters beyond a cut that are searched for secrets."""
 
-# What makes text look different from what a model reads: controls, odd line ends, bidi overrides, tags.
+# Characters that hide text from people but not from models: controls, odd line ends, bidi overrides, tags.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -71,7 +71,7 @@ class Fence:
             return "\n".join(blocks) or self._block(name, "(nothing)")
         if isinstance(slot, str):
             return self._block(name, self._safe(slot, self.max_chars) or "(empty)")
-        # JSON strings keep one item on one line, so that no item can pretend to be the next number
+        # a JSON string has no line breaks, with which an item could pose as the next number
         items = [json.dumps(self._safe(item, room), ensure_ascii=False) for item, room in self._fitted(slot)]
         lines = [f"{n}. {item}" for n, item in enumerate(items, 1)]
         return self._block(name, "\n".join(lines) or "(none)")

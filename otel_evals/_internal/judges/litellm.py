@@ -139,7 +139,7 @@ class LiteLLMJudge:
         except JudgeError as error:
             if error.status not in (400, 422) or _hopeless(error):
                 raise
-            self._plain_text_only.append(True)  # this provider does not know the form: spare the next calls
+            self._plain_text_only.append(True)  # unsupported by this provider: spare the next calls
             return None
         value, _ = parse_reply(answer.text, schema)
         return value
@@ -186,7 +186,7 @@ class LiteLLMJudge:
                     response_format=request.schema if native else None,
                     **self._options(litellm),
                 )
-        except Exception as error:  # not kept as the cause: its text may hold the judge's key
+        except Exception as error:  # not kept as the cause: its text may contain the judge's key
             raise judge_error(error, self.model, self._credentials()) from None
         answer = Completion.of(response)
         return replace(answer, text=redact_values(answer.text, self._credentials()))
@@ -260,7 +260,7 @@ class LiteLLMJudge:
 
 
 class CallTotals:
-    """The cost of one question so far."""
+    """The usage and cost of a question so far."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -56,7 +56,7 @@ def _renew_clients(litellm: Any) -> None:
         _inherited.append(cache)
         litellm.in_memory_llm_clients_cache = type(cache)()
     made = [name for name in ("module_level_client", "module_level_aclient") if name in vars(litellm)]
-    _inherited.extend(vars(litellm).pop(name) for name in made)  # made anew when they are asked for
+    _inherited.extend(vars(litellm).pop(name) for name in made)  # LiteLLM creates them on access
 
 
 class AnswerTooLongError(Exception):
@@ -134,7 +134,7 @@ def judge_error(error: Exception, model: str, secrets: Collection[str] = ()) -> 
     retryable = status is not None and (status in (408, 409, 425, 429) or status >= 500)
     if (too_long := _cause(error, AnswerTooLongError)) is not None:
         translated = JudgeError(f"{model}: {too_long}")
-    elif _NO_KEY.search(said):  # told as an error of the server, by some
+    elif _NO_KEY.search(said):  # some report it as a server error
         translated = JudgeKeyError(f"{model}: there is no API key: set {_key_of(model)}. {said}")
     elif status in (401, 403):
         translated = JudgeKeyError(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
+from otel_evals._internal.pipeline.pipeline import Pipeline
 
 _logger = logging.getLogger(__name__)
 _MAX_DEPTH = 6
@@ -35,21 +36,6 @@ _STOP_SECONDS = 0.5
 """Time for held spans to leave when scoring ends; a slow exporter continues afterwards."""
 _BATCH = "_batch_processor"
 _EXPORTERS = ("span_exporter", "_exporter", "exporter")
-
-
-class Front(Protocol):
-    """Part of a pipeline that is connected to providers."""
-
-    @property
-    def spans(self) -> SpanProcessor:
-        """Capture of spans."""
-
-    @property
-    def log_records(self) -> LogRecordProcessor:
-        """Capture of log records."""
-
-    def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
-        """Wrap an exporter to add scores to judged spans as attributes."""
 
 
 class AdoptedExporter(SpanExporter):
@@ -69,7 +55,7 @@ class AdoptedExporter(SpanExporter):
         """Return True while judged spans are held."""
         return self._held is not None
 
-    def hold_for(self, front: Front | None) -> None:
+    def hold_for(self, front: Pipeline | None) -> None:
         """Hold spans for the scores of this pipeline; None stops holding."""
         last = self._held or self._leaving
         self._leaving = None if last is None or last.stop(_STOP_SECONDS) else last
@@ -99,22 +85,19 @@ class _Spans(SpanProcessor):
     """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
     def __init__(self) -> None:
-        self.target: SpanProcessor | None = None
+        self.target = SpanProcessor()  # does nothing
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        if self.target is not None:
-            self.target.on_start(span, parent_context)
+        self.target.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
-        if self.target is not None:
-            self.target.on_end(span)
+        self.target.on_end(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self.target is None or self.target.force_flush(timeout_millis)
+        return self.target.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        if self.target is not None:
-            self.target.shutdown()
+        self.target.shutdown()
 
 
 class _Retired(SpanProcessor):
@@ -152,7 +135,7 @@ class _Adopted:
 
     def __init__(self, provider: Any) -> None:
         self.exporters: list[AdoptedExporter] = []
-        self.front: Front | None = None
+        self.front: Pipeline | None = None
         self.holds = False
         self._composite = getattr(provider, "_active_span_processor", None)
         self._indirect: _Spans | None = None
@@ -162,12 +145,12 @@ class _Adopted:
             self._indirect = _Spans()
             provider.add_span_processor(self._indirect)
 
-    def use(self, front: Front | None, *, holds: bool) -> None:
+    def use(self, front: Pipeline | None, *, holds: bool) -> None:
         """Connect capture and exporters to this pipeline."""
         before, self.front, self.holds = self.front, front, holds
         spans = None if front is None else front.spans
         if self._indirect is not None:
-            self._indirect.target = spans
+            self._indirect.target = spans or SpanProcessor()
         else:
             self._place(spans, None if before is None else before.spans)
         for exporter in self.exporters:
@@ -202,10 +185,8 @@ class _Adopted:
         composite: Any = self._composite
         for made in [p for p in composite._span_processors if getattr(p, MADE, False)]:
             if _servers(added) & _servers(made):
-                retired = _Retired(made)
-                composite._span_processors = tuple(
-                    retired if p is made else p for p in composite._span_processors
-                )
+                retired, processors = _Retired(made), composite._span_processors
+                composite._span_processors = tuple(retired if p is made else p for p in processors)
                 _logger.info("%s exports to the same server: our exporter is retired", type(added).__name__)
 
     def wrap(self, processor: SpanProcessor) -> bool:
@@ -230,16 +211,10 @@ _MARK = "_otel_evals_adopted"
 """Field of a provider with its adoption: providers need not be hashable."""
 
 
-def adopt(provider: Any, front: Front | None, *, wrap: bool) -> list[str]:
-    """Capture a provider's spans and wrap its exporters.
+def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
+    """Capture a provider's spans and wrap its exporters, also those that are added later; None stops.
 
-    Args:
-        provider: a tracer provider of the SDK, or its wrapper.
-        front: the pipeline; None to stop.
-        wrap: wrap exporters, also of processors that are added later.
-
-    Returns:
-        The names of processors in which no exporter was found: their spans are exported without scores.
+    Returns the names of processors in which no exporter was found: their spans are exported without scores.
     """
     provider = unwrapped(provider)
     adopted = getattr(provider, _MARK, None)
@@ -270,8 +245,7 @@ def describe(provider: Any) -> list[Described]:
         return []
     found = []
     for processor in adopted.others():
-        inside = [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
-        for exporter in inside or [None]:
+        for exporter in _exporters_in(processor) or [None]:
             own = exporter._own if isinstance(exporter, AdoptedExporter) else exporter
             held = isinstance(exporter, ScoringSpanExporter) or getattr(exporter, "holds", False) is True
             name = "" if own is None else type(own).__name__
@@ -284,7 +258,7 @@ def same_provider(one: Any, other: Any) -> bool:
     return unwrapped(one) is unwrapped(other)
 
 
-def adopt_logs(provider: Any, front: Front | None) -> None:
+def adopt_logs(provider: Any, front: Pipeline | None) -> None:
     """Capture a logger provider's records; None stops."""
     if not hasattr(provider, "add_log_record_processor"):
         return
@@ -298,9 +272,12 @@ def adopt_logs(provider: Any, front: Front | None) -> None:
 
 def _servers(processor: SpanProcessor) -> set[str]:
     """Return host and port of the OTLP servers of a processor's exporters."""
-    found = [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
-    places = [_endpoint(exporter, _MAX_DEPTH) for exporter in found]
+    places = [_endpoint(exporter, _MAX_DEPTH) for exporter in _exporters_in(processor)]
     return {urlsplit(p if "//" in p else f"//{p}").netloc for p in places} - {""}
+
+
+def _exporters_in(processor: SpanProcessor) -> list[Any]:
+    return [getattr(owner, name) for owner, name in _exporters(processor, _MAX_DEPTH)]
 
 
 def _endpoint(exporter: Any, depth: int) -> str:

@@ -57,15 +57,13 @@ def start() -> None:
 
 
 def _exporter(name: str) -> SpanExporter:
-    alias = {"otlp": "otlp_proto_http"}
     variables = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
     protocol = next(filter(None, map(os.environ.get, variables)), "")
-    if protocol.strip().lower() == "grpc":
-        alias = {"otlp": "otlp_proto_grpc"}
+    otlp = "otlp_proto_grpc" if protocol.strip().lower() == "grpc" else "otlp_proto_http"
     points = {
         p.name: p for p in entry_points(group="opentelemetry_traces_exporter") if p.name != "otel_evals"
     }
-    point = points.get(alias.get(name, name))
+    point = points.get(otlp if name == "otlp" else name)
     if point is None:
         known = ", ".join(sorted(points)) or "none; pip install 'otel-evals[otlp]'"
         raise ConfigError(TRACES_EXPORTER, f"there is no traces exporter {name!r}; installed: {known}")

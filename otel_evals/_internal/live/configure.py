@@ -22,13 +22,19 @@ from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
-from otel_evals._internal.live.doctor.examine import REPORTS, examine, write_report
+from otel_evals._internal.live.doctor.examine import REPORTS, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
-from otel_evals._internal.live.exits import register_exit_hook
-from otel_evals._internal.live.late_providers import notice_tracer_providers, stay_replaceable
+from otel_evals._internal.live.doctor.outside import check_outside
+from otel_evals._internal.live.doctor.process import check_process
 from otel_evals._internal.live.no_traffic_warning import start_timer
-from otel_evals._internal.live.providers import Providers, flush, make_missing
-from otel_evals._internal.live.signals import OneAtATime, chain_sigterm
+from otel_evals._internal.live.providers import (
+    Providers,
+    flush,
+    make_missing,
+    notice_tracer_providers,
+    stay_replaceable,
+)
+from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
 from otel_evals._internal.pipeline.inspection import trace_id_of
 from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.processes.child import is_child
@@ -257,7 +263,10 @@ def doctor(*, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
     """
     if _pipeline is not None:
         _pipeline.force_flush(int(timeout * 1000))
-    return examine(_pipeline, _used, ask_judges=ask_judges, timeout=timeout)
+    found = list(check_process(_pipeline, _used))
+    if _pipeline is not None:
+        found += check_outside(_pipeline.config, ask=ask_judges, timeout=timeout)
+    return Diagnosis(findings=tuple(found))
 
 
 def force_flush(timeout_millis: int = 30_000) -> bool:

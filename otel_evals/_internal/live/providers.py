@@ -1,16 +1,23 @@
-"""Creates OpenTelemetry providers for processes that have none, with OTLP export if an endpoint is set."""
+"""Creates OpenTelemetry providers for processes that have none, with OTLP export if an endpoint is set.
+
+OpenTelemetry allows global providers to be set once. If `configure` created some, a library that is set up
+later could not set its own, and the application's spans would never reach that library's exporters. The API
+has no public way to replace them; this is the only module that uses its private fields, each access guarded.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
 from typing import Any, TypeVar
 
+import opentelemetry._logs._internal as logs_api
+import opentelemetry.metrics._internal as metrics_api
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
@@ -23,6 +30,12 @@ from otel_evals._internal.live.adoption import MADE
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
+_GLOBALS = (
+    (trace, "_TRACER_PROVIDER"),
+    (logs_api, "_LOGGER_PROVIDER"),
+    (metrics_api, "_METER_PROVIDER"),
+)
+_SET = "_set_tracer_provider"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _OVER = "_otel_evals_over"
 _P = TypeVar("_P", TracerProvider, LoggerProvider, MeterProvider)
@@ -56,9 +69,7 @@ def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
     Each has its own thread, because the SDK's processors may exceed their timeout. A processor whose exporter
     logs errors by the same processor never returns.
 
-    Args:
-        providers: any; those without `force_flush`, such as the API's own, are skipped.
-        timeout_millis: milliseconds for all providers together.
+    Providers without `force_flush`, such as the API's own, are skipped.
     """
     deadline = time.monotonic() + timeout_millis / 1000
     flushable = [each for each in providers if hasattr(each, "force_flush")]
@@ -85,10 +96,6 @@ def flush(providers: Iterable[Any], timeout_millis: int) -> bool:
 def make_missing(given: Providers, made: Providers) -> None:
     """Create and set a tracer provider, and OTLP providers of logs and metrics, if none are given or set.
 
-    Args:
-        given: the application's providers.
-        made: receives the created providers.
-
     Raises:
         ConfigError: an OTLP endpoint is set and the exporter is not installed.
     """
@@ -101,12 +108,12 @@ def make_missing(given: Providers, made: Providers) -> None:
             setattr(processor, MADE, True)
             made.tracers.add_span_processor(processor)
         trace.set_tracer_provider(made.tracers)
-    if given.loggers is None and _is_unset(_logs.get_logger_provider()) and _exports("LOGS"):
+    if given.loggers is None and goes_nowhere(_logs.get_logger_provider()) and _exports("LOGS"):
         made.loggers = _ended_noted(LoggerProvider(shutdown_on_exit=False))
         exporter = _exporter("LOGS", "_log_exporter", "OTLPLogExporter")
         made.loggers.add_log_record_processor(BatchLogRecordProcessor(exporter))
         _logs.set_logger_provider(made.loggers)
-    if given.meters is None and _is_unset(metrics.get_meter_provider()) and _exports("METRICS"):
+    if given.meters is None and goes_nowhere(metrics.get_meter_provider()) and _exports("METRICS"):
         exporter = _exporter("METRICS", "metric_exporter", "OTLPMetricExporter")
         readers = [PeriodicExportingMetricReader(exporter)]
         made.meters = _ended_noted(MeterProvider(readers, shutdown_on_exit=False))
@@ -115,12 +122,9 @@ def make_missing(given: Providers, made: Providers) -> None:
 
 def goes_nowhere(provider: object) -> bool:
     """Return True for a provider of logs or metrics that does nothing: the API's own, or one shut down."""
-    return provider is None or _is_unset(provider)
-
-
-def _is_unset(provider: object) -> bool:
     module = type(provider).__module__
-    return module.startswith(("opentelemetry._logs.", "opentelemetry.metrics.")) or _is_over(provider)
+    of_the_api = module.startswith(("opentelemetry._logs.", "opentelemetry.metrics."))
+    return provider is None or of_the_api or _is_over(provider)
 
 
 def _ended_noted(provider: _P) -> _P:
@@ -163,3 +167,29 @@ def _exporter(signal: str, module: str, name: str) -> Any:
     except ImportError as error:
         problem = f"is set, but the exporter is missing: pip install 'otel-evals[otlp]' ({error})"
         raise ConfigError(_ENDPOINT, problem) from error
+
+
+def stay_replaceable(made: tuple[Any, Any, Any]) -> None:
+    """Allow these tracer, logger and meter providers to be replaced as the global ones."""
+    for provider, (module, name) in zip(made, _GLOBALS, strict=True):
+        once: Any = getattr(module, f"{name}_SET_ONCE", None)
+        if provider is not None and getattr(module, name, None) is provider and hasattr(once, "_done"):
+            once._done = False
+
+
+def notice_tracer_providers(notify: Callable[[Any], object]) -> None:
+    """Call a function with each global tracer provider that is set later."""
+    set_provider: Any = getattr(trace, _SET, None)
+    if set_provider is None or getattr(set_provider, "_otel_evals", False):
+        return
+
+    def set_and_notify(tracer_provider: Any, log: bool = True) -> None:
+        set_provider(tracer_provider, log)
+        if getattr(trace, "_TRACER_PROVIDER", None) is tracer_provider:
+            try:
+                notify(tracer_provider)
+            except Exception:
+                _logger.warning("a tracer provider that was set later is not scored", exc_info=True)
+
+    set_and_notify._otel_evals = True  # type: ignore[attr-defined]  # marks the replaced function
+    setattr(trace, _SET, set_and_notify)

@@ -1,4 +1,7 @@
-"""Opt-in: shut down gracefully on SIGTERM, and let the process end as it would have otherwise."""
+"""Graceful ends of processes: SIGTERM (opt-in), and processes that skip `atexit`.
+
+Forked children of multiprocessing and Celery's workers skip `atexit`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ import atexit
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 _logger = logging.getLogger(__name__)
+_PRIORITY = -100  # negative: multiprocessing has joined the process's own children by then
+_hooked: list[Callable[[], object]] = []
 
 
 class OneAtATime:
@@ -59,20 +65,13 @@ def chain_sigterm(
 ) -> bool:
     """Install a SIGTERM handler that scores everything before the signal takes effect.
 
-    Without a handler of the application, `shutdown` is called and the signal raised again: the process still
-    ends by SIGTERM. Otherwise `flush` is called, then the application's handler, and `shutdown` when the
-    process exits. Only the main thread can set handlers; other threads, and processes that ignore SIGTERM,
-    set none.
+    Without a handler of the application, `shutdown` is called and the signal raised again; the process ends
+    by SIGTERM. Otherwise `flush` is called, then the application's handler, and `shutdown` when the process
+    exits. Both run on a new thread, because the main thread may hold a lock that they need, and are waited
+    for up to `timeout` seconds; an event loop, which has requests to answer, does not wait for `flush`. A
+    signal while `stopping` is held takes effect afterwards.
 
-    Args:
-        shutdown: called on a new thread, because the main thread may hold a lock that it needs.
-        flush: called on a new thread too; not waited for while an event loop runs, which has requests to
-            answer.
-        timeout: seconds to wait for either.
-        stopping: held during shutdown; a signal in the meantime takes effect afterwards.
-
-    Returns:
-        True if the handler was set.
+    Returns False and sets no handler if SIGTERM is ignored, and on other threads than the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         _logger.warning("SIGTERM is not handled: only the main thread can set signal handlers")
@@ -118,3 +117,30 @@ def _shutdown_last(shutdown: Callable[[], object]) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     atexit.register(shutdown_then_unblock)
+
+
+def register_exit_hook(shutdown: Callable[[], object]) -> None:
+    """Call a module-level function when this process or a forked child ends without `atexit`.
+
+    Imports nothing: a process that can end so has loaded the module in question.
+    """
+    _hook(shutdown)
+    if hasattr(os, "register_at_fork") and shutdown not in _hooked:
+        _hooked.append(shutdown)
+        os.register_at_fork(after_in_child=lambda: _hook(shutdown))
+
+
+def _hook(shutdown: Callable[[], object]) -> None:
+    util = sys.modules.get("multiprocessing.util")
+    process = sys.modules.get("multiprocessing.process")
+    if util is not None:
+        util.register_after_fork(shutdown, _finalize)  # children drop inherited finalizers
+        if process is not None and process.parent_process() is not None:
+            _finalize(shutdown)
+    celery = sys.modules.get("celery.signals")
+    if celery is not None:
+        celery.worker_process_shutdown.connect(lambda **_: shutdown(), weak=False, dispatch_uid=__name__)
+
+
+def _finalize(shutdown: Callable[[], object]) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, shutdown, exitpriority=_PRIORITY)

@@ -7,7 +7,7 @@ little of it. A recovered record derives its missing fields; calling the class g
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Final, Protocol, TypeVar
 
@@ -75,11 +75,8 @@ def _restored(cls: Any, values: Mapping[str, Any]) -> Any:
 
 @cache
 def _defaults(cls: Any) -> Mapping[str, Any]:
-    return {f.name: _default(f) for f in fields(cls) if not f.default is f.default_factory is MISSING}
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+    made = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}
+    return made | {f.name: f.default for f in fields(cls) if f.default is not MISSING}
 
 
 def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str, Any]) -> Record:

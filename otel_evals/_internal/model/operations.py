@@ -61,8 +61,10 @@ class Message(Record, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The message's text parts, joined by a blank line; empty when it has none."""
+        if len(self.parts) == 1 and self.parts[0].kind == "text":  # most have one
+            return self.parts[0].text or ""
         texts = [p.text for p in self.parts if p.kind == "text" and p.text]
-        return texts[0] if len(texts) == 1 else "\n\n".join(texts)
+        return "\n\n".join(texts)
 
 
 class ToolCall(Record, frozen=True, kw_only=True):

@@ -92,8 +92,10 @@ def _value(value: Any, depth: int = 0) -> Any:
         return {
             str(item.get("key", "")): _value(item.get("value"), depth + 1) for item in _list(inner, "values")
         }
-    convert = _VALUES.get(kind)
-    return inner if convert is None else convert(inner)
+    try:
+        return _VALUES[kind](inner) if kind in _VALUES else inner
+    except (TypeError, ValueError):
+        return inner
 
 
 def _number(value: Any) -> int:
@@ -103,21 +105,11 @@ def _number(value: Any) -> int:
         return 0
 
 
-def _double(value: Any) -> Any:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
-
-
-def _bytes(value: Any) -> Any:
-    try:
-        return base64.b64decode(value)
-    except (TypeError, ValueError):
-        return value
-
-
-_VALUES: dict[str, Callable[[Any], Any]] = {"intValue": _number, "doubleValue": _double, "bytesValue": _bytes}
+_VALUES: dict[str, Callable[[Any], Any]] = {
+    "intValue": _number,
+    "doubleValue": float,
+    "bytesValue": base64.b64decode,
+}
 _DEPTH = 60
 
 

@@ -34,7 +34,6 @@ def size_of_span(span: SpanRecord) -> int:
 
 
 def size_of_event(event: SpanEvent) -> int:
-    """Return the bytes of a span event or log record."""
     size = _EVENT + len(event.name) + size_of_value(event.body)
     for key, value in event.attributes.items():
         size += _ENTRY + len(key) + (0 if value is None else size_of_value(value))

@@ -17,8 +17,9 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
+from otel_evals._internal.evaluate.conversation_gatherer import ConversationGatherer, JoinedConversation
 from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.progress import Progress
@@ -27,6 +28,7 @@ from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.redaction.redactor import private_context
+from otel_evals._internal.util.calls import hide_task
 
 _Item = TypeVar("_Item")
 _NO_SPANS = SpanGroup((), {})
@@ -58,18 +60,12 @@ class BatchScorer:
     """
 
     def __init__(self, config: Config, progress: Progress | None = None) -> None:
-        self.config = replace(
-            config,
-            queue_size=_UNBOUNDED,
-            max_conversations=_UNBOUNDED,
-            max_conversation_bytes=_UNBOUNDED,
-            store=None,
-        )
+        unbounded = dict.fromkeys(("queue_size", "max_conversations", "max_conversation_bytes"), _UNBOUNDED)
+        self.config = replace(config, store=None, **unbounded)  # type: ignore[arg-type]
         self._ledger = Ledger([rule.name for rule in config.rules], max_traces=1)
         self.progress = progress or Progress()
-        self._fan_out = FanOut(
-            config.destinations, queue_size=_FLUSH_EVERY * 8, on_result=self._note_delivered
-        )
+        self._delivered: asyncio.Queue[Delivered] = asyncio.Queue()
+        self._fan_out = FanOut(config.destinations, queue_size=_FLUSH_EVERY * 8, results=self._delivered)
         self._waiting: dict[str, _Waiting] = {}
         """By trace id and judged span."""
         private = private_context(config.redact, content=config.capture_content)
@@ -78,7 +74,7 @@ class BatchScorer:
         self._evaluator = Evaluator(
             self.config, self._ledger, attacher, self._deliver, store, progress=self.progress
         )
-        self._conversations = ConversationStage(self.config, self._ledger, store)
+        self._conversations = ConversationGatherer(self.config, self._ledger, store)
         self._of_conversations: dict[str, Evaluation] = {}
         """The newest revision of each, by evaluation id."""
         self._clock = 0.0
@@ -107,16 +103,22 @@ class BatchScorer:
         Stops reading when `progress` has stopped.
         """
         running: dict[Future[tuple[Evaluation, ...]], _Item] = {}
+
+        def ended() -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                done()
+                yield running.pop(future), future.result()
+
         for count, (item, run) in enumerate(items, 1):
             running[self.score(run)] = item
             if count % _FLUSH_EVERY == 0:
                 self.flush()
             if len(running) >= at_once:
-                yield from _ended(running, done)
+                yield from ended()
             if self.progress.stopped:
                 break
         while running:
-            yield from _ended(running, done)
+            yield from ended()
 
     def end_conversations(self) -> tuple[Evaluation, ...]:
         """Judge the conversations that are not idle yet; return the newest evaluations of all of them."""
@@ -138,7 +140,7 @@ class BatchScorer:
 
     def flush(self, timeout: float = 60.0) -> bool:
         """Deliver all scored runs; return True if all were accepted within `timeout` seconds."""
-        return self._thread.run(self._fan_out.force_flush(timeout), timeout + 1) is True
+        return self._thread.run(self._flush(timeout), timeout + 1) is True
 
     def close(self, timeout: float = 60.0) -> None:
         """Deliver scored runs within `timeout` seconds, and end the thread."""
@@ -168,7 +170,7 @@ class BatchScorer:
         """Prepare the scorers and deliver to destinations."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        await asyncio.gather(self._evaluator.prepare(), self._fan_out.run())
+        await asyncio.gather(self._evaluator.prepare(), self._fan_out.run(), self._note_deliveries())
 
     def end(self, items: Sequence[object]) -> None:
         """Do nothing: runs arrive by calls only."""
@@ -180,14 +182,27 @@ class BatchScorer:
                 if name not in (await self._fan_out.lacking([id], revision) or ()):
                     self.progress.delivered(name, [(id, revision)])
 
-    def _note_delivered(self, name: str, batch: Sequence[ScoredRun], end: str) -> None:
-        if end == "exported":
-            evaluations = [each for scored in batch for each in scored.evaluations]
-            self.progress.delivered(name, [(e.evaluation_id, e.revision) for e in evaluations])
+    async def _note_deliveries(self) -> None:
+        """Note how deliveries ended, until cancelled."""
+        hide_task()
+        while True:
+            self._note(await self._delivered.get())
+
+    def _note(self, *delivered: Delivered) -> None:
+        for name, batch, end in (*delivered, *taken_from(self._delivered)):
+            if end == "exported":
+                evaluations = [each for scored in batch for each in scored.evaluations]
+                self.progress.delivered(name, [(e.evaluation_id, e.revision) for e in evaluations])
+
+    async def _flush(self, seconds: float) -> bool:
+        delivered = await self._fan_out.force_flush(seconds)
+        self._note()
+        return delivered
 
     async def _finish(self, seconds: float) -> None:
         self._evaluator.abort("shutdown")
         await self._fan_out.shutdown(seconds)
+        self._note()
 
     def _take(self, run: Run, future: Future[tuple[Evaluation, ...]]) -> None:
         waiting = _Waiting(future)
@@ -218,7 +233,7 @@ class BatchScorer:
     def _deliver(self, scored: ScoredRun) -> None:
         if scored.evaluations:
             for part, name in self.progress.lacking(scored, self.destination_stats()):
-                self._fan_out.put_to(part, None if name is None else [name])
+                self._fan_out.put(part, None if name is None else [name])
         if scored.run.turns:
             self._keep_newest(scored.evaluations)
             return
@@ -228,17 +243,6 @@ class BatchScorer:
             waiting.awaited.discard(span_id)
             waiting.evaluations += scored.evaluations
             self._answer(waiting)
-
-    def complete(self, target: Target) -> None:
-        """Deliver a finished target, with the evaluations that could be made."""
-        self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
-
-    def leave(self, job: Job, outcome: Outcome) -> bool:
-        """Leave an evaluation that failed temporarily for the next time; return True if it was left."""
-        reason = self.progress.leaves(outcome)
-        if reason is not None:
-            self._evaluator.withdraw(job, reason)
-        return reason is not None
 
     def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:
         for evaluation in evaluations:
@@ -261,17 +265,11 @@ class _Later(DurableQueue):
         self._batch = batch
 
     def defer(self, job: Job, outcome: Outcome) -> bool:
-        return self._batch.leave(job, outcome)
+        reason = self._batch.progress.leaves(outcome)
+        if reason is not None:
+            self._batch._evaluator.withdraw(job, reason)
+        return reason is not None
 
     def deliver(self, target: Target) -> bool:
-        self._batch.complete(target)
+        self._batch._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
         return True
-
-
-def _ended(
-    running: dict[Future[tuple[Evaluation, ...]], _Item], done: Callable[[], object]
-) -> Iterator[tuple[_Item, tuple[Evaluation, ...]]]:
-    ended, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in ended:
-        done()
-        yield running.pop(future), future.result()

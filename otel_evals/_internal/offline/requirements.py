@@ -62,9 +62,7 @@ def _threshold(name: str, bounds: Any, directions: Mapping[str, Direction]) -> R
 def _bounds(bounds: Any, direction: Direction) -> tuple[Any, Any]:
     """Return minimum and maximum; None for both if the value has another form."""
     match bounds:
-        case bool():
-            return None, None
-        case int() | float():
+        case int() | float() if not isinstance(bounds, bool):
             return (None, bounds) if direction is Direction.LOWER else (bounds, None)
         case (low, high):
             return low, high

@@ -52,17 +52,18 @@ class Recording:
 
     def runs(self) -> list[Run]:
         """Assemble the recorded spans to runs, in the order of their ends."""
-        logs: dict[str, list[SpanEvent]] = defaultdict(list)
+        logs: dict[tuple[str, str], list[SpanEvent]] = defaultdict(list)
         for item in self.items:
             if isinstance(item, CapturedLog):
-                logs[format_trace_id(item.trace_id) + format_span_id(item.span_id)].append(item.event)
+                logs[format_trace_id(item.trace_id), format_span_id(item.span_id)].append(item.event)
         traces: dict[str, list[SpanRecord]] = defaultdict(list)
         links: dict[str, str | None] = {}
         for item in self.items:
             if isinstance(item, CapturedSpan):
                 record = item.record()
-                held = logs.get(record.trace_id + record.span_id)
-                traces[record.trace_id].append(replace(record, logs=tuple(held)) if held else record)
+                if events := logs.get((record.trace_id, record.span_id)):
+                    record = replace(record, logs=tuple(events))
+                traces[record.trace_id].append(record)
                 if item.owner and format_span_id(item.owner) != record.parent_span_id:
                     links[record.span_id] = format_span_id(item.owner)
         found = read_runs(traces.values(), self._dialects, links)

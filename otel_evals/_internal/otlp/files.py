@@ -51,25 +51,18 @@ def read_traces(
     """
     with Spill(memory) as spill:
         for path in paths:
-            for record, size in _sized_records(path, progress, skipped):
-                spill.add(record.trace_id if isinstance(record, SpanRecord) else record[0], record, size)
-        for records in spill.groups():
-            trace = _with_logs(cast("list[Record]", records))
-            if trace:
-                yield trace
-
-
-def read_records(path: str) -> Iterator[Record]:
-    """Yield the spans and log records of one file, in its order.
-
-    Raises:
-        ConfigError: the file is missing or contains no OTLP at all.
-    """
-    return (record for record, _ in _sized_records(path, None, None))
+            for size, request, position in _sized_requests(path, skipped):
+                records = list(_records(request))
+                for record in records:
+                    trace_id = record.trace_id if isinstance(record, SpanRecord) else record[0]
+                    spill.add(trace_id, record, size // len(records) + 200)
+                if progress is not None:
+                    progress(position())
+        yield from filter(None, map(_with_logs, spill.groups()))
 
 
 def read_requests(path: str, skipped: Callable[[str, int], None] | None = None) -> Iterator[Any]:
-    """Yield the export requests of one file: parsed JSON, or protobuf messages.
+    """Yield the export requests in a file: parsed JSON, or protobuf messages.
 
     Args:
         path: the file; `-` is standard input.
@@ -82,7 +75,6 @@ def read_requests(path: str, skipped: Callable[[str, int], None] | None = None) 
 
 
 def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
-    """Return the spans of a trace, each with its log records, oldest first."""
     logs: dict[str, list[SpanEvent]] = {}
     for record in records:
         if not isinstance(record, SpanRecord):
@@ -93,17 +85,6 @@ def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
     for held in logs.values():
         held.sort(key=lambda log: log.time)
     return [replace(s, logs=tuple(logs[s.span_id])) if s.span_id in logs else s for s in spans]
-
-
-def _sized_records(
-    path: str, progress: Callable[[int], None] | None, skipped: Callable[[str, int], None] | None
-) -> Iterator[tuple[Record, int]]:
-    """Yield records with their share of the request's bytes."""
-    for size, request, position in _sized_requests(path, skipped):
-        records = list(_records(request))
-        yield from ((record, size // len(records) + 200) for record in records)
-        if progress is not None:
-            progress(position())
 
 
 def _records(request: Any) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Cuts and joins the bytes of an ExportTraceServiceRequest, so that spans are forwarded unchanged.
+"""Cuts and joins the bytes of an ExportTraceServiceRequest, to forward spans unchanged.
 
 Walks the envelopes only, not the content of spans. Field numbers are from opentelemetry-proto: resource_spans
 1, scope_spans 2, spans 2, attributes of a span 9.
@@ -21,7 +21,7 @@ _ATTRIBUTES = b"\x4a"  # the tag of a span's field 9
 @dataclass(slots=True)
 class _Field:
     number: int
-    start: int  # of its tag
+    start: int  # start including the tag
     inside: int  # start of its content, for fields with a length
     end: int
     has_length: bool
@@ -52,7 +52,7 @@ def without(data: bytes, places: Collection[Place]) -> bytes:
 
 
 def parts_of(data: bytes, places: Collection[Place]) -> Iterator[tuple[Place, bytes]]:
-    """Yield the spans at these places, each as a request of its own, with its resource and scope."""
+    """Yield the spans at these places, each as a separate request with its resource and scope."""
     for r, block in _counted(data, 0, len(data), _RESOURCE_SPANS):
         if all(place[0] != r for place in places):
             continue
@@ -97,7 +97,7 @@ def opened(part: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _counted(data: bytes, start: int, end: int, counted: int) -> Iterator[tuple[int, _Field]]:
-    """Yield the fields of a message; fields of one number are counted, others have the count -1."""
+    """Yield the fields in a message; fields with one number are counted, others have the count -1."""
     count = -1
     while start < end:
         field = _field(data, start)

@@ -25,8 +25,6 @@ from otel_evals._internal.pipeline.event_loop import Work, new_loop, run_to_the_
 from otel_evals._internal.pipeline.executor import ContextExecutor
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["EngineThread"]
-
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -43,26 +41,29 @@ class EngineThread(Generic[_Item]):
     """Runs work on a thread of its own, with an event loop of its own. Started on first use.
 
     Args:
-        work: what is run; may be replaced while the thread is not running.
+        work: what is run; may be set or replaced while the thread is not running.
         capacity: how many items may wait; `put` refuses more.
         max_bytes: how many bytes of them, approximately.
         gather: seconds between the first item of a batch and its being taken.
         context: copied for everything that runs on the thread; empty by default.
     """
 
+    work: Work[_Item]
+
     def __init__(
         self,
-        work: Work[_Item],
+        work: Work[_Item] | None = None,
         *,
         capacity: int = 50_000,
         max_bytes: int = 2**28,
         gather: float = 0.005,
         context: contextvars.Context | None = None,
     ) -> None:
-        self.work = work
+        if work is not None:
+            self.work = work
         self._context = context or contextvars.Context()
         self._limits = capacity, max_bytes
-        self._gather = gather
+        self.gather = gather
         self._starting = threading.Lock()
         self._reset()
 
@@ -244,7 +245,7 @@ class EngineThread(Generic[_Item]):
     def _wake(self) -> None:
         if not self._gathering:
             self._gathering = True
-            asyncio.get_running_loop().call_later(self._gather, self._pump)
+            asyncio.get_running_loop().call_later(self.gather, self._pump)
 
     def _pump(self) -> None:
         """Take a batch, and look again soon if there was one: callers need not wake a thread that looks."""

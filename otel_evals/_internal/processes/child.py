@@ -12,15 +12,10 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from otel_evals._internal.processes.frames import read_frame, write_frame
-from otel_evals._internal.processes.parent import signals_blocked
+from otel_evals._internal.processes.parent import read_frame, signals_blocked, write_frame
 
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
-_ENVIRONMENT: Mapping[str, str] = {
-    "OTEL_SDK_DISABLED": "true",
-    "OTEL_EVALS_CONFIG": "",
-    "OTEL_EVALS_CHILD": "1",
-}
+_ENV: Mapping[str, str] = {"OTEL_SDK_DISABLED": "true", "OTEL_EVALS_CONFIG": "", "OTEL_EVALS_CHILD": "1"}
 
 
 def is_child() -> bool:
@@ -35,12 +30,7 @@ class ProcessDiedError(Exception):
 
 
 class Child:
-    """A running child process. Any thread may call its methods, one at a time `begin` or `ask`.
-
-    Args:
-        module: the module whose `main` the process runs.
-        first: the first frame to send.
-    """
+    """A process that runs `main` of a module. Any thread may use it, one at a time `begin` or `ask`."""
 
     def __init__(self, module: str, first: bytes) -> None:
         with signals_blocked():
@@ -49,7 +39,7 @@ class Child:
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **_ENVIRONMENT},
+                env={**os.environ, **_ENV},
                 process_group=0 if os.name == "posix" else None,
             )
         assert self._process.stdin is not None
@@ -71,11 +61,7 @@ class Child:
         return self.ask(self._first)
 
     def ask(self, request: bytes) -> bytes:
-        """Send a frame and wait for the reply.
-
-        Raises:
-            ProcessDiedError: the process ended before it replied.
-        """
+        """Send a frame and wait for the reply; ProcessDiedError if the process ends before it."""
         try:
             with self._asking:
                 write_frame(self._requests, request)

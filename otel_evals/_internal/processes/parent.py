@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import struct
 import sys
 import threading
 import time
@@ -15,13 +16,37 @@ from typing import IO
 
 from opentelemetry import context
 
-from otel_evals._internal.processes.frames import read_frame, write_frame
 from otel_evals._internal.recursion import mark
 
+_LENGTH = struct.Struct(">Q")
+_MOST = 1 << 20
 _NICE = 5
 _LAST_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
 _IGNORED = (signal.SIGINT, signal.SIGTERM)
+
+
+def write_frame(pipe: IO[bytes], frame: bytes) -> None:
+    """Write a frame: its length in eight bytes, then its content. OSError or ValueError on a closed pipe."""
+    left = memoryview(_LENGTH.pack(len(frame)) + frame)
+    while left:
+        left = left[pipe.write(left[:_MOST]) :]
+
+
+def read_frame(pipe: IO[bytes]) -> bytes | None:
+    """Wait for a frame; None once the writer has closed the pipe."""
+    head = _read(pipe, _LENGTH.size)
+    return None if head is None else _read(pipe, _LENGTH.unpack(head)[0])
+
+
+def _read(pipe: IO[bytes], size: int) -> bytes | None:
+    pieces = bytearray()
+    while len(pieces) < size:
+        piece = pipe.read(min(size - len(pieces), _MOST))
+        if not piece:
+            return None
+        pieces += piece
+    return bytes(pieces)
 
 
 class Parent:

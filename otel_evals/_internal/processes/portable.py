@@ -13,30 +13,22 @@ from typing import Any
 
 from otel_evals._internal.processes.importable import by_name, importable
 
-_EXTRA = "move it to the top level of a module that can be imported, or pip install 'otel-evals[process]'"
-
 
 class NotPortableError(Exception):
     """An object cannot be sent to another process; the message has the reason and the fix."""
 
 
 def pack(thing: Any) -> bytes:
-    """Pickle an object for `pickle.loads` in any process with the same packages and `sys.path`.
-
-    Raises:
-        NotPortableError: a part of it can be pickled neither by name nor by value.
-    """
+    """Pickle an object for `pickle.loads` in a process with the same packages and `sys.path`, or raise."""
     buffer = io.BytesIO()
     try:
         from otel_evals._internal.processes.by_value import Pickler as ByValue
     except ImportError:
         pickler: pickle.Pickler = _ByName(buffer, pickle.HIGHEST_PROTOCOL)
-        fix = _EXTRA
+        fix = "move it to the top level of an importable module, or pip install 'otel-evals[process]'"
     else:
         pickler = ByValue(buffer, pickle.HIGHEST_PROTOCOL)
-        fix = (
-            "have it built from plain values, and open files, locks and connections when they are first used"
-        )
+        fix = "build it from plain values, and open files, locks and connections on first use"
     try:
         pickler.dump(thing)
     except Exception as error:  # a __reduce__ may raise anything

@@ -31,7 +31,6 @@ def assemble(
     children: Mapping[str, tuple[str, ...]],
     above: Mapping[str, str | None],
 ) -> Run:
-    """Assemble a run from its operations, sorted by start and including the root."""
     span, operations = root.span, tuple(operations)
     given = {
         "trace_id": span.trace_id,
@@ -63,8 +62,6 @@ def _trace_state(span: SpanRecord) -> str:
 
 
 class Recovery:
-    """Derives the fields of a run from its operations."""
-
     __slots__ = ("_above", "_operations", "_parts", "_root")
 
     failed = False  # each operation has this for itself
@@ -221,10 +218,14 @@ def _error(
 
 def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
     """Return the documents of retrievals, or else of other operations, without duplicates."""
-    found: dict[tuple[str | None, str | None], Document] = {}
     told = [o for o in operations if o.documents]
     retrieved = [o for o in told if o.kind is OperationKind.RETRIEVAL]
-    for operation in retrieved or told:
-        for document in operation.documents:
-            found.setdefault((document.content, None if document.content else document.id), document)
+    return without_duplicates(document for o in retrieved or told for document in o.documents)
+
+
+def without_duplicates(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Return the first of the documents with the same content, or without any, with the same id."""
+    found: dict[tuple[str | None, str | None], Document] = {}
+    for document in documents:
+        found.setdefault((document.content, None if document.content else document.id), document)
     return tuple(found.values())

@@ -41,8 +41,8 @@ def with_inherited_ids(
 ) -> list[Run]:
     """Add the conversation and the user from the spans around runs to runs that lack them.
 
-    The nearest span above a run counts, such as a session or a request; else the operations outside of all
-    runs, such as the user's turn to speak, if they agree.
+    The nearest span above a run counts, such as a session or a request. Without one, the operations outside
+    of all runs count if they agree, such as the user's turn to speak.
     """
     inside = {operation.span.span_id for run in runs for operation in run.operations}
     outside = [operation for span_id, operation in operations.items() if span_id not in inside]
@@ -52,17 +52,13 @@ def with_inherited_ids(
         for field in _FIELDS:
             if getattr(run, field) is None:
                 value = _above(field, run.root_span_id, operations, records, parents)
-                if value is None and outside:
-                    value = _agreed(field, outside)
+                others = {getattr(operation, field) for operation in outside} - {None}
+                if value is None and len(others) == 1:
+                    value = others.pop()
                 if value is not None:
                     told[field] = value
         found.append(with_given(run, **told) if told else run)
     return found
-
-
-def _agreed(field: str, outside: Sequence[Operation]) -> str | None:
-    told = {value for operation in outside if (value := getattr(operation, field)) is not None}
-    return told.pop() if len(told) == 1 else None
 
 
 def _above(

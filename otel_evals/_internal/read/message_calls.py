@@ -19,8 +19,6 @@ _TOOL_KINDS = ("tool_call", "tool_result")
 
 @dataclass(slots=True, eq=False)
 class MessageCall:
-    """A tool call found in messages."""
-
     name: str
     id: str | None
     arguments: Any
@@ -156,7 +154,6 @@ def _may_be(known: MessageCall, part: Part, answers: set[str | None]) -> bool:
 
 
 def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
-    """Collect the tool calls in the messages of operations."""
     found = MessageCalls()
     for operation in operations:
         if operation.kind in _HAVE_MESSAGES and (operation.input_messages or operation.output_messages):

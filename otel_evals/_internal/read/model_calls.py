@@ -64,12 +64,11 @@ def given_to(call: Operation) -> list[Part]:
 
 
 def asked_by(call: Operation) -> list[Part]:
-    """Return the tool calls in a model call's output."""
     return [p for m in call.output_messages for p in m.parts if p.kind == "tool_call"]
 
 
 def continues(turn: Sequence[Operation], call: Operation) -> bool:
-    """Return True if a model call continues a turn, or records one of its calls a second time."""
+    """Return True if a model call continues a turn, or repeats the record of an earlier call."""
     given = given_to(call)
     ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
@@ -104,7 +103,7 @@ def _same_call(asked: Part, given: Part) -> bool:
 
 
 def _tells_again(last: Operation, call: Operation) -> bool:
-    """Return True for two records of one call: simultaneous spans, one of them without messages."""
+    """Return True for two records with the same call: simultaneous spans, one without messages."""
     one, other = last.span, call.span
     if one.scope_name == other.scope_name or one.end_time is None or other.end_time is None:
         return False

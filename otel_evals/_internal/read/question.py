@@ -24,8 +24,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The final answer and the operation that recorded it."""
-
     operation: Operation
     messages: tuple[Message, ...]
     text: str

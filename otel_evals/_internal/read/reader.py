@@ -10,7 +10,6 @@ from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Loss, Run, SpanRecord
 from otel_evals._internal.model.sizes import SIZE
-from otel_evals._internal.read.rejoin import read_again
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals._internal.util.error_log import tell
@@ -51,5 +50,8 @@ class RunReader:
         return runs
 
     def read_again(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """Return the runs in stored spans."""
-        return read_again(spans, self._dialects, links)
+        """Assemble runs from stored spans, the same runs as the first time."""
+        by_trace: dict[str, list[SpanRecord]] = {}
+        for span in spans:
+            by_trace.setdefault(span.trace_id, []).append(span)
+        return list(read_runs(by_trace.values(), self._dialects, links))

@@ -1,15 +1,11 @@
-"""Spans of runs that were joined from several groups, and assembling runs from such spans again."""
+"""Spans of runs that were joined from several groups."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 
-from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.gather.gatherer import SpanGroup
-from otel_evals._internal.model import Run, SpanRecord
-from otel_evals._internal.read.runs import find_runs
-from otel_evals._internal.read.split_runs import join_split_runs
+from otel_evals._internal.model import Run
 
 _NOTHING = SpanGroup((), {})
 
@@ -25,12 +21,3 @@ def group_of(runs: Sequence[Run], group: SpanGroup = _NOTHING) -> SpanGroup:
         for parent, below in run.children.items():
             links.update((child, parent) for child in below if child not in spans)
     return SpanGroup((*earlier, *group.spans), links)
-
-
-def read_again(spans: Sequence[SpanRecord], dialects: Dialects, links: Mapping[str, str | None]) -> list[Run]:
-    """Assemble runs from stored spans, of one or several traces; the same runs as the first time."""
-    by_trace: dict[str, list[SpanRecord]] = {}
-    for span in spans:
-        by_trace.setdefault(span.trace_id, []).append(span)
-    found = (find_runs(each, dialects, links) for each in by_trace.values())
-    return list(join_split_runs(chain.from_iterable(found)))

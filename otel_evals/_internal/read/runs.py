@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
+
+from msgspec.structs import replace
 
 from otel_evals import semconv
 from otel_evals._internal.dialect import Dialects
@@ -15,7 +17,6 @@ from otel_evals._internal.read.detail_events import with_details
 from otel_evals._internal.read.grouped import invocations_in
 from otel_evals._internal.read.guards import is_guard
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
-from otel_evals._internal.read.misplaced_choices import restore_choices
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
@@ -26,7 +27,9 @@ from otel_evals._internal.read.truncation import defer_content
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _OPERATION_ID = attrgetter("span.span_id")
+_Ordered = tuple[int, int, str, Operation]
 _START = attrgetter("start_time", "root_span_id")
+_CHOICE = "gen_ai.choice"
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
@@ -34,7 +37,7 @@ _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, Opera
 def find_runs(
     spans: Sequence[SpanRecord], dialects: Dialects, links: Mapping[str, str | None] | None = None
 ) -> list[Run]:
-    """Return the runs of one trace, by start time. Never raises.
+    """Return the runs in the spans of a trace, by start time. Never raises.
 
     A root is an outermost agent or workflow. Model calls outside of any are grouped into turns; the last call
     of a turn, which gives the answer, is its root.
@@ -87,7 +90,7 @@ def find_runs(
 
 
 def subruns(run: Run) -> list[Run]:
-    """Return every agent operation in a run, including the root, as a run of its own."""
+    """Return every agent operation in a run, including the root, as a separate run."""
     operations = {o.span.span_id: o for o in run.operations}
     above: dict[str, str | None] = dict.fromkeys(operations)
     for parent, children in run.children.items():
@@ -106,7 +109,7 @@ def _run(
     above: Mapping[str, str | None],
     below: Mapping[str, tuple[str, ...]],
 ) -> Run:
-    stack = [member.span.span_id for member in members]
+    stack = list(map(_OPERATION_ID, members))
     inside: set[str] = set()
     while stack:
         span_id = stack.pop()
@@ -131,13 +134,12 @@ def _known_to(group: Operation, run: Run) -> Run:
 
 
 def _order(operation: Operation) -> tuple[int, int, str]:
-    """Sort by start; of spans with the same start, the one that ends last comes first."""
+    """Sort by start, then by end, the latest first."""
     span = operation.span
     return span.start_time, -(span.end_time or 0), span.span_id
 
 
 def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
-    """Return spans by id; of duplicates, the most complete one."""
     records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
     if len(records) == len(spans):
         return records
@@ -162,25 +164,26 @@ def _read(
     records: Mapping[str, SpanRecord], dialects: Dialects, ours: set[str], parents: Mapping[str, str | None]
 ) -> dict[str, Operation]:
     """Return operations by span id, sorted by start, without evaluation spans and spans inside them."""
-    found: list[Operation] = []
     if any(map(_LOGS, records.values())):
-        records = restore_choices(records, dialects)
+        records = _restore_choices(records, dialects)
     mine = [r for i, r in records.items() if not ours or not _is_inside(i, ours, parents)]
     found = _operations(mine, dialects) or _operations(with_details(mine), dialects)
-    found.sort(key=_order)
-    defer_content(found)
-    return dict(zip(map(_OPERATION_ID, found), found, strict=True))
+    found.sort(key=itemgetter(0, 1, 2))
+    operations: dict[str, Operation] = dict(map(itemgetter(2, 3), found))
+    defer_content(operations.values())
+    return operations
 
 
-def _operations(records: Iterable[SpanRecord], dialects: Dialects) -> list[Operation]:
-    found: list[Operation] = []
+def _operations(records: Iterable[SpanRecord], dialects: Dialects) -> list[_Ordered]:
+    found: list[_Ordered] = []
     for record in records:
         try:
             operation = dialects.read(record)
         except BaseException:  # a third-party dialect must not break the trace
             operation = None
         if operation is not None:
-            found.append(operation)
+            span = operation.span  # as in `_order`, without a call
+            found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))
     return found
 
 
@@ -273,3 +276,37 @@ def _holds(
     return top.kind is OperationKind.TOOL and any(
         o.kind in kinds for o in descendants(top, operations, below)
     )
+
+
+def _restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
+    """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
+
+    Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
+    """
+    restored: dict[str, SpanRecord] = {}
+    for record in records.values():
+        if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
+            continue
+        choices = [log for log in record.logs if log.name == _CHOICE]
+        if choices:
+            calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
+            if len(calls) == len(choices):
+                restored.update(
+                    (c.span_id, replace(c, logs=(*c.logs, log)))
+                    for c, log in zip(calls, choices, strict=True)
+                )
+    return {**records, **restored} if restored else records
+
+
+def _without_choice(
+    parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
+) -> Iterable[SpanRecord]:
+    for record in records.values():
+        told = any(log.name == _CHOICE for log in record.logs)
+        if (
+            record.parent_span_id == parent
+            and record.status != "ERROR"
+            and not told
+            and dialects.choose(record.scope_name, record.attributes)
+        ):
+            yield record

@@ -89,7 +89,6 @@ class SplitRuns:
 
     @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces with held runs."""
         return {trace_id for run in self._held for trace_id in (run.trace_id, *run.trace_ids)}
 
     def due(self, now: float) -> list[Run]:
@@ -108,7 +107,6 @@ class SplitRuns:
         return count
 
     def flush(self) -> list[Run]:
-        """Release all runs."""
         return self._let_go(len(self._held))
 
     def _let_go(self, count: int) -> list[Run]:
@@ -176,7 +174,7 @@ def _joined(first: Run, then: Run) -> Run:
         above.update(dict.fromkeys(below, parent))
     root = next(o for o in operations if o.span_id == then.root_span_id)
     run = assemble(root, operations, children, above)
-    # Spans around the runs may have told these, which the operations do not know.
+    # The runs may have inherited these from spans around them.
     told = {
         name: getattr(then, name) or getattr(first, name)
         for name in ("conversation_id", "user_id")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from otel_evals._internal.model import Availability, Operation, Source, SpanRecord
+from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import tell
@@ -50,7 +50,7 @@ class _TraceContent(msgspec.Struct, eq=False):
 
 
 class _Content(msgspec.Struct, eq=False):
-    """The content of one span, without a reference to its operation: neither keeps the other alive."""
+    """The content of a span, without a reference to its operation: neither keeps the other alive."""
 
     span: SpanRecord
     derivation: Derivation | None
@@ -77,16 +77,6 @@ class _Content(msgspec.Struct, eq=False):
             self.failed = True
             return dict(_NOTHING_FOUND, availability={}, sources={})
 
-    @property
-    def availability(self) -> dict[str, Availability]:
-        states: dict[str, Availability] = self.found()["availability"]
-        return states
-
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        sources: Mapping[str, Source] = self.found()["sources"]
-        return sources
-
 
 class _ContentOfTrace(msgspec.Struct, eq=False):
     """An operation's content as part of its trace's; the trace does not refer to it, so there is no cycle."""
@@ -104,7 +94,8 @@ class _ContentOfTrace(msgspec.Struct, eq=False):
                 self.trace.marked = True
             return {"availability": found["availability"], "sources": found["sources"]}
         rest = dict(found)
-        del rest["availability"], rest["sources"]
+        for name in _AVAILABILITY:
+            rest.pop(name, None)
         return rest
 
 
@@ -112,24 +103,24 @@ _NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONT
 
 
 def _mark_truncated(contents: Sequence[_Content]) -> None:
-    cut_off = [c for c in contents if Availability.TRUNCATED in c.availability.values()]
+    cut_off = [c for c in contents if Availability.TRUNCATED in c.found()["availability"].values()]
     limit = max((n for c in cut_off for n in _cut_lengths(c)), default=0)
     if not limit or any(
         len(v) > limit for c in contents for v in c.span.attributes.values() if isinstance(v, str)
     ):
         return
     for content in contents:
-        for field, source in content.sources.items():
+        for field, source in content.found()["sources"].items():
             value = content.span.attributes.get(source.key)
             if isinstance(value, str) and len(value) == limit:
-                content.availability[field] = Availability.TRUNCATED
+                content.found()["availability"][field] = Availability.TRUNCATED
 
 
 def _cut_lengths(content: _Content) -> list[int]:
     keys = [
-        content.sources[field].key
-        for field, state in content.availability.items()
-        if state is Availability.TRUNCATED and field in content.sources
+        content.found()["sources"][field].key
+        for field, state in content.found()["availability"].items()
+        if state is Availability.TRUNCATED and field in content.found()["sources"]
     ]
     values = [content.span.attributes.get(key) for key in keys]
     return [len(value) for value in values if isinstance(value, str)]

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Operation, Run, Score, SpanRecord
 from otel_evals._internal.model.derived import derives, recovered
-from otel_evals._internal.redaction.secrets import redact_secrets, replaced
+from otel_evals._internal.redaction.secrets import redact_secrets, replaced, search
 from otel_evals._internal.util.error_log import show_content
 from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError
@@ -77,7 +77,7 @@ _told: set[str] = set()
 
 
 def private_context(redaction: Redaction, *, content: bool) -> Context:
-    """A context, otherwise empty, for what one pipeline does; its copies are bound to the pipeline too.
+    """Return an empty context, bound to one pipeline as are its copies.
 
     Args:
         redaction: applied to all texts that leave.
@@ -134,7 +134,7 @@ def redact_pii(text: str) -> str:
     luhn, iban = _checks.luhn, _checks.iban
     spans: list[tuple[int, int]] = []
     for pattern, check in ((_EMAIL, None), (_PHONE, None), (_NUMBER, luhn), (_IBAN, iban)):
-        found = _matches(pattern, text)
+        found = (match for match, _, _ in search(pattern, text))
         spans += [m.span() for m in found if check is None or check.is_valid(re.sub("[ -]", "", m[0]))]
     return replaced(text, spans) if spans else text
 
@@ -157,17 +157,6 @@ def _stdnum(name: str) -> Any:
         return import_module(f"stdnum.{name}")
     except ImportError as error:
         raise ConfigError("redact", "pii needs python-stdnum: pip install 'otel-evals[text]'") from error
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Search in pieces, since a call of `re` holds the interpreter's lock."""
-    done = 0
-    for start in range(0, len(text), 4_096):
-        for match in pattern.finditer(text, max(start, done), min(len(text), start + 4_352)):
-            if match.start() >= start + 4_096:
-                break
-            done = match.end()
-            yield match
 
 
 def _walk(value: Any, known: _Texts, depth: int) -> Any:

@@ -11,7 +11,7 @@ the interpreter's lock until it returns.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 _WINDOW = 4_096
 _OVERLAP = 1_024
@@ -145,23 +145,34 @@ def redact_values(text: str, values: Collection[str]) -> str:
     return text
 
 
-def _windows(length: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the start and end of each window and the end of its overlap; matches begin before the end."""
-    for start in range(0, length, _WINDOW):
-        end = start + _WINDOW
-        yield start, end, min(end + _OVERLAP, length)
+def search(
+    pattern: re.Pattern[str],
+    text: str,
+    span: Callable[[re.Match[str], int], tuple[int, int] | None] = lambda match, limit: match.span(),
+    hints: tuple[str, ...] = (),
+) -> Iterator[tuple[re.Match[str], int, int]]:
+    """Yield matches with their spans, which `span` computes from a match and the end of its window."""
+    done = 0
+    for start in range(0, len(text), _WINDOW):
+        end, limit = start + _WINDOW, min(start + _WINDOW + _OVERLAP, len(text))
+        if hints and not _contains(text[start:limit], hints):
+            continue
+        for match in pattern.finditer(text, max(start, done), limit):
+            if match.start() >= end or done > end:
+                break
+            if match.start() >= done and (found := span(match, limit)) is not None:
+                done = found[1]
+                yield match, *found
 
 
 def _found(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int, int]]:
-    """Matches, with start and end of the secret: the match, or the group of a pattern with one group."""
-    done = 0
-    for start, end, limit in _windows(len(text)):
-        for match in pattern.finditer(text, max(start, done), limit):
-            if match.start() >= end:
-                break
-            first, last = match.span(pattern.groups == 1)
-            done = last = _end_of_run(text, last) if last == limit else last
-            yield match, first, last
+    """Search for secrets: a match, or its group if the pattern has one."""
+
+    def span(match: re.Match[str], limit: int) -> tuple[int, int]:
+        first, last = match.span(pattern.groups == 1)
+        return first, _end_of_run(text, last) if last == limit else last
+
+    return search(pattern, text, span)
 
 
 def _end_of_run(text: str, end: int) -> int:
@@ -173,21 +184,14 @@ def _end_of_run(text: str, end: int) -> int:
 
 def _assigned(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of values assigned to secret names."""
-    done = 0
-    for start, end, limit in _windows(len(text)):
-        if not _contains(text[start:limit], _NAME_HINTS):
-            continue
-        for match in _NAME.finditer(text, max(start, done), limit):
-            if match.start() >= end:
-                break
-            value = _secret_value(text, match)
-            if value is not None:
-                done = (
-                    value.end() if match[3] and value.re is not _LONG_KEY else _end_of_run(text, value.end())
-                )
-                yield value.start(), done
-                if done > end:
-                    break
+
+    def span(name: re.Match[str], limit: int) -> tuple[int, int] | None:
+        if (value := _secret_value(text, name)) is None:
+            return None
+        whole = name[3] and value.re is not _LONG_KEY
+        return value.start(), value.end() if whole else _end_of_run(text, value.end())
+
+    return ((first, last) for _, first, last in search(_NAME, text, span, _NAME_HINTS))
 
 
 def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
@@ -209,17 +213,13 @@ def _secret_value(text: str, name: re.Match[str]) -> re.Match[str] | None:
 
 def _private_keys(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of private keys; one without an end line reaches to the end of the text."""
-    position = 0
-    for start, end, limit in _windows(len(text)):
-        for match in _PRIVATE_KEY.finditer(text, max(start, position), limit):
-            if match.start() >= end:
-                break
-            if match.start() < position:
-                continue
-            closing = text.find("-----END", match.end())
-            last_line = _END_LINE.match(text, closing) if closing >= 0 else None
-            position = last_line.end() if last_line else len(text)
-            yield match.start(), position
+
+    def span(match: re.Match[str], limit: int) -> tuple[int, int]:
+        closing = text.find("-----END", match.end())
+        last_line = _END_LINE.match(text, closing) if closing >= 0 else None
+        return match.start(), last_line.end() if last_line else len(text)
+
+    return ((first, last) for _, first, last in search(_PRIVATE_KEY, text, span))
 
 
 def replaced(text: str, spans: list[tuple[int, int]]) -> str:

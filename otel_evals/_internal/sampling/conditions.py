@@ -96,7 +96,7 @@ def when(predicate: Callable[[Run], bool]) -> Sampler:
     if not callable(predicate):
         raise ConfigError("sample", f"when({predicate!r}): give a function of the run")
     name = getattr(predicate, "__name__", type(predicate).__name__)
-    return _Condition(partial(_is_true, predicate), f"when({name})", known=False, repeatable=False)
+    return _Condition(predicate, f"when({name})", known=False, repeatable=False)
 
 
 def find_attribute(run: Run, key: str) -> Any:
@@ -132,7 +132,3 @@ def _has_attribute(key: str, value: Any, run: Run) -> bool:
     if value is _Anything.VALUE:
         return any(key in place for place in places)
     return any(key in place and bool(place[key] == value) for place in places)
-
-
-def _is_true(predicate: Callable[[Run], bool], run: Run) -> bool:
-    return bool(predicate(run))

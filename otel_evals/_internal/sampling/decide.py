@@ -7,7 +7,6 @@ scorer ends, which timeouts, attempts and the bounded queue limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -22,8 +21,6 @@ _MAX_REMEMBERED = 1_000
 
 
 class DecidingRule(Protocol):
-    """The parts of a rule that decisions depend on."""
-
     @property
     def name(self) -> str: ...
 
@@ -41,10 +38,7 @@ class DecidingRule(Protocol):
     def sample(self) -> Sampler: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A rule's decision about a run."""
-
+class Decision(msgspec.Struct, frozen=True):
     rule: Any
     """A `DecidingRule`."""
     status: Literal["sampled", "not_sampled", "waiting"]
@@ -99,10 +93,8 @@ class Decider:
         self._sampled: dict[tuple[str, Chance], Sampled] = {}
 
     def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
-        """Ask the rules that are asked together about a run."""
         decisions = RunDecisions(run)
-        made = [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
-        return decisions, self._recorded(decisions, made)
+        return decisions, [self._ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
 
     def rule_out(self, asked_with: str) -> list[Decision]:
         """Return the decisions about a run whose randomness is below the ceilings of all these rules."""
@@ -110,13 +102,6 @@ class Decider:
             Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling))
             for rule in self._rules.get(asked_with, ())
         ]
-
-    def _recorded(self, decisions: RunDecisions, made: list[Decision]) -> list[Decision]:
-        """Record the probabilities of the rules that sample the run."""
-        for each in made:
-            if each.status == "sampled":
-                decisions.on_record[each.rule.scorer_id] = self.sampled(each, decisions.run)
-        return made
 
     def sampled(self, decision: Decision, run: Run) -> Sampled:
         """Return the probability that is recorded with the score of a sampled run."""
@@ -135,37 +120,29 @@ class Decider:
         """Return what the rules that waited for an outcome decide now."""
         decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
         waiting, decisions.waiting = decisions.waiting, []
-        return self._recorded(decisions, [_sample(decisions, rule) for rule in waiting])
+        return [self._ask(decisions, rule, applies=True) for rule in waiting]
 
     def resume(self, decisions: RunDecisions, asked_with: str) -> list[Decision]:
         """Ask the cascades that follow the sampled scorers again."""
         return [
-            _ask(decisions, rule)
+            self._ask(decisions, rule)
             for rule in self._rules.get(asked_with, ())
             if rule.scorer_id not in decisions.sampled and rule.sample.follows & decisions.sampled.keys()
         ]
 
-
-def _ask(decisions: RunDecisions, rule: DecidingRule) -> Decision:
-    if rule.when is not None:
+    def _ask(self, decisions: RunDecisions, rule: DecidingRule, *, applies: bool = False) -> Decision:
         try:
-            applies = bool(rule.when(decisions.run))
-        except BaseException as error:
+            if not applies and rule.when is not None and not rule.when(decisions.run):
+                return Decision(rule, "not_sampled", "not_applicable")
+            decision = _decide(decisions, rule)
+        except BaseException as error:  # from custom code
             return Decision(rule, "not_sampled", "predicate_failed", error=error)
-        if not applies:
-            return Decision(rule, "not_sampled", "not_applicable")
-    return _sample(decisions, rule)
+        if decision.status == "sampled":
+            decisions.on_record[rule.scorer_id] = self.sampled(decision, decisions.run)
+        return decision
 
 
-def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
-    """Decide now, or let the rule wait for the rules it follows."""
-    try:
-        return _sampled(decisions, rule)
-    except BaseException as error:  # a custom sampler, or its result
-        return Decision(rule, "not_sampled", "predicate_failed", error=error)
-
-
-def _sampled(decisions: RunDecisions, rule: DecidingRule) -> Decision:
+def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     run, sampler = decisions.run, rule.sample
     if sampler.follows and not sampler.follows.isdisjoint(decisions.undecided()):
         decisions.waiting.append(rule)

@@ -52,7 +52,6 @@ class _RateControl:
         self._arrived = self._sampled = 0.0
 
     def probability(self, now: float) -> float:
-        """Return the probability of the next run."""
         number = int(now / self._seconds)
         self._forget(number - _SLICES)
         if self._arrived + 1 <= self._limit:
@@ -74,7 +73,6 @@ class _RateControl:
         return surely * _SLICES * self._seconds / (now - (number - 1) * self._seconds)
 
     def count(self, now: float, sampled: bool) -> None:
-        """Count a run that has arrived."""
         number = int(now / self._seconds)
         if not self._slices or self._slices[-1][0] != number:
             self._slices.append([number, 0, 0])
@@ -115,12 +113,14 @@ class _SharedRateControl(_RateControl):
 
 
 class _Limited(Sampler):
+    """One rate limit for all runs."""
+
     may_exclude = False
     counts = True
     repeatable = False
 
-    def __init__(self, limit: float, window: float, words: str, clock: Callable[[], float]) -> None:
-        self._limit, self._window, self._words, self._clock = limit, window, words, clock
+    def __init__(self, control: _RateControl, words: str, clock: Callable[[], float]) -> None:
+        self._only, self._words, self._clock = control, words, clock
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         now, control = self._clock(), self._control(run)
@@ -129,27 +129,18 @@ class _Limited(Sampler):
         return Chance(probability)
 
     def _control(self, run: Run) -> _RateControl:
-        raise NotImplementedError
+        return self._only
 
     def __str__(self) -> str:
         return self._words
 
 
-class _PerMinute(_Limited):
-    def __init__(self, control: _RateControl, limit: float, words: str, clock: Callable[[], float]) -> None:
-        super().__init__(limit, 60.0, words, clock)
-        self._only = control
-
-    def _control(self, run: Run) -> _RateControl:
-        return self._only
-
-
 class _Stratified(_Limited):
     """A rate limit for each of the most recent strata."""
 
-    def __init__(self, by: str | Callable[[Run], Any], *limited: Any) -> None:
-        super().__init__(*limited)
-        self._by = by
+    def __init__(self, by: str | Callable[[Run], Any], limit: tuple[float, float], *limited: Any) -> None:
+        super().__init__(_RateControl(*limit), *limited)
+        self._by, self._limit = by, limit
         self._controls: OrderedDict[str, _RateControl] = OrderedDict()
 
     def _control(self, run: Run) -> _RateControl:
@@ -161,7 +152,7 @@ class _Stratified(_Limited):
             stratum = str(find_attribute(run, self._by))
         control = self._controls.get(stratum)
         if control is None:
-            control = self._controls[stratum] = _RateControl(self._limit, self._window)
+            control = self._controls[stratum] = _RateControl(*self._limit)
             if len(self._controls) > _MAX_STRATA:
                 self._controls.popitem(last=False)
         else:
@@ -197,14 +188,14 @@ def per_minute(
     number = _at_least_one(limit, words)
     if store is None and name is None:
         words = f"per_minute({limit:.10g})"
-        return _PerMinute(_RateControl(number, 60.0), number, words, clock or time.monotonic)
+        return _Limited(_RateControl(number, 60.0), words, clock or time.monotonic)
     if not is_address(store, "sample") or not isinstance(name, str) or not name:
         fix = "`store` and `name` go together: per_minute(10, store='redis://HOST:PORT/0', name='support')"
         raise ConfigError("sample", f"{words}: {fix}")
     server, now = redis_server(str(store)), clock or time.time
     words = f"per_minute({limit:.10g}, store={server.name!r}, name={name!r})"
     counts = SharedCounts(server, name, _SLICES, 60.0 / _SLICES, now)
-    return _PerMinute(_SharedRateControl(number, 60.0, counts), number, words, now)
+    return _Limited(_SharedRateControl(number, 60.0, counts), words, now)
 
 
 def stratified(
@@ -239,7 +230,7 @@ def stratified(
         raise ConfigError("sample", f"{words}: `per` must be 'minute' or 'hour', not {per!r}")
     limit = _at_least_one(floor, words)
     words = f"stratified({shown}, {limit:.10g}" + (")" if per == "minute" else f", {per!r})")
-    return _Stratified(by, limit, _SECONDS[per], words, clock)
+    return _Stratified(by, (limit, _SECONDS[per]), words, clock)
 
 
 def _at_least_one(value: Any, words: str) -> float:

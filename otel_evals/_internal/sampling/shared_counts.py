@@ -58,7 +58,6 @@ class SharedCounts:
         """Counts of the others as of the last exchange; replaced, never changed."""
 
     def count(self, number: int, sampled: bool) -> None:
-        """Count a run of this process."""
         with self.lock:
             found = self._own.setdefault(number, [0, 0])
             found[0] += 1

@@ -9,14 +9,7 @@ from pydantic import BaseModel, BeforeValidator
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.model import NotScored
-from otel_evals._internal.scorers.common import (
-    check_range,
-    judge_scorer,
-    normalise_word,
-    one_verdict_each,
-    round_half_up,
-    with_reason,
-)
+from otel_evals._internal.scorers import common
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
 
@@ -75,7 +68,9 @@ $contradictions"""
 MOST_FOR_EXTRAS = 0.2
 """Most that additions take away."""
 
-MatchType = Annotated[Literal["exact", "semantic", "partial", "missing"], BeforeValidator(normalise_word)]
+MatchType = Annotated[
+    Literal["exact", "semantic", "partial", "missing"], BeforeValidator(common.normalise_word)
+]
 
 
 class Units(BaseModel):
@@ -139,23 +134,23 @@ def answer_similarity(
         ConfigError: an option is out of range, or the judge cannot be used.
     """
     worth = {
-        "exact": 1 + check_range(f"{id}.exact_match_bonus", exact_match_bonus),
-        "semantic": check_range(f"{id}.semantic_threshold", semantic_threshold),
+        "exact": 1 + common.check_range(f"{id}.exact_match_bonus", exact_match_bonus),
+        "semantic": common.check_range(f"{id}.semantic_threshold", semantic_threshold),
         "partial": semantic_threshold / 2,
-        "missing": -check_range(f"{id}.missing_penalty", missing_penalty),
+        "missing": -common.check_range(f"{id}.missing_penalty", missing_penalty),
     }
-    check_range(f"{id}.contradiction_penalty", contradiction_penalty)
-    check_range(f"{id}.extra_info_penalty", extra_info_penalty)
+    common.check_range(f"{id}.contradiction_penalty", contradiction_penalty)
+    common.check_range(f"{id}.extra_info_penalty", extra_info_penalty)
 
     def score(params: Params[Units, SimilarityReply]) -> float:
         found = params.results.analyze
         value = sum(worth[m.match_type] for m in found.matches) / (len(found.matches) * worth["exact"])
         value -= len(found.contradictions) * contradiction_penalty
         value -= min(len(found.extra_in_output) * extra_info_penalty, MOST_FOR_EXTRAS)
-        return round_half_up(min(1.0, max(0.0, value)) * scale)
+        return common.round_half_up(min(1.0, max(0.0, value)) * scale)
 
     scorer = (
-        judge_scorer(id, model, INSTRUCTIONS, scale=scale)
+        common.judge_scorer(id, model, INSTRUCTIONS, scale=scale)
         .preprocess(PromptStep(prompt=UNITS, schema=Units))
         .analyze(
             PromptStep(
@@ -165,12 +160,12 @@ def answer_similarity(
                     "wanted": _wanted(params) or _NO_UNITS,
                     "given": params.results.preprocess.output_units,
                 },
-                check=one_verdict_each(lambda reply: reply.matches, _wanted),
+                check=common.one_verdict_each(lambda reply: reply.matches, _wanted),
             )
         )
         .generate_score(score)
     )
-    return with_reason(scorer, REASON, explain, _found)
+    return common.with_reason(scorer, REASON, explain, _found)
 
 
 _NO_UNITS = NotScored(reason="no_units", explanation="the expected answer says nothing to compare with")

@@ -7,12 +7,13 @@ longer one.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from otel_evals._internal.model import NotScored, Run
 from otel_evals._internal.scorers.extras import extra_library
@@ -93,3 +94,26 @@ def pattern_search(
         return PatternSearch(source, flags, whole, library.compile(source, flags))
     except (re.error, library.error) as error:
         raise ConfigError(field, f"is no regular expression: {error}") from error
+
+
+Reference = Literal["input", "ground_truth"]
+
+
+def check_reference(scorer_id: str, reference: str) -> None:
+    if reference not in ("input", "ground_truth"):
+        raise ConfigError(f"{scorer_id}.reference", f"must be input or ground_truth, not {reference!r}")
+
+
+def compared(run: Run, reference: Reference, most: int = MAX_CHARS) -> tuple[str, str] | NotScored:
+    """Return the reference and the answer in normal form C, or the reason why one cannot be read."""
+    absent = unreadable(run, reference, "output", most=most)
+    if absent is not None:
+        return absent
+    expected = whole_text(getattr(run, reference))
+    if len(expected) > most:
+        return NotScored(reason=f"{reference}_too_long", explanation=f"more than {most} characters")
+    return composed(expected), composed(run.output or "")
+
+
+def whole_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

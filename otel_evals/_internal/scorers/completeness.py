@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers.bounds import Reference, check_reference, compared
 from otel_evals._internal.scorers.extras import extra_library
-from otel_evals._internal.scorers.reference import Reference, check_reference, compared
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 

@@ -6,8 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from otel_evals._internal.model import NotScored, Run, Score
-from otel_evals._internal.scorers.bounds import batches
-from otel_evals._internal.scorers.reference import Reference, check_reference, compared
+from otel_evals._internal.scorers.bounds import Reference, batches, check_reference, compared
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
 

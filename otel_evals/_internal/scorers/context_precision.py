@@ -8,15 +8,7 @@ from pydantic import BaseModel
 
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import (
-    YesNo,
-    context_pieces,
-    context_source,
-    judge_scorer,
-    one_verdict_each,
-    round_half_up,
-    with_reason,
-)
+from otel_evals._internal.scorers import common
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
 
@@ -60,7 +52,7 @@ $verdicts"""
 
 class PieceVerdict(BaseModel):
     context_index: int
-    verdict: YesNo
+    verdict: common.YesNo
     reason: str = ""
 
 
@@ -91,19 +83,21 @@ def context_precision(
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
     scorer = (
-        judge_scorer(
-            id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
+        common.judge_scorer(
+            id, model, INSTRUCTIONS, get_context=common.context_source(id, get_context, context), scale=scale
         )
         .analyze(
             PromptStep(
                 prompt=VERDICTS,
                 schema=PrecisionReply,
-                check=one_verdict_each(lambda reply: reply.verdicts, context_pieces, at_least=True),
+                check=common.one_verdict_each(
+                    lambda reply: reply.verdicts, common.context_pieces, at_least=True
+                ),
             )
         )
-        .generate_score(lambda params: round_half_up(average_precision(_useful(params)) * scale))
+        .generate_score(lambda params: common.round_half_up(average_precision(_useful(params)) * scale))
     )
-    return with_reason(scorer, REASON, explain, lambda params: {"verdicts": _lines(params)})
+    return common.with_reason(scorer, REASON, explain, lambda params: {"verdicts": _lines(params)})
 
 
 def average_precision(useful: Sequence[bool]) -> float:

@@ -6,13 +6,8 @@ from collections.abc import Sequence
 
 from otel_evals._internal.context import Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import (
-    Claims,
-    ClaimVerdicts,
-    context_source,
-    judge_scorer,
-    score_items,
-)
+from otel_evals._internal.scorers import common
+from otel_evals._internal.scorers.common import Claims, ClaimVerdicts
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
 
@@ -78,10 +73,10 @@ def context_recall(
     Raises:
         ConfigError: `scale` is not positive, `context` is empty, or the judge cannot be used.
     """
-    scorer = judge_scorer(
-        id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
+    scorer = common.judge_scorer(
+        id, model, INSTRUCTIONS, get_context=common.context_source(id, get_context, context), scale=scale
     )
-    return score_items(
+    return common.score_items(
         scorer,
         PromptStep(prompt=CLAIMS, schema=Claims),
         VERDICTS,

@@ -8,17 +8,7 @@ from pydantic import BaseModel
 
 from otel_evals._internal.context import Params, Resolver
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import (
-    Level,
-    check_range,
-    context_pieces,
-    context_source,
-    judge_scorer,
-    mean_worth,
-    one_verdict_each,
-    round_half_up,
-    with_reason,
-)
+from otel_evals._internal.scorers import common
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
 
@@ -71,7 +61,7 @@ WORTH = {"high": 1.0, "medium": 0.7, "low": 0.3, "none": 0.0}
 
 class PieceRelevance(BaseModel):
     context_index: int
-    relevance_level: Level
+    relevance_level: common.Level
     was_used: bool
     reasoning: str = ""
 
@@ -112,31 +102,33 @@ def context_relevance(
     Raises:
         ConfigError: an option is out of range, `context` is empty, or the judge cannot be used.
     """
-    check_range(f"{id}.unused_penalty", unused_penalty)
-    check_range(f"{id}.missing_penalty", missing_penalty)
-    check_range(f"{id}.max_missing_penalty", max_missing_penalty)
+    common.check_range(f"{id}.unused_penalty", unused_penalty)
+    common.check_range(f"{id}.missing_penalty", missing_penalty)
+    common.check_range(f"{id}.max_missing_penalty", max_missing_penalty)
 
     def score(params: Params[None, Assessment]) -> float:
         found = params.results.analyze
-        base = mean_worth([e.relevance_level for e in found.evaluations], **WORTH)
+        base = common.mean_worth([e.relevance_level for e in found.evaluations], **WORTH)
         unused = sum(e.relevance_level == "high" and not e.was_used for e in found.evaluations)
         missing = min(len(found.missing_context) * missing_penalty, max_missing_penalty)
-        return round_half_up(max(0.0, base - unused * unused_penalty - missing) * scale)
+        return common.round_half_up(max(0.0, base - unused * unused_penalty - missing) * scale)
 
     scorer = (
-        judge_scorer(
-            id, model, INSTRUCTIONS, get_context=context_source(id, get_context, context), scale=scale
+        common.judge_scorer(
+            id, model, INSTRUCTIONS, get_context=common.context_source(id, get_context, context), scale=scale
         )
         .analyze(
             PromptStep(
                 prompt=ASSESSMENT,
                 schema=Assessment,
-                check=one_verdict_each(lambda reply: reply.evaluations, context_pieces, at_least=True),
+                check=common.one_verdict_each(
+                    lambda reply: reply.evaluations, common.context_pieces, at_least=True
+                ),
             )
         )
         .generate_score(score)
     )
-    return with_reason(scorer, REASON, explain, _found)
+    return common.with_reason(scorer, REASON, explain, _found)
 
 
 def _found(params: Params[None, Assessment]) -> dict[str, list[str]]:

@@ -1,8 +1,9 @@
-"""Imports the libraries of extras where they are needed."""
+"""Imports libraries of extras, and evaluators given by name."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from otel_evals.errors import ConfigError
@@ -15,3 +16,16 @@ def extra_library(module: str, scorer_id: str, extra: str = "text") -> Any:
     except ImportError as error:
         problem = f"needs {error.name or module}: pip install 'otel-evals[{extra}]'"
         raise ConfigError(scorer_id, problem) from error
+
+
+def built(value: Any, options: Mapping[str, Any] | None, field: str) -> Any:
+    """Return an object as it is, or create one from a class given as `package.module:name`."""
+    if not isinstance(value, str):
+        if options:
+            raise ConfigError(f"{field}.options", "only go with a class that is given by name")
+        return value
+    module, _, name = value.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)(**(options or {}))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(field, f"{value!r} cannot be made: {error}") from error

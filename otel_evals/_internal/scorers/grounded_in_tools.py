@@ -90,12 +90,8 @@ class _Verdict:
     """The contradicting value of the evidence."""
 
     def record(self) -> dict[str, str | bool]:
-        record: dict[str, str | bool] = {
-            "kind": self.claim.kind,
-            "text": self.claim.text,
-            "found": self.found,
-        }
-        return record if self.instead is None else record | {"instead": self.instead}
+        instead = {} if self.instead is None else {"instead": self.instead}
+        return {"kind": self.claim.kind, "text": self.claim.text, "found": self.found, **instead}
 
     def __str__(self) -> str:
         said = f'{self.claim.kind} "{self.claim.text}"'
@@ -109,9 +105,8 @@ def _verdicts(claims: Iterable[Claim], wrong: Sequence[Claim], alternatives: Alt
 
 
 def _distinct(claims: Iterable[Claim]) -> list[Claim]:
-    return list({(claim.kind, claim.text.casefold()): claim for claim in reversed(tuple(claims))}.values())[
-        ::-1
-    ]
+    found = {(claim.kind, claim.text.casefold()): claim for claim in reversed(tuple(claims))}
+    return list(found.values())[::-1]
 
 
 def _countable(run: Run, answer: str) -> set[int]:
@@ -121,16 +116,12 @@ def _countable(run: Run, answer: str) -> set[int]:
 
 
 def _explain(verdicts: Sequence[_Verdict]) -> str:
-    wrong = [verdict for verdict in verdicts if not verdict.found]
+    wrong, total = [verdict for verdict in verdicts if not verdict.found], len(verdicts)
     if not wrong:
-        return (
-            f"{len(verdicts)} of {len(verdicts)} facts are supported by the tool results or the conversation"
-        )
+        return f"{total} of {total} facts are supported by the tool results or the conversation"
     against = [verdict for verdict in wrong if verdict.instead is not None]
     nowhere = [verdict for verdict in wrong if verdict.instead is None]
-    parts = [
-        f"{len(wrong)} of {len(verdicts)} facts are not supported by the tool results or the conversation"
-    ]
+    parts = [f"{len(wrong)} of {total} facts are not supported by the tool results or the conversation"]
     parts += [f"contradicted there: {_named(against)}"] if against else []
     parts += [f"found nowhere: {_named(nowhere)}"] if nowhere else []
     return "; ".join(parts)
@@ -174,7 +165,7 @@ def _no_evidence(run: Run) -> NotScored | None:
 
 def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
     """Return the reason if evidence was cut off or not recorded."""
-    state = {run.availability.get("tool_results"), run.availability.get("documents")}
+    state = _availability(run)
     if Availability.TRUNCATED in state or evidence.truncated:
         return NotScored(reason="tool_results_truncated", explanation="some evidence was cut off")
     if Availability.CAPTURED_OFF in state:
@@ -183,11 +174,12 @@ def _incomplete(run: Run, evidence: Evidence) -> NotScored | None:
 
 
 def _not_recorded(run: Run) -> NotScored:
-    off = Availability.CAPTURED_OFF in (
-        run.availability.get("tool_results"),
-        run.availability.get("documents"),
-    )
+    off = Availability.CAPTURED_OFF in _availability(run)
     return NotScored(
         reason="tool_results_captured_off" if off else "tool_results_not_recorded",
-        explanation=f"tools were called, but what they returned was not recorded; {how_to_capture(run)}",
+        explanation=f"tools were called, but their results were not recorded; {how_to_capture(run)}",
     )
+
+
+def _availability(run: Run) -> set[Availability | None]:
+    return {run.availability.get("tool_results"), run.availability.get("documents")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers.bounds import Reference, check_reference, compared
 from otel_evals._internal.scorers.extras import extra_library
-from otel_evals._internal.scorers.reference import Reference, check_reference, compared
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
 _PUNCTUATION = str.maketrans("", "", '.,;!?():"\u201c\u201d')

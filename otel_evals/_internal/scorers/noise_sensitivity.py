@@ -10,13 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import TrustedText
 from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.scorers.common import (
-    check_range,
-    judge_scorer,
-    normalise_word,
-    round_half_up,
-    with_reason,
-)
+from otel_evals._internal.scorers import common
 from otel_evals._internal.scoring.prompt import PromptStep
 from otel_evals._internal.scoring.steps import StepScorer
 from otel_evals.errors import ConfigError
@@ -75,7 +69,7 @@ $issues"""
 WEIGHTS = {"none": 1.0, "minimal": 0.85, "moderate": 0.6, "significant": 0.3, "severe": 0.1}
 
 Impact = Annotated[
-    Literal["none", "minimal", "moderate", "significant", "severe"], BeforeValidator(normalise_word)
+    Literal["none", "minimal", "moderate", "significant", "severe"], BeforeValidator(common.normalise_word)
 ]
 
 
@@ -145,10 +139,10 @@ def noise_sensitivity(
             f"{id}.impact_weights", f"knows no level {unknown[0]!r}; known: {', '.join(WEIGHTS)}"
         )
     for level, weight in weights.items():
-        check_range(f"{id}.impact_weights.{level}", weight, 0.0, 1.0)
-    check_range(f"{id}.major_issue_penalty", major_issue_penalty)
-    check_range(f"{id}.max_major_issue_penalty", max_major_issue_penalty)
-    check_range(f"{id}.discrepancy_threshold", discrepancy_threshold)
+        common.check_range(f"{id}.impact_weights.{level}", weight, 0.0, 1.0)
+    common.check_range(f"{id}.major_issue_penalty", major_issue_penalty)
+    common.check_range(f"{id}.max_major_issue_penalty", max_major_issue_penalty)
+    common.check_range(f"{id}.discrepancy_threshold", discrepancy_threshold)
     if form not in ("number", "verdicts"):
         raise ConfigError(f"{id}.form", f"must be 'number' or 'verdicts', not {form!r}")
 
@@ -159,7 +153,7 @@ def noise_sensitivity(
         number = found.robustness_score if isinstance(found, NoiseReply) else None
         value = _settle(number, mean, discrepancy_threshold)
         issues = min(len(found.major_issues) * major_issue_penalty, max_major_issue_penalty)
-        return round_half_up(max(0.0, value - issues))
+        return common.round_half_up(max(0.0, value - issues))
 
     schema: type[Levels] = NoiseReply if form == "number" else Levels
     shown = {
@@ -169,7 +163,7 @@ def noise_sensitivity(
         "ask": TrustedText(ASK_FOR_NUMBER if form == "number" else ""),
     }
     scorer = (
-        judge_scorer(id, model, INSTRUCTIONS)
+        common.judge_scorer(id, model, INSTRUCTIONS)
         .analyze(
             PromptStep(
                 prompt=COMPARISON,
@@ -180,7 +174,7 @@ def noise_sensitivity(
         )
         .generate_score(score)
     )
-    return with_reason(scorer, REASON, explain, _found)
+    return common.with_reason(scorer, REASON, explain, _found)
 
 
 def _settle(number: float | None, mean: float | None, threshold: float) -> float:

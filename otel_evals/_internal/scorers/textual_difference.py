@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from otel_evals._internal.model import NotScored, Run, Score
+from otel_evals._internal.scorers.bounds import Reference, check_reference, compared
 from otel_evals._internal.scorers.extras import extra_library
-from otel_evals._internal.scorers.reference import Reference, check_reference, compared
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
 _MOST = 20_000

@@ -6,14 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from otel_evals._internal.model import NotScored, Run, Score
+from otel_evals._internal.scorers import trajectory
 from otel_evals._internal.scorers.common import round_half_up
-from otel_evals._internal.scorers.trajectory import (
-    Ordering,
-    check_ordering,
-    compare,
-    expected_steps,
-    steps_of,
-)
+from otel_evals._internal.scorers.trajectory import Ordering
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 
 Steps = Sequence[Any] | Callable[[Run], Sequence[Any] | None]
@@ -40,18 +35,22 @@ def trajectory_accuracy(
     Raises:
         ConfigError: an unknown ordering, or an invalid step.
     """
-    check_ordering("trajectory_accuracy.ordering", ordering)
-    fixed = None if callable(expected) else expected_steps("trajectory_accuracy.expected", expected)
+    trajectory.check_ordering("trajectory_accuracy.ordering", ordering)
+    fixed = (
+        None if callable(expected) else trajectory.expected_steps("trajectory_accuracy.expected", expected)
+    )
 
     @scorer(id="trajectory_accuracy", inline=True)
     def trajectory_accuracy(run: Run) -> Score | NotScored:
         wanted = fixed
         if callable(expected):
             given = expected(run)
-            wanted = None if given is None else expected_steps("trajectory_accuracy.expected", given)
+            wanted = (
+                None if given is None else trajectory.expected_steps("trajectory_accuracy.expected", given)
+            )
         if wanted is None:
             return NotScored(reason="no_expectation", explanation="no steps are expected of this run")
-        found = compare(wanted, steps_of(run), ordering, allow_repeats)
+        found = trajectory.compare(wanted, trajectory.steps_of(run), ordering, allow_repeats)
         missing = f"; missing: {', '.join(found.missing)}" if found.missing else ""
         explanation = f"{found.matched} of {len(wanted)} expected steps taken{missing}"
         return Score(value=round_half_up(found.score), explanation=explanation)

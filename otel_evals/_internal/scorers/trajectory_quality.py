@@ -10,16 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from otel_evals._internal.model import NotScored, Run, Score, StepRecord
+from otel_evals._internal.scorers import trajectory
 from otel_evals._internal.scorers.common import round_half_up
-from otel_evals._internal.scorers.trajectory import (
-    ExpectedStep,
-    Ordering,
-    Step,
-    check_ordering,
-    compare,
-    expected_steps,
-    steps_of,
-)
+from otel_evals._internal.scorers.trajectory import ExpectedStep, Ordering, Step
 from otel_evals._internal.scoring.scorer import FunctionScorer, scorer
 from otel_evals.errors import ConfigError
 
@@ -49,19 +42,14 @@ class Plan:
     """Names that must not directly follow each other."""
 
     def __post_init__(self) -> None:
-        check_ordering("trajectory_quality.plan.ordering", self.ordering)
+        trajectory.check_ordering("trajectory_quality.plan.ordering", self.ordering)
         if self.steps is not None:
-            object.__setattr__(self, "steps", expected_steps("trajectory_quality.plan.steps", self.steps))
+            object.__setattr__(
+                self, "steps", trajectory.expected_steps("trajectory_quality.plan.steps", self.steps)
+            )
         for name in ("max_steps", "max_tokens", "max_seconds"):
             if (limit := getattr(self, name)) is not None and limit <= 0:
                 raise ConfigError(f"trajectory_quality.plan.{name}", f"must be positive, not {limit!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Trajectory:
-    steps: Sequence[Step]
-    tokens: int | None
-    seconds: float | None
 
 
 class _NotMeasuredError(Exception):
@@ -105,8 +93,9 @@ def trajectory_quality(
     @scorer(id="trajectory_quality", inline=True)
     def trajectory_quality(run: Run) -> Score | NotScored:
         tokens = run.usage.total_tokens or None
+        taken = Step(name="", steps=trajectory.steps_of(run), tokens=tokens, seconds=run.duration)
         try:
-            score, respects = _judge(checked, _Trajectory(steps_of(run), tokens, run.duration), worth)
+            score, respects = _judge(checked, taken, worth)
         except _ForbiddenError as error:
             return Score(value=0.0, label="forbidden", explanation=str(error))
         except _NotMeasuredError as error:
@@ -127,7 +116,7 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
         raise ConfigError("trajectory_quality.plan", f"is no plan: {error}") from error
 
 
-def _judge(plan: Plan, taken: _Trajectory, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+def _judge(plan: Plan, taken: Step, weights: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     _check_forbidden(plan, [step.name for step in taken.steps])
     respects = dict(_respects(plan, taken))
     total = sum(weights[name] for name in respects)
@@ -136,17 +125,17 @@ def _judge(plan: Plan, taken: _Trajectory, weights: Mapping[str, float]) -> tupl
     return (_OWN * own + (1 - _OWN) * sum(nested) / len(nested) if nested else own), respects
 
 
-def _nested(expected: ExpectedStep, taken: _Trajectory, weights: Mapping[str, float]) -> float:
+def _nested(expected: ExpectedStep, taken: Step, weights: Mapping[str, float]) -> float:
     step = next((step for step in taken.steps if replace(expected, plan=None).matches(step)), None)
     if step is None:
         return 0.0
     plan = expected.plan if isinstance(expected.plan, Plan) else _plan(expected.plan)
-    return _judge(plan, _Trajectory(step.steps, step.tokens, step.seconds), weights)[0]
+    return _judge(plan, step, weights)[0]
 
 
-def _respects(plan: Plan, taken: _Trajectory) -> Iterator[tuple[str, float]]:
+def _respects(plan: Plan, taken: Step) -> Iterator[tuple[str, float]]:
     if plan.steps is not None:
-        yield "accuracy", compare(plan.steps, taken.steps, plan.ordering, plan.allow_repeats).score
+        yield "accuracy", trajectory.compare(plan.steps, taken.steps, plan.ordering, plan.allow_repeats).score
     if terms := list(_efficiency(plan, taken)):
         yield "efficiency", sum(terms) / len(terms)
     if retries := _retries(taken.steps):
@@ -156,7 +145,7 @@ def _respects(plan: Plan, taken: _Trajectory) -> Iterator[tuple[str, float]]:
         yield "forbidden", 1.0
 
 
-def _efficiency(plan: Plan, taken: _Trajectory) -> Iterator[float]:
+def _efficiency(plan: Plan, taken: Step) -> Iterator[float]:
     limits = {
         "steps": (plan.max_steps, len(taken.steps)),
         "tokens": (plan.max_tokens, taken.tokens),

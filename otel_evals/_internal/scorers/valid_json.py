@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -71,7 +72,7 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
     if schema is None:
         return lambda value: None
     if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return _model_checker(schema)
+        return partial(_model_problem, schema)
     if not isinstance(schema, Mapping):
         raise ConfigError("valid_json.schema", "must be a JSON Schema or a pydantic model")
     jsonschema = extra_library("jsonschema", "valid_json")
@@ -81,7 +82,22 @@ def _checker(schema: Mapping[str, Any] | type[BaseModel] | None) -> Callable[[An
     except jsonschema.SchemaError as error:
         raise ConfigError("valid_json.schema", f"is no JSON Schema: {error.message}") from error
     bounded = jsonschema.validators.extend(kind, _bounded_keywords(schema, kind.VALIDATORS, jsonschema))
-    return _schema_checker(bounded(_of_one_dialect(schema)), jsonschema.exceptions.best_match)
+    validator, best_match = bounded(_of_one_dialect(schema)), jsonschema.exceptions.best_match
+
+    def problem(value: Any) -> str | None:
+        error = best_match(validator.iter_errors(value))
+        return None if error is None else f"{error.json_path}: {error.message}"[:300]
+
+    return problem
+
+
+def _model_problem(model: type[BaseModel], value: Any) -> str | None:
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+    return None
 
 
 def _bounded_keywords(
@@ -148,23 +164,3 @@ def _of_one_dialect(schema: Any) -> Any:
             if key != "$schema" or not isinstance(value, str)
         }
     return [_of_one_dialect(part) for part in schema] if isinstance(schema, list) else schema
-
-
-def _schema_checker(validator: Any, best: Callable[[Any], Any]) -> Callable[[Any], str | None]:
-    def problem(value: Any) -> str | None:
-        error = best(validator.iter_errors(value))
-        return None if error is None else f"{error.json_path}: {error.message}"[:300]
-
-    return problem
-
-
-def _model_checker(model: type[BaseModel]) -> Callable[[Any], str | None]:
-    def problem(value: Any) -> str | None:
-        try:
-            model.model_validate(value)
-        except ValidationError as error:
-            first = error.errors()[0]
-            return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
-        return None
-
-    return problem

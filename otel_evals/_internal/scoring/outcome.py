@@ -55,9 +55,8 @@ def to_outcome(value: object, *, attempts: int = 1) -> Score | NotScored | Score
 def failure_of(error: BaseException, *, attempts: int = 1) -> ScorerFailure:
     """Convert an exception to a failure; a step's failure is named after its cause."""
     cause = root_cause(error)
-    named = _attribute(error, "error_type")
     return ScorerFailure(
-        error_type=_text(named, MAX_LABEL) or type_name(cause),
+        error_type=_label(error, "error_type") or type_name(cause),
         message=plain_text(cause, _MAX_MESSAGE) or type_name(cause),
         attempts=_count(attempts, 1),
         steps=steps_of_error(error),
@@ -78,9 +77,14 @@ def asked_wait(error: BaseException) -> float | None:
     return max(0.0, _number(_attribute(error, "retry_after")) or 0.0)
 
 
-def steps_of_error(error: BaseException) -> tuple[StepRecord, ...]:
-    """Return the records of the steps that an exception carries."""
-    return _steps(_attribute(error, "steps"))
+def steps_of_error(error: object) -> tuple[StepRecord, ...]:
+    """Return the records of the steps that an exception or an outcome carries."""
+    given = _attribute(error, "steps")
+    if not issubclass(type(given), Iterable):
+        return ()
+    nothing: list[object] = []
+    found = _total(lambda: list(islice(given, _MAX_STEPS)), nothing)
+    return tuple(_step(step) for step in found if issubclass(type(step), StepRecord))
 
 
 # --- outcomes, field by field ---
@@ -107,30 +111,30 @@ def _score(score: Any, attempts: int) -> Score | ScorerFailure:
     value = _number(_attribute(score, "value"))
     if value is None:
         return _wrong("a Score without a finite number", attempts, "ValueError")
-    return Score(
-        value=value + 0.0,  # no negative zero
-        label=_text(_attribute(score, "label"), MAX_LABEL),
-        explanation=_text(_attribute(score, "explanation"), _MAX_TEXT),
-        steps=_steps(_attribute(score, "steps")),
-        agreement=_number(_attribute(score, "agreement")),
-    )
+    agreement = _number(_attribute(score, "agreement"))
+    # adding 0 removes a negative zero
+    return Score(value=value + 0.0, label=_label(score, "label"), agreement=agreement, **_shared(score))
 
 
 def _not_scored(given: Any, attempts: int) -> NotScored | ScorerFailure:
-    reason = _text(_attribute(given, "reason"), MAX_LABEL)
+    reason = _label(given, "reason")
     if not reason:
         return _wrong("a NotScored without a reason", attempts)
-    explanation = _text(_attribute(given, "explanation"), _MAX_TEXT)
-    return NotScored(reason=reason, explanation=explanation, steps=_steps(_attribute(given, "steps")))
+    return NotScored(reason=reason, **_shared(given))
 
 
 def _failure(given: Any, attempts: int) -> ScorerFailure:
     return ScorerFailure(
-        error_type=_text(_attribute(given, "error_type"), MAX_LABEL) or type_name(given),
+        error_type=_label(given, "error_type") or type_name(given),
         message=_text(_attribute(given, "message"), _MAX_MESSAGE) or "",
         attempts=_count(_attribute(given, "attempts"), attempts),
-        steps=_steps(_attribute(given, "steps")),
+        steps=steps_of_error(given),
     )
+
+
+def _shared(given: object) -> dict[str, Any]:
+    explanation = _text(_attribute(given, "explanation"), _MAX_TEXT)
+    return {"explanation": explanation, "steps": steps_of_error(given)}
 
 
 def _wrong(what: str, attempts: int, error_type: str = "TypeError") -> ScorerFailure:
@@ -138,22 +142,13 @@ def _wrong(what: str, attempts: int, error_type: str = "TypeError") -> ScorerFai
     return ScorerFailure(error_type=error_type, message=message, attempts=_count(attempts, 1))
 
 
-def _steps(given: object) -> tuple[StepRecord, ...]:
-    if not issubclass(type(given), Iterable):
-        return ()
-    nothing: list[object] = []
-    found = _total(lambda: list(islice(given, _MAX_STEPS)), nothing)  # type: ignore[call-overload]  # is iterable
-    return tuple(_step(step) for step in found if issubclass(type(step), StepRecord))
-
-
-def _step(step: Any) -> StepRecord:
-    context = _attribute(step, "context")
-    usage = _attribute(step, "usage")
+def _step(step: object) -> StepRecord:
+    context, usage = _attribute(step, "context"), _attribute(step, "usage")
     return StepRecord(
-        name=_text(_attribute(step, "name"), MAX_LABEL) or "step",
+        name=_label(step, "name") or "step",
         result=plain_value(_attribute(step, "result")),
         prompt=_text(_attribute(step, "prompt"), _MAX_PROMPT),
-        model=_text(_attribute(step, "model"), MAX_LABEL),
+        model=_label(step, "model"),
         usage=_usage(usage) if issubclass(type(usage), Usage) else Usage(),
         cost=_number(_attribute(step, "cost")),
         attempts=_count(_attribute(step, "attempts"), 1),
@@ -164,20 +159,15 @@ def _step(step: Any) -> StepRecord:
     )
 
 
-def _usage(usage: Any) -> Usage:
-    return Usage(
-        input_tokens=_count(_attribute(usage, "input_tokens"), 0),
-        output_tokens=_count(_attribute(usage, "output_tokens"), 0),
-        cache_read_tokens=_count(_attribute(usage, "cache_read_tokens"), 0),
-        reasoning_tokens=_count(_attribute(usage, "reasoning_tokens"), 0),
-    )
+def _usage(usage: object) -> Usage:
+    return Usage(**{name: _count(_attribute(usage, name), 0) for name in Usage.__struct_fields__})
 
 
-def _context(seen: Any) -> ContextSeen:
+def _context(seen: object) -> ContextSeen:
     text = _attribute(seen, "text")
     pieces = text if type(text) is tuple else ()
     return ContextSeen(
-        digest=_text(_attribute(seen, "digest"), MAX_LABEL) or "",
+        digest=_label(seen, "digest") or "",
         pieces=_count(_attribute(seen, "pieces"), 0),
         truncated=_attribute(seen, "truncated") is True,
         text=None if text is None else tuple(plain_text(p, _MAX_PROMPT) for p in pieces[:_MAX_PIECES]),
@@ -192,12 +182,16 @@ def _attribute(thing: object, name: str) -> Any:
     return _total(lambda: getattr(thing, name, None), None)
 
 
+def _label(thing: object, name: str) -> str | None:
+    return _text(_attribute(thing, name), MAX_LABEL)
+
+
 def _text(value: object, limit: int) -> str | None:
     return plain_text(value, limit) if issubclass(type(value), str) else None
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number as exactly a float, None for anything else."""
+    """Return a finite number as exactly a float, else None."""
     if not issubclass(type(value), numbers.Real):
         return None
     number = _total(lambda: float.__float__(float(value)), None)  # type: ignore[arg-type]  # is a number

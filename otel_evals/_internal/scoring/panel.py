@@ -45,7 +45,7 @@ class Panel(Scorer):
             member.check()
 
     def prepare(self) -> None:
-        """Load what the members need."""
+        """Prepare every member."""
         for member in self._members:
             member.prepare()
 

@@ -18,9 +18,8 @@ from otel_evals._internal.judges.judge import Judge
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import Context, Direction, NotScored, Run, Score, StepRecord
 from otel_evals._internal.scoring.fingerprint import fingerprint
-from otel_evals._internal.scoring.prompt import PromptStep
+from otel_evals._internal.scoring.prompt import PromptStep, StepRecordBuilder, describe_error
 from otel_evals._internal.scoring.scorer import Judgement, Scorer, StepFailure, check_scale, to_score
-from otel_evals._internal.scoring.step_records import StepRecordBuilder, told
 from otel_evals._internal.util.calls import call
 from otel_evals._internal.util.cancellation import must_propagate
 from otel_evals.errors import ConfigError
@@ -118,7 +117,7 @@ class StepScorer(Scorer, Generic[_P, _A]):
                 raise ConfigError(f"{self.id}.{name}", "asks a judge, but there is none: pass judge=...")
 
     def prepare(self) -> None:
-        """Load what the judges need."""
+        """Prepare the judges."""
         own = (step.judge for step in self.steps.values() if isinstance(step, PromptStep))
         for judge in (self.judge, *own):
             load = getattr(judge, "prepare", None)
@@ -224,7 +223,7 @@ class _StepExecution:
         except (_StepNotScored, StepFailure):
             return None
         except asyncio.CancelledError:
-            # The time is up while the reason is being written: what is known by now is the score.
+            # The time is up while the judge writes the reason: the score is known.
             return None
 
     async def _step(self, name: StepName, score: float | None = None) -> Any:
@@ -240,7 +239,7 @@ class _StepExecution:
             self.done.append(record.failed(error))
             if must_propagate(error):
                 raise
-            raise StepFailure(f"{name}: {told(error)}", steps=tuple(self.done)) from error
+            raise StepFailure(f"{name}: {describe_error(error)}", steps=tuple(self.done)) from error
         self.done.append(record.record(value))
         if isinstance(value, NotScored):
             raise _StepNotScored(value)
@@ -277,7 +276,7 @@ class _StepExecution:
         resolver = self.scorer.get_context
         if resolver is None or name == "preprocess":
             return params
-        # `generate_score` counts verdicts, so it is given what `analyze` saw
+        # `generate_score` counts verdicts, which refer to the context of `analyze`
         if self.context is None or (name == "generate_reason" and not is_pure(resolver)):
             self.context = await resolve(resolver, params)
         if name != "generate_score":

@@ -42,11 +42,6 @@ class Clusters:
                 check_number(name, number, signed=signed)
 
     @classmethod
-    def of(cls, key: str, x: float, w: float) -> Clusters:
-        """Return the groups of one scored run; see `of_runs`."""
-        return cls.of_runs([(key, x, w)])
-
-    @classmethod
     def of_runs(cls, runs: Iterable[tuple[str, float, float]]) -> Clusters:
         """Return the groups of many scored runs.
 

@@ -1,4 +1,4 @@
-"""Addresses of servers, which may hold credentials, and what of them may be told."""
+"""Addresses of servers, and the credentials in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 
 def without_credentials(address: str) -> str:
-    """An address without user, password, query and fragment."""
+    """Return an address without user, password, query and fragment."""
     try:
         parts = urlsplit(address)
         host = parts.netloc.rpartition("@")[2]
@@ -17,7 +17,7 @@ def without_credentials(address: str) -> str:
 
 
 def secrets_of_address(address: str | None) -> Iterator[str]:
-    """User and password in an address, and the values of its query."""
+    """Yield user, password and values of the query in an address."""
     try:
         parts = urlsplit(address or "")
         secrets = [parts.password or "", parts.username or "" if parts.password else ""]

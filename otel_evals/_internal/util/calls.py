@@ -1,4 +1,4 @@
-"""Calls of users' functions: sync ones in a worker thread, async ones on the event loop."""
+"""Calls users' functions: sync ones in a worker thread, async ones on the event loop."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ _Argument = TypeVar("_Argument")
 
 
 class AbandonedThreads:
-    """Counts worker threads whose caller timed out and that have not ended yet.
+    """Counts running worker threads whose caller timed out.
 
     Args:
-        limit: how many worker threads may run at once. They serve one rule only, so calls that hang hold up
-            no other rule.
+        limit: maximum number of worker threads of one rule; calls that hang delay no other rule.
     """
 
     def __init__(self, limit: int = 40) -> None:
         self.slots = CapacityLimiter(limit)
         self.calls: set[_Call] = set()
-        """Those whose thread has not ended."""
+        """Abandoned calls."""
         self._lock = threading.Lock()
 
     def caller_left(self, call: _Call) -> None:
-        """Count a call as abandoned if its thread runs, or once it does: it may never get one."""
+        """Count a call as abandoned while its thread runs; it may not have started yet."""
         with self._lock:
             call.left = True
             if call.runs:
                 self.calls.add(call)
 
     def thread_began(self, call: _Call) -> None:
-        """A thread has begun with a call."""
+        """Note that a thread has started a call."""
         with self._lock:
             call.runs = True
             if call.left:
                 self.calls.add(call)
 
     def thread_ended(self, call: _Call) -> None:
-        """Count a call as abandoned no longer."""
+        """Note that a thread has ended."""
         with self._lock:
             call.runs = False
             self.calls.discard(call)
@@ -52,23 +51,23 @@ class AbandonedThreads:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call that a worker thread is to make."""
+    """A call in a worker thread."""
 
     runs: bool = False
     left: bool = False
-    """Whether its caller has gone."""
+    """True after its caller has gone."""
 
 
 abandoned_threads: ContextVar[AbandonedThreads | None] = ContextVar(
     "otel_evals_abandoned_threads", default=None
 )
-"""Where the tasks of one rule count the threads they abandon."""
+"""Counter for the tasks of one rule."""
 
 
 async def call(function: Callable[[_Argument], Any], argument: _Argument, *, inline: bool = False) -> Any:
     """Call a sync or async function; a sync one in a worker thread, unless `inline`.
 
-    When cancelled, a worker thread is abandoned: it ends by itself and its result is thrown away.
+    On cancellation, a worker thread is abandoned: it ends by itself and its result is discarded.
     """
     if inline or is_async(function):
         result = function(argument)
@@ -85,7 +84,7 @@ async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) 
             counted.thread_began(made)
         try:
             return function(argument), None
-        except BaseException as error:  # as a value: not every exception can be handed from thread to thread
+        except BaseException as error:  # as a value: not every exception can be raised in another thread
             return None, error
         finally:
             if counted is not None:
@@ -104,16 +103,12 @@ async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) 
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling a function gives something to await, as far as its definition tells."""
+    """Return True if a function is defined to return an awaitable."""
     function = inspect.unwrap(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def hide_task(task: asyncio.Task[Any] | None = None) -> None:
-    """Leave a task out of `asyncio.all_tasks`: what a user's function may do to all tasks is not for ours.
-
-    Args:
-        task: by default the current one.
-    """
+    """Hide a task, by default the current one, from users' functions that use `asyncio.all_tasks`."""
     unregister: Any = getattr(asyncio.tasks, "_unregister_task")  # noqa: B009  # as asyncio says for tasks of others
     unregister(task or asyncio.current_task())

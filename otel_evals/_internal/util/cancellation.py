@@ -1,4 +1,4 @@
-"""Tells a cancellation from outside, which must go on, from one that a scorer raised by itself."""
+"""Distinguishes a cancellation of our task from one that a scorer raised."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import asyncio
 
 
 def must_propagate(error: BaseException) -> bool:
-    """Whether an exception caught in a coroutine belongs to who runs it, not to what the coroutine did.
+    """Return True for GeneratorExit, and for CancelledError if the current task is cancelled.
 
-    That is GeneratorExit, which closes it, and CancelledError where its task was asked to cancel. A
-    CancelledError that a scorer raised or met in a task of its own is a failure of that scorer, as are
-    SystemExit and KeyboardInterrupt, which must not end the thread that scores.
+    Any other CancelledError is a failure of the scorer that raised it, as are SystemExit and
+    KeyboardInterrupt, which must not end the thread that scores.
     """
     kind = type(error)  # an exception may lie about its `__class__`
     if issubclass(kind, asyncio.CancelledError):
@@ -20,5 +19,5 @@ def must_propagate(error: BaseException) -> bool:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Whether an exception says that the current task was asked to cancel."""
+    """Return True if an exception is a cancellation of the current task."""
     return issubclass(type(error), asyncio.CancelledError) and must_propagate(error)

@@ -1,4 +1,4 @@
-"""The fields of dataclasses and of msgspec's structs, which scorers and tools of users are made of too."""
+"""Fields of dataclasses and msgspec structs, also of users' scorers and tools."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from msgspec import Struct
 
 
 def field_names(cls: type) -> tuple[str, ...] | None:
-    """The names of the fields of a dataclass or struct; None if a class is neither."""
+    """Return the names of the fields of a dataclass or struct; None for other classes."""
     if issubclass(cls, Struct):
         return cls.__struct_fields__
     return tuple(field.name for field in fields(cls)) if is_dataclass(cls) else None
 
 
 def field_values(value: Any) -> dict[str, Any] | None:
-    """The fields of an instance of a dataclass or struct with their values; None for anything else."""
+    """Return the fields and values of a dataclass or struct instance; None for other objects."""
     names = field_names(type(value))
     return None if names is None else {name: getattr(value, name) for name in names}

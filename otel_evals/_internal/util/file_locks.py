@@ -1,4 +1,4 @@
-"""Locks on files that end with the process that has them."""
+"""File locks that end with their process."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ except ImportError:  # as on Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_FILE_LOCKS = fcntl is not None
-"""Whether this system has such locks."""
+"""False on systems without such locks, such as Windows."""
 
 
 def try_lock(file: int) -> bool:
-    """Lock an open file for this process, unless another has it.
+    """Lock an open file; return False if another process holds the lock, or without file locks.
 
     Args:
-        file: its descriptor; closing it gives up the lock.
-
-    Returns:
-        Whether the lock was free; False where there are no such locks.
+        file: descriptor; closing it releases the lock.
     """
     if not HAS_FILE_LOCKS:
         return False

@@ -1,7 +1,7 @@
-"""What a forked child must not share with its parent: locks that another thread may hold, connections.
+"""Renews locks and connections in forked children.
 
-Objects that own such things say so with `renew_after_fork`. While the process forks, their locks are held, so
-that no other thread is in the middle of what they guard; in the child each makes its own anew.
+Owners of locks or connections register with `renew_after_fork`. Their locks are held during the fork: no
+other thread is in a critical section. In the child, each owner creates new ones.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import weakref
 from typing import Protocol
 
 _LONGEST_WAIT = 1.0
-"""Seconds to wait for a lock before a fork; one that is held longer is not waited for."""
+"""Maximum seconds to wait for each lock before a fork."""
 
 
 class Renewable(Protocol):
-    """Owns a lock, and perhaps connections, of one process."""
+    """Owner of a lock, and perhaps of connections."""
 
     @property
     def lock(self) -> threading.Lock:
-        """Held by whoever uses what must not be copied halfway."""
+        """Lock of its critical sections."""
 
     def renew(self) -> None:
-        """In a forked child: make the lock anew, and leave the parent's connections untouched."""
+        """Create a new lock in a forked child, and leave the parent's connections untouched."""
 
 
 _things: weakref.WeakSet[Renewable] = weakref.WeakSet()
@@ -31,7 +31,7 @@ _held: list[threading.Lock] = []
 
 
 def renew_after_fork(thing: Renewable) -> None:
-    """Renew an object in every child that this process forks from now on, as long as it exists."""
+    """Renew an object in every later child of this process, as long as the object exists."""
     _things.add(thing)
 
 

@@ -1,4 +1,4 @@
-"""Plain values of users' objects: text and JSON values, bounded, and made without ever raising."""
+"""Converts users' objects to text and JSON values of limited size; never raises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from otel_evals._internal.util.fields import field_values
 
 MAX_JSON = 200_000
-"""Characters of a value's JSON form, unless the caller says otherwise."""
+"""Default limit of a value's JSON text, in characters."""
 _MAX_TEXT = 40_000
 _MAX_ITEMS = 1_000
 _MAX_NODES = 20_000
@@ -25,41 +25,39 @@ _MAX_KEPT = 100_000
 
 
 def type_name(value: object) -> str:
-    """The name of an object's type, as its class statement gave it."""
+    """Return the name of an object's type from its class statement."""
     return str(type.__dict__["__name__"].__get__(type(value)))[:256]
 
 
 def plain_text(value: object, limit: int = _MAX_TEXT) -> str:
-    """`str(value)` as exactly a `str` that has a UTF-8 form, at most `limit` characters of it.
+    """Return `str(value)` as an exact `str` with a UTF-8 form, of at most `limit` characters.
 
-    An object whose `__str__` raises or returns something else is named after its type.
+    An object whose `__str__` fails becomes the name of its type.
     """
     if type(value) is str:
         return _encodable(value[:limit])
     try:
         text = str.__str__(value) if isinstance(value, str) else str(value)
         return _encodable(str.__str__(text)[:limit])
-    except BaseException:  # whatever a user's __str__ raises, SystemExit included
+    except BaseException:  # a user's __str__ may raise anything, even SystemExit
         return f"<{type_name(value)}>"[:limit]
 
 
 def _encodable(text: str) -> str:
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def plain_value(value: object) -> Any:
-    """A value as JSON can hold it: None, bool, int, finite float, str, list and dict with text keys.
+    """Convert a value to JSON types: None, bool, int, finite float, str, list, and dict with text keys.
 
-    pydantic models, dataclasses, structs, enums, mappings and collections become what they hold; any other
-    object becomes its text, and so does what is nested too deep. Long texts and collections are cut.
+    Models, dataclasses, structs, enums, mappings and collections are converted; other objects, and deeply
+    nested ones, become text. Long texts and collections are cut.
     """
     return _Plain().value(value, _MAX_DEPTH)
 
 
 class _Plain:
-    """One conversion: `nodes` bounds the number of values over all levels."""
+    """One conversion; `nodes` limits the number of values over all levels."""
 
     def __init__(self) -> None:
         self.nodes = _MAX_NODES
@@ -77,18 +75,18 @@ class _Plain:
         if depth == 0 or self.nodes <= 0:
             return f"<{type_name(value)}>"
         try:
-            return self.held(value, depth - 1)
-        except BaseException:  # users' properties and iterators raise whatever they like
+            return self.contents(value, depth - 1)
+        except BaseException:  # users' properties and iterators may raise anything
             return plain_text(value)
 
-    def held(self, value: Any, depth: int) -> Any:
+    def contents(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if issubclass(kind, Enum):
             return self.value(value.value, depth)
         if issubclass(kind, BaseModel):
             return self.value(value.model_dump(mode="json"), depth)
-        if (held := field_values(value)) is not None:
-            return self.mapping(held, depth)
+        if (fields := field_values(value)) is not None:
+            return self.mapping(fields, depth)
         if issubclass(kind, Mapping):
             return self.mapping(value, depth)
         if issubclass(kind, list | tuple | Set):
@@ -102,7 +100,7 @@ class _Plain:
         return {plain_text(key, 1_000): self.value(item, depth) for key, item in items}
 
     def number(self, value: Any) -> Any:
-        """A number of another library, such as NumPy's, or the object's text."""
+        """Convert a number of another library, such as NumPy's; other objects become text."""
         if issubclass(type(value), int):
             return self.value(int.__int__(value), 1)
         convert = getattr(value, "item", None) or getattr(value, "__float__", None)
@@ -111,9 +109,9 @@ class _Plain:
 
 
 def shallow(value: Any) -> Any:
-    """A value without what is nested deeper than 60 levels, which few programs can read or write.
+    """Return a value without levels below 60, which few programs can read or write.
 
-    The value itself where nothing is. Of one that is nested so far, nothing beyond 100,000 values is kept.
+    Deeper values are also cut to 100,000 items; others are returned unchanged.
     """
     return value if _is_shallow(value, _DEEPEST, [_MAX_KEPT]) else _shallow(value, _DEEPEST, [_MAX_KEPT])
 
@@ -140,16 +138,16 @@ def _shallow(value: Any, depth: int, room: list[int]) -> Any:
 
 
 def as_text(value: Any, max_chars: int = MAX_JSON) -> str:
-    """A recorded value as a judge should read it: text as it is, anything else as JSON.
+    """Return a recorded value as text for a judge: a text unchanged, anything else as JSON.
 
-    JSON ends, marked, after `max_chars`; it is made piece by piece, so that a large value does not keep the
-    interpreter's lock.
+    JSON is cut, with a mark, after `max_chars`. It is encoded piece by piece: encoding a large value at once
+    would block other threads.
     """
     if isinstance(value, str):
         return value
     try:
         return _json(value, max_chars)
-    except (RecursionError, ValueError):  # nested too deep, or containing itself
+    except (RecursionError, ValueError):  # nested too deeply, or cyclic
         return _json(plain_value(value), max_chars)
 
 

@@ -1,4 +1,4 @@
-"""Files that hold what was said: private to their owner, and no others' in disguise."""
+"""Creates files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def make_private(path: Path) -> None:
-    """Make the file, or see that an existing one is a file of ours that nobody else reads.
+    """Create a file with mode 0600, or remove the permissions of others from an existing one.
 
     Raises:
-        OSError: it is a symbolic link, no plain file, or somebody else's.
+        OSError: it is a symbolic link, not a regular file, or belongs to another user.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # An existing file is not opened here: closing it would give up the locks of this process's connections.
+    # Do not open an existing file: closing it would release the locks of this process's connections.
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Waits between attempts: what a server asks for, and exponential backoff."""
+"""Waits between attempts: `Retry-After` headers, and exponential backoff."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 LONGEST_RETRY_AFTER = 3600.0
-"""Seconds; a longer wait that a server asks for is cut to this, so that no header stops a client for good."""
+"""Seconds; longer waits in headers are cut to this: no header may stop a client for good."""
 
 
 def retry_after(
@@ -18,18 +18,15 @@ def retry_after(
     longest: float = LONGEST_RETRY_AFTER,
     now: Callable[[], datetime] | None = None,
 ) -> float | None:
-    """Seconds that a response asks its client to wait, from its `Retry-After` header.
+    """Return the seconds to wait by the `Retry-After` header of a response, within 0..`longest`.
 
-    The header holds seconds or an HTTP date (RFC 9110, section 10.2.3). `retry-after-ms`, milliseconds, which
-    OpenAI's API sends beside it, is more exact and wins. Names are matched in any case.
+    The header is in seconds or an HTTP date (RFC 9110, section 10.2.3). `retry-after-ms` of OpenAI's API, in
+    milliseconds, takes precedence. Names are case-insensitive. Returns None without a valid header.
 
     Args:
-        headers: of the response; None where there are none.
-        longest: seconds to which a longer wait is cut.
-        now: the current time, with a time zone; the system's clock by default.
-
-    Returns:
-        Seconds within 0..`longest`; None where no header says a wait that can be read.
+        headers: of the response.
+        longest: maximum of the result, in seconds.
+        now: clock with a time zone; the system's by default.
     """
     given = {str(name).lower(): str(value).strip() for name, value in (headers or {}).items()}
     waits = (
@@ -59,17 +56,16 @@ def _until(value: str, now: Callable[[], datetime]) -> float | None:
 def backoff(
     attempt: int, *, first: float, longest: float, draw: Callable[[], float] = random.random
 ) -> float:
-    """Seconds to wait after the given failed attempt (1 is the first), where the server asked for none.
+    """Return the seconds to wait after a failed attempt: exponential backoff with full jitter.
 
-    The wait is drawn evenly between 0 and `min(longest, first * 2**(attempt - 1))`: exponential backoff with
-    full jitter, which spreads clients that failed together best (M. Brooker, "Exponential Backoff And
-    Jitter", AWS Architecture Blog, 2015).
+    Uniform between 0 and `min(longest, first * 2**(attempt - 1))`, which spreads clients that failed together
+    (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 
     Args:
-        attempt: number of the attempt that failed, from 1.
-        first: seconds that the wait after the first attempt is at most.
-        longest: seconds that any wait is at most.
-        draw: random numbers in [0, 1]; `lambda: 1.0` gives the upper bound, without jitter.
+        attempt: number of the failed attempt, from 1.
+        first: maximum seconds after the first attempt.
+        longest: maximum seconds after any attempt.
+        draw: random numbers in [0, 1]; `lambda: 1.0` returns the maximum.
     """
     doublings = min(max(attempt, 1) - 1, 64)
     return draw() * min(longest, first * 2.0**doublings)

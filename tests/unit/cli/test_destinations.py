@@ -109,7 +109,7 @@ def test_what_to_check_is_told_after_a_refusal(name: str, server: RecordingServe
 
 def test_a_trace_that_is_not_there_is_waited_for_and_named(server: RecordingServer) -> None:
     server.reply = lambda request: Reply(404)
-    done = try_out("mlflow", server, "--wait", "1.5")
+    done = try_out("mlflow", server, "--wait", "3")
     assert done.exit_code == 1
     assert "not accepted (trace_not_found)" in done.stdout
     assert len(server.requests) > 1

@@ -102,7 +102,7 @@ def test_rules_of_conversations_cannot_come_and_go(
 ) -> None:
     running.write(FILE.replace("- answered", "- {scorer: answered, scope: conversation}"))
     assert running.look()["last_reload"] == "refused"
-    assert "rules of scope conversation have to keep" in caplog.text
+    assert "rules of scope conversation must keep" in caplog.text
 
 
 def test_a_failure_of_another_kind_is_refused_too(running: Running, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from otel_evals_gateway import GatewayOptions
-from otel_evals_gateway._internal.receiver.answers import ExportAnswer, RefusedError
+from otel_evals_gateway._internal.receiver.answers import RefusedError
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 
 
@@ -46,10 +46,3 @@ def test_a_service_that_ends_takes_nothing_more_and_waits_for_what_is_in_progres
         assert await limits.idle(1.0)
 
     asyncio.run(run())
-
-
-def test_answers_are_counted() -> None:
-    limits = limits_of(1)
-    limits.count("traces", ExportAnswer(429))
-    limits.count("traces", ExportAnswer(429))
-    assert limits.answers == {("traces", 429): 2}

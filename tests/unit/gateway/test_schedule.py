@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals_gateway._internal.replay.recording import Recorded
-from otel_evals_gateway._internal.replay.schedule import sending_times, shifts
+from otel_evals_gateway._internal.replay.sender import sending_times, shifts
 
 SECOND = 10**9
 

@@ -149,7 +149,7 @@ def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
     produce(brokers, runs(120))
     with GatewayThread(Rule(slow, concurrency=4), gateway=section(brokers), queue_size=5) as gateway:
         assert len(gateway.evaluations(120)) == 120
-        counts = gateway.service.scoring.stats().rules["slow"]
+        counts = gateway.service.scoring.engine.stats().rules["slow"]
         assert (counts.scored, counts.dropped) == (120, {})
         eventually(lambda: committed(brokers) == 120)
 

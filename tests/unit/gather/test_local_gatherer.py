@@ -15,6 +15,7 @@ from otel_evals._internal.capture.items import CapturedItem, CapturedLog, Captur
 from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
 from otel_evals._internal.gather.local_gatherer import LocalGatherer
+from otel_evals._internal.model.sizes import size_of_span
 from otel_evals.model import Loss, SpanEvent
 
 
@@ -320,3 +321,27 @@ def test_very_many_runs_whose_grace_is_over_are_closed_in_parts() -> None:
     for trace in range(2_001, 3_001):
         collected.add(ended(trace, trace), 2.0)
     assert len(collected.close(inf)) == 1_000
+
+
+def test_a_closed_run_carries_the_size_of_its_spans() -> None:
+    collected = Collected()
+    for span in (ended(1, 3, 2, 2, size=300), ended(1, 2)):
+        collected.add(span, 0.0)
+    (group,) = collected.gatherer.close_due(inf)
+    assert group.size == sum(map(size_of_span, group.spans)) > 300
+
+
+def test_the_size_of_a_run_with_log_records_is_unknown() -> None:
+    collected = Collected()
+    collected.add(CapturedLog(1, 2, SpanEvent(name="gen_ai.choice")), 0.0)
+    collected.add(ended(1, 2), 0.0)
+    (group,) = collected.gatherer.close_due(inf)
+    assert (group.size, len(group.spans[0].logs)) == (0, 1)
+
+
+def test_a_cycle_of_spans_closes_with_log_records() -> None:
+    collected = Collected()
+    for item in (CapturedLog(1, 9, SpanEvent(name="e")), ended(1, 2, 3), ended(1, 3, 2)):
+        collected.add(item, 0.0)
+    closed = collected.gatherer.close_due(inf)
+    assert all(span.span_id in (format_span_id(2), format_span_id(3)) for g in closed for span in g.spans)

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import os, sys
 {first}
-from otel_evals._internal.live.exits import register_exit_hook
+from otel_evals._internal.live.signals import register_exit_hook
 
 def leave():
     with open({path!r}, "a") as file:

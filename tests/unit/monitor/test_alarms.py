@@ -36,10 +36,10 @@ def test_a_fall_is_found_with_its_time_and_its_worst_runs(store: ResultsStore) -
     assert alarm.needed is not None
     assert alarm.needed == pytest.approx(5 / 0.05)
     assert alarm.evidence >= alarm.needed
-    assert alarm.evidence_told == "over a million of 100 needed"
-    assert replace(alarm, evidence=1_234.5).evidence_told == "1,234 of 100 needed"
-    assert replace(alarm, evidence=0.123).evidence_told == "0.12 of 100 needed"
-    assert replace(alarm, evidence=None, needed=None).evidence_told == ""
+    assert alarm.evidence_text == "more than 1,000,000 (threshold 100)"
+    assert replace(alarm, evidence=1_234.5).evidence_text == "1,234 (threshold 100)"
+    assert replace(alarm, evidence=0.123).evidence_text == "0.12 (threshold 100)"
+    assert replace(alarm, evidence=None, needed=None).evidence_text == ""
     assert len(alarm.trace_ids) == 5
     assert "in the period before" in alarm.text
 

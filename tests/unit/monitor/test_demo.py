@@ -26,10 +26,8 @@ Spans = InMemorySpanExporter
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
-    shop = Shop(seed=3, orders=600)
-    yield shop
-    shop.close()
+def shop() -> Shop:
+    return Shop(seed=3, orders=600)
 
 
 @pytest.fixture(scope="module")

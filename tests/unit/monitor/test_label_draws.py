@@ -128,5 +128,5 @@ def test_people_who_cease_to_agree_raise_an_alarm(store: ResultsStore) -> None:
         add_label(store.database, each, float(rng.random() < (0.95 if index < 80 else 0.5)))
     (alarm,) = find_alarms(store.database, AlarmSettings(), END)
     assert alarm.kind == "agreement"
-    assert "fewer than 80%" in alarm.text
+    assert "less than 80%" in alarm.text
     assert find_alarms(store.database, AlarmSettings(agreement=0.3), END) == []

@@ -178,7 +178,7 @@ def test_a_busy_server_is_asked_again(server: RecordingServer, store: ResultsSto
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["datadog", "{store}"], "has no API from which feedback is read here"),
+        (["datadog", "{store}"], "has no API that feedback can be read from"),
         (["nowhere", "{store}"], "--to nowhere"),
         (["phoenix", "missing.db"], "missing.db"),
         (["phoenix", "{store}", "--value", "good"], "--value: must be CATEGORY=NUMBER"),

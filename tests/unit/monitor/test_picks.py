@@ -14,7 +14,7 @@ from otel_evals._internal.cli.app import app
 from otel_evals.statistics import Picks
 from otel_evals_monitor import ResultsDestination
 from otel_evals_monitor._internal.alarms.monitors import AlarmSettings, find_alarms
-from otel_evals_monitor._internal.report.sampler_notes import sampler_checks
+from otel_evals_monitor._internal.report.report import sampler_checks
 from otel_evals_monitor._internal.store.picks import keep_picks, picks_of
 from otel_evals_monitor._internal.store.queries import Window, stored_slices
 from otel_evals_monitor._internal.store.writer import ResultsStore
@@ -55,11 +55,11 @@ def test_a_sampler_that_picks_too_few_raises_an_alarm_and_is_told_on_the_page(st
     (alarm,) = find_alarms(store.database, AlarmSettings(), END)
     assert (alarm.kind, alarm.scorer_id) == ("sampler", "grounded")
     assert START + 60 * 1_900 < alarm.since < START + 60 * 2_150
-    assert "to be expected: means are not to be relied on" in alarm.text
+    assert "were expected: do not rely on the means" in alarm.text
     with store.database.reading() as connection:
         (sentence,) = sampler_checks(connection, stored_slices(connection), Window())
     assert "4600 of 52000" in sentence
-    assert sentence.endswith("not to be relied on.")
+    assert sentence.endswith("do not rely on the means.")
     told = CliRunner().invoke(app, ["report", store.database.name, "--json"])
     (check,) = json.loads(told.stdout)["sampler_checks"]
     assert (check["rule"], check["runs"], check["picked"], check["expected"]) == (

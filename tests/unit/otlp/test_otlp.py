@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from otel_evals._internal.otlp.files import read_records, read_traces, records_of
+from otel_evals._internal.otlp.files import read_traces, records_of
 from otel_evals._internal.otlp.spill import Spill
 from otel_evals.errors import ConfigError
 from otel_evals.model import SpanRecord
@@ -191,7 +191,7 @@ def test_lines_that_are_no_otlp_are_skipped_and_told(tmp_path: Path) -> None:
 def test_what_is_no_otlp_is_refused_with_the_files_name(tmp_path: Path, raw: bytes) -> None:
     (path := tmp_path / "a").write_bytes(raw)
     with pytest.raises(ConfigError, match=str(path)):
-        list(read_records(str(path)))
+        list(read_traces([str(path)]))
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -86,5 +86,5 @@ def test_a_scorer_of_a_module_is_sent_by_name_and_one_of_a_function_by_value() -
 
 
 def test_what_has_no_form_outside_this_process_is_refused() -> None:
-    with pytest.raises(NotPortableError, match="first used"):
+    with pytest.raises(NotPortableError, match="on first use"):
         pack(number for number in range(3))

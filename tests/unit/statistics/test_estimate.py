@@ -167,7 +167,7 @@ def test_resemblance_within_conversations_widens_the_interval() -> None:
     """Ten runs of each of forty users, satisfied or not: forty observations rather than four hundred."""
     runs = [(f"user{user}", float(user % 4 > 0)) for user in range(40) for _ in range(10)]
     sums = sums_of([(x, 5.0) for _, x in runs])
-    clusters = sum((Clusters.of(user, x, 5.0) for user, x in runs), Clusters())
+    clusters = sum((Clusters.of_runs([(user, x, 5.0)]) for user, x in runs), Clusters())
     ignored, grouped = estimate(sums).interval, estimate(sums, clusters=clusters).interval
     assert ignored
     assert grouped
@@ -182,7 +182,7 @@ def test_resemblance_within_conversations_widens_the_interval() -> None:
 def test_one_group_alone_tells_nothing_about_others() -> None:
     """The whole scale, or no interval where there is none."""
     runs = [(0.5, 1.0)] * 300
-    clusters = sum((Clusters.of("one", x, w) for x, w in runs), Clusters())
+    clusters = sum((Clusters.of_runs([("one", x, w)]) for x, w in runs), Clusters())
     assert estimate(sums_of(runs), clusters=clusters).interval == Interval(0.0, 1.0)
     assert estimate(sums_of(runs), clusters=clusters, scaled=False).interval is None
 
@@ -192,7 +192,7 @@ def test_one_group_alone_tells_nothing_about_others() -> None:
 def test_groups_never_narrow_the_interval(runs: list[tuple[float, float]]) -> None:
     assume(any(w for _, w in runs))
     sums = sums_of(runs)
-    clusters = sum((Clusters.of(str(i), x, w) for i, (x, w) in enumerate(runs)), Clusters())
+    clusters = sum((Clusters.of_runs([(str(i), x, w)]) for i, (x, w) in enumerate(runs)), Clusters())
     alone, grouped = interval_of(sums), estimate(sums, clusters=clusters).interval
     assert grouped
     assert grouped.low <= alone.low + 1e-9
@@ -211,6 +211,6 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"^x_max: "):
         estimate(Sums.of(0.1, 1.0) + Sums.of(1.1, 1.0))
     with pytest.raises(ValueError, match=r"^clusters: "):
-        estimate(Sums.of(0.5, 1.0), clusters=Clusters.of("a", 0.5, 2.0))
+        estimate(Sums.of(0.5, 1.0), clusters=Clusters.of_runs([("a", 0.5, 2.0)]))
     with pytest.raises(ValueError, match=r"^inflation: "):
         estimate(Sums.of(0.5, 1.0), inflation=0.5)

@@ -96,7 +96,7 @@ def test_a_run_with_a_bad_number_is_refused(bad: float) -> None:
     with pytest.raises(ValueError, match=r"^w: must be 0, or one over a probability"):
         Tally.of(bad)
     with pytest.raises(ValueError, match=r"^w: must be 0, or one over a probability"):
-        Clusters.of("a", 0.5, bad)
+        Clusters.of_runs([("a", 0.5, bad)])
 
 
 @pytest.mark.parametrize("bad", [True, "0.5"])
@@ -130,8 +130,9 @@ def test_broken_clusters_are_refused_by_their_field(wx: list[float], w: list[flo
 
 def test_a_cluster_stays_in_its_group_in_every_process() -> None:
     """Pinned, since rows of processes and of yesterday are added up."""
-    assert [Clusters.of(key, 1.0, 1.0).w.index(1.0) for key in ("user-1", "user-2", "")] == [31, 25, 14]
-    assert Clusters.of("\ud800", 1.0, 1.0).groups == 1
+    one_each = [Clusters.of_runs([(key, 1.0, 1.0)]) for key in ("user-1", "user-2", "")]
+    assert [each.w.index(1.0) for each in one_each] == [31, 25, 14]
+    assert Clusters.of_runs([("\ud800", 1.0, 1.0)]).groups == 1
 
 
 @settings(deadline=None)

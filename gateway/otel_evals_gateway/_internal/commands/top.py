@@ -7,6 +7,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -131,16 +132,14 @@ def _lines(before: Stats, now: Stats) -> Iterator[str]:
     losses = {**now["losses"], **{f"runs ({k})": n for k, n in now["runs"]["ignored"].items()}}
     yield ""
     yield "lost or ignored" if losses else "nothing lost or ignored"
-    yield from (f"  {count:>10,}  {visible(reason)}" for reason, count in sorted(losses.items(), key=_most))
-    yield from _destinations(now)
+    yield from (f"  {count:>10,}  {visible(reason)}" for reason, count in Counter(losses).most_common())
+    for name, counts in now["destinations"].items():
+        lost = counts["failed"] + counts["dropped"]
+        yield f"{visible(name)}: {counts['exported']:,} delivered" + (f", {lost:,} lost" if lost else "")
     if now["worst"]:
         yield ""
         yield "worst of the latest runs"
         yield from _table(_worst(now))
-
-
-def _most(pair: tuple[str, int]) -> int:
-    return -pair[1]
 
 
 def _rules(now: Stats) -> Iterator[list[str]]:
@@ -158,12 +157,6 @@ def _rules(now: Stats) -> Iterator[list[str]]:
             f"{recent.get('cost', 0):.4f}",
             f"{recent.get('tokens', 0):,}",
         ]
-
-
-def _destinations(now: Stats) -> Iterator[str]:
-    for name, counts in now["destinations"].items():
-        lost = counts["failed"] + counts["dropped"]
-        yield f"{visible(name)}: {counts['exported']:,} delivered" + (f", {lost:,} lost" if lost else "")
 
 
 def _worst(now: Stats) -> Iterator[list[str]]:

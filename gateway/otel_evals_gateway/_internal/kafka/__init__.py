@@ -1,1 +1,48 @@
 """A source of spans and log records in Kafka, as the Collector's Kafka exporter writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from otel_evals.errors import ConfigError
+from otel_evals_gateway._internal.options import KafkaOptions
+from otel_evals_gateway._internal.tap import Tap
+
+if TYPE_CHECKING:
+    from otel_evals_gateway._internal.kafka.source import KafkaSource
+
+_METRICS = (
+    ("lag", "lag", "{message}", "Messages of the assigned partitions that were not read"),
+    ("assigned", "assigned", "{partition}", "Partitions that are assigned to this member of the group"),
+    ("uncommitted", "uncommitted", "{message}", "Messages that were read and whose offset is not committed"),
+    ("commit.age", "oldest_uncommitted_seconds", "s", "Time since the oldest of those messages was read"),
+    ("dead_letters", "dead_letters", "{message}", "Messages that were sent to the dead-letter topic"),
+)
+"""Name, key in the source's counters, unit and description."""
+
+
+def kafka_source(options: KafkaOptions, tap: Tap) -> KafkaSource:
+    """Return a source, not started; ConfigError without a topic or the extra."""
+    if not (options.topics.traces or options.topics.logs):
+        raise ConfigError("gateway.kafka.topics", "must name a topic of traces or of logs")
+    try:
+        from otel_evals_gateway._internal.kafka.source import KafkaSource
+    except ModuleNotFoundError as error:
+        fix = "pip install 'otel-evals[gateway,kafka]'"
+        raise ConfigError("gateway.kafka", f"needs {error.name}: {fix}") from error
+    source = KafkaSource(options, tap)
+    _observe(source, tap.scoring.meter)
+    return source
+
+
+def _observe(source: KafkaSource, meter: Meter) -> None:
+    for name, stat, unit, description in _METRICS:
+
+        def read(_: CallbackOptions, stat: str = stat) -> list[Observation]:
+            return [Observation(source.stats()[stat])]
+
+        counts = name == "dead_letters"
+        create = meter.create_observable_counter if counts else meter.create_observable_gauge
+        create(f"otel_evals.gateway.kafka.{name}", [read], unit, description)

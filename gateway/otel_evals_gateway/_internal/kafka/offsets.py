@@ -113,12 +113,7 @@ class Offsets:
         return {partition: messages[-1] for partition, messages in self._taken.items() if messages}
 
     def done(self, upto: dict[Partition, Taken], open_traces: Collection[str]) -> dict[Partition, Commit]:
-        """Forget finished messages; return the new commits.
-
-        Args:
-            upto: from `newest`, before the open traces were looked up.
-            open_traces: unfinished traces.
-        """
+        """Forget finished messages up to earlier ones from `newest`; return the new commits."""
         ends: dict[Partition, int] = {}
         for partition, last in upto.items():
             messages = self._taken.get(partition)

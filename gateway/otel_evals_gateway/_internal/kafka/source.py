@@ -12,14 +12,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from otel_evals_gateway._internal.kafka.offsets import Commit, Offsets, Partition, Taken, tail
-from otel_evals_gateway._internal.receiver.answers import RefusedError
-from otel_evals_gateway._internal.receiver.decoder import Signal
+from otel_evals_gateway._internal.options import KafkaOptions
+from otel_evals_gateway._internal.receiver.answers import JSON, PROTOBUF, ExportAnswer, RefusedError
+from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal, decode
+from otel_evals_gateway._internal.receiver.selection import trace_of
+from otel_evals_gateway._internal.tap import Tap, rejection
 
 _logger = logging.getLogger(__name__)
 _BATCH = 500
@@ -29,6 +32,12 @@ _FLUSH_SECONDS = 5.0
 _COMMITTED_SECONDS = 10.0
 _LOG_SECONDS = 10.0
 _REASON = "otel_evals.reason"
+_ROOM = 5_000
+"""Items that must fit before more messages are read."""
+_BACKLOG = 0.5
+"""Fill level from which no message is read."""
+_OPEN_SECONDS = 5.0
+_PAUSE = 0.01
 
 
 class _Rarely(logging.Filter):
@@ -52,46 +61,32 @@ _library.addFilter(_Rarely())
 
 
 class KafkaSource:
-    """A member of a consumer group.
+    """A member of a consumer group, which feeds the tap's engine."""
 
-    Args:
-        properties: of librdkafka, with `bootstrap.servers` and `group.id`.
-        topics: the signal of each topic.
-        dead_letters: topic for messages that are not OTLP.
-        handle: takes the value of a message, and the id tails of finished traces to skip; returns the ids of
-            its traces that may be judged; raises RefusedError if the value is not OTLP.
-        open_traces: returns the ids of unfinished traces; None if they are unknown at the moment.
-        forget: takes the ids of traces that another member reads again from the start.
-        room: returns False to pause the partitions, without leaving the group.
-    """
-
-    def __init__(
-        self,
-        properties: Mapping[str, Any],
-        topics: Mapping[str, Signal],
-        dead_letters: str,
-        handle: Callable[[Signal, bytes, Collection[str]], Collection[str]],
-        open_traces: Callable[[], Collection[str] | None],
-        forget: Callable[[Collection[str]], object],
-        room: Callable[[], bool],
-    ) -> None:
-        self._producer_properties = {key: each for key, each in properties.items() if key != "group.id"}
+    def __init__(self, options: KafkaOptions, tap: Tap) -> None:
+        shared: dict[str, Any] = {
+            "bootstrap.servers": ",".join(options.brokers),
+            "client.id": "otel-evals-gateway",
+            **options.properties,
+        }
+        self._producer_properties = {key: each for key, each in shared.items() if key != "group.id"}
         self._producer: Any = None
         self._consumer = Consumer(
             {
                 "auto.offset.reset": "earliest",
-                **properties,
+                "group.id": options.group,
+                **shared,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
             },
             logger=_library,
         )
-        self._topics = dict(topics)
-        self._dead_letters = dead_letters
-        self._handle = handle
-        self._open_traces = open_traces
-        self._forget = forget
-        self._room = room
+        topics: dict[str | None, Signal] = {options.topics.traces: "traces", options.topics.logs: "logs"}
+        self._topics = {topic: signal for topic, signal in topics.items() if topic}
+        self._dead_letters = options.dead_letters
+        self._tap = tap
+        self._scoring = tap.scoring
+        self._engine = tap.scoring.engine
         self._paused = False
         self._offsets = Offsets()
         self._assigned: set[Partition] = set()
@@ -141,7 +136,9 @@ class KafkaSource:
                 self._stop.wait(1.0)
 
     def _step(self) -> None:
-        self._pause(not self._room())
+        pending, gathered = self._scoring.backlog
+        self._scoring.gatherer.source_waits = pending >= _BACKLOG
+        self._pause(self._engine.thread.room <= _ROOM or max(pending, gathered) >= _BACKLOG)
         for message in self._consumer.consume(_BATCH, _POLL_SECONDS):
             self._take(message)
         if self._producer is not None:
@@ -166,11 +163,28 @@ class KafkaSource:
         place = message.topic(), message.partition()
         try:
             known = self._offsets.known
-            traces = self._handle(self._topics[message.topic()], message.value() or b"", known)
+            traces = self._handle(self._topics[message.topic()], message.value() or b"")
             self._offsets.take(place, message.offset(), traces)
             self._repeated += bool(known) and any(tail(each) in known for each in traces)
         except RefusedError as refused:
             self._bury(message, str(refused), self._offsets.take(place, message.offset(), (), pending=True))
+
+    def _handle(self, signal: Signal, value: bytes) -> Collection[str]:
+        """Put the items of a message; return the ids of its traces. RefusedError if it is not OTLP."""
+        content_type = JSON if value[:1] == b"{" else PROTOBUF
+        request = decode(ExportRequest(signal, value, content_type), self._scoring.options.max_decompressed)
+        selection = self._tap.select(request)
+        if value and selection.rejected.total() == selection.seen:
+            reasons = rejection(selection).message or "it is empty"
+            raise RefusedError(ExportAnswer(400, f"not valid OTLP {signal}: {reasons}"))
+        self._tap.traffic.received(signal, selection)
+        for item in selection.items:
+            if self._offsets.known and tail(trace_of(item)) in self._offsets.known:
+                continue
+            while not self._engine.thread.room:
+                time.sleep(_PAUSE)
+            self._engine.thread.put(item)
+        return selection.traces
 
     def _bury(self, message: Any, reason: str, taken: Taken) -> None:
         """Write a message to the dead-letter topic; its offset is not committed before."""
@@ -197,7 +211,7 @@ class KafkaSource:
 
     def _commit(self) -> None:
         newest = self._offsets.newest()
-        open_traces = self._open_traces() if newest else ()
+        open_traces = self._engine.open_traces(_OPEN_SECONDS) if newest else ()
         if open_traces is None:
             return
         commits = self._offsets.done(newest, open_traces)
@@ -226,7 +240,7 @@ class KafkaSource:
                 commit = Commit.read(place.offset, place.metadata or "")
                 self._offsets.read_on((place.topic, place.partition), commit)
         except KafkaException as error:
-            _logger.warning("traces finished before are unknown, and may be judged in part: %s", error)
+            _logger.warning("finished traces are unknown and may be judged in part: %s", error)
         _logger.info("%d Kafka partitions are assigned", len(self._assigned))
 
     def _revoke(self, _: Any, partitions: Sequence[Any]) -> None:
@@ -235,5 +249,5 @@ class KafkaSource:
 
     def _lose(self, _: Any, partitions: Sequence[Any]) -> None:
         gone = {(p.topic, p.partition) for p in partitions}
-        self._forget(self._offsets.forget(gone))
+        self._scoring.forget(self._offsets.forget(gone))
         self._assigned -= gone

@@ -31,11 +31,7 @@ class FileWatch:
 
 
 class BearerTokens:
-    """The tokens of a file, one per line; empty lines and comments (#) do not count.
-
-    Raises:
-        ConfigError: the file cannot be read, or contains no token.
-    """
+    """The tokens of a file, one per line, with # comments; ConfigError if it contains none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,13 +39,13 @@ class BearerTokens:
         self._tokens = _read(path)
 
     def reload(self) -> None:
-        """Read the file again if it changed; if that fails, the tokens stay as they are."""
+        """Read a changed file; keep the current tokens if that fails."""
         if self._watch.changed():
             try:
                 self._tokens = _read(self._path)
-                _logger.info("the bearer tokens were read again")
+                _logger.info("reloaded the bearer tokens")
             except ConfigError as error:
-                _logger.error("the bearer tokens stay as they are: %s", error)
+                _logger.error("kept the current bearer tokens: %s", error)
 
     def accept(self, authorization: str) -> bool:
         """Return True if an `Authorization` header has one of the tokens, in constant time."""
@@ -62,11 +58,7 @@ class BearerTokens:
 
 
 def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
-    """Return a server's TLS, and a function that reads its certificate again if that changed.
-
-    Raises:
-        ConfigError: a file cannot be read or does not fit.
-    """
+    """Return a server's TLS, and a function that reads a changed certificate; ConfigError for bad files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     watch = FileWatch([tls.certificate, tls.key])
@@ -82,9 +74,9 @@ def tls_context(tls: TlsOptions) -> tuple[ssl.SSLContext, Callable[[], None]]:
         if watch.changed():
             try:
                 context.load_cert_chain(tls.certificate, tls.key)
-                _logger.info("the TLS certificate was read again")
+                _logger.info("reloaded the TLS certificate")
             except (OSError, ssl.SSLError):
-                _logger.exception("the TLS certificate stays as it is")
+                _logger.exception("kept the current TLS certificate")
 
     return context, reload
 

@@ -50,18 +50,14 @@ class ExportRequest:
 
 
 def decode(request: ExportRequest, most: int) -> ExportRequest:
-    """Fill in the message of a request, whose uncompressed body may have `most` bytes.
-
-    Raises:
-        RefusedError: the body is not OTLP, or too large.
-    """
+    """Fill in the message of a request, whose uncompressed body may have `most` bytes, or refuse it."""
     data = decompress(request.body, request.encoding, most)
     kind = MESSAGES[request.signal]
     if request.content_type == PROTOBUF:
         try:
             request.message, request.plain = kind.FromString(data), data
         except DecodeError:
-            problem = f"the body is no OTLP protobuf request of {request.signal}"
+            problem = f"the body is not an OTLP protobuf request for {request.signal}"
             raise RefusedError(ExportAnswer(400, problem)) from None
     else:
         request.message = _from_json(data, kind(), request.signal)
@@ -70,11 +66,7 @@ def decode(request: ExportRequest, most: int) -> ExportRequest:
 
 
 def decompress(body: bytes, encoding: str, most: int) -> bytes:
-    """Decompress a body.
-
-    Raises:
-        RefusedError: the compression is unknown or broken, or the body is too large without it.
-    """
+    """Decompress a body; RefusedError if it is broken, of an unknown encoding, or too large."""
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):
@@ -82,7 +74,7 @@ def decompress(body: bytes, encoding: str, most: int) -> bytes:
     try:
         return _inflated(body, _GZIP if encoding == "gzip" else zlib.MAX_WBITS, most)
     except zlib.error:
-        raise RefusedError(ExportAnswer(400, f"the body is no valid {encoding}")) from None
+        raise RefusedError(ExportAnswer(400, f"the body is not valid {encoding}")) from None
 
 
 def _inflated(body: bytes, window: int, most: int) -> bytes:
@@ -106,18 +98,14 @@ def _from_json(data: bytes, message: Any, signal: str) -> Any:
     try:
         parsed = json.loads(data)
         if not isinstance(parsed, dict):
-            raise ValueError("no object")
+            raise ValueError("not an object")
         return json_message(parsed, message)
     except (ValueError, RecursionError, ParseError, TypeError, AttributeError):
-        raise RefusedError(ExportAnswer(400, f"the body is no OTLP/JSON request of {signal}")) from None
+        raise RefusedError(ExportAnswer(400, f"the body is not an OTLP/JSON request for {signal}")) from None
 
 
 def json_message(request: dict[str, Any], message: Any) -> Any:
-    """Fill a message from parsed OTLP/JSON, whose ids are changed in place.
-
-    Raises:
-        ValueError, TypeError, AttributeError, ParseError: it is not OTLP.
-    """
+    """Fill a message from parsed OTLP/JSON, changing its ids in place; raise any error if it is not OTLP."""
     _ids_to_base64(request)
     try:
         return ParseDict(request, message, ignore_unknown_fields=True)

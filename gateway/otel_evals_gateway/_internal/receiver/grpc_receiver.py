@@ -29,11 +29,7 @@ class GrpcReceiver(Receiver):
     _server: Any = None
 
     async def start(self, host: str, port: int, credentials: Any = None) -> int:
-        """Listen; return the port.
-
-        Raises:
-            OSError: the address cannot be used.
-        """
+        """Listen; return the port. OSError if the address cannot be used."""
         most = min(self._options.max_body, self._options.max_decompressed)
         self._server = aio.server(
             options=[

@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from otel_evals_gateway._internal.receiver.access import BearerTokens
 from otel_evals_gateway._internal.receiver.answers import (
     JSON,
     PROTOBUF,
@@ -19,7 +20,8 @@ from otel_evals_gateway._internal.receiver.answers import (
     http_headers,
 )
 from otel_evals_gateway._internal.receiver.decoder import ExportRequest, Signal
-from otel_evals_gateway._internal.receiver.receiver import Receiver
+from otel_evals_gateway._internal.receiver.receiver import Handle, Receiver
+from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 
 _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1/metrics": "metrics"}
 
@@ -29,27 +31,24 @@ _OPEN: Collection[str] = ("/healthz", "/readyz")
 
 
 class HttpReceiver(Receiver):
-    """Receives export requests over HTTP, and serves pages.
+    """Receives export requests over HTTP, and answers GET requests with pages: status and JSON, by path."""
 
-    Args:
-        *args: see Receiver.
-        pages: status and JSON of GET requests, by path.
-        **options: see Receiver.
-    """
-
-    def __init__(self, *args: Any, pages: Mapping[str, Page] | None = None, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        handle: Handle,
+        signals: Collection[Signal],
+        limits: RequestLimits,
+        tokens: BearerTokens | None = None,
+        pages: Mapping[str, Page] | None = None,
+    ) -> None:
+        super().__init__(handle, signals, limits, tokens)
         self._pages = pages or {}
         self._silent: set[RequestHandler] = set()
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; return the port.
-
-        Raises:
-            OSError: the address cannot be used.
-        """
+        """Listen; return the port. OSError if the address cannot be used."""
         seconds = self._options.request_timeout
         self._runner = web.ServerRunner(_Server(self._serve, seconds, self._silent), shutdown_timeout=seconds)
         await self._runner.setup()
@@ -79,7 +78,7 @@ class HttpReceiver(Receiver):
             return web.json_response(page, status=status)
         signal = _PATHS.get(request.path)
         if signal not in self._signals or signal is None:
-            return _response(ExportAnswer(404, "there is nothing at this path"), "traces", JSON)
+            return _response(ExportAnswer(404, "unknown path"), "traces", JSON)
         if request.method != "POST":
             response = _response(ExportAnswer(405, "export requests are POST"), signal, JSON)
             response.headers["Allow"] = "POST"

@@ -14,21 +14,15 @@ from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 _logger = logging.getLogger(__name__)
 LARGE = 256 * 1024
 """Bytes of a body from which a thread decodes it, so other requests need not wait."""
+Handle = Callable[[ExportRequest], Awaitable[ExportAnswer]]
 
 
 class Receiver:
-    """Receives export requests.
-
-    Args:
-        handle: takes a decoded request and returns the answer.
-        signals: the accepted signals.
-        limits: shared by all receivers.
-        tokens: of senders; None if none is required.
-    """
+    """Decodes requests within limits that all receivers share, and has `handle` answer them."""
 
     def __init__(
         self,
-        handle: Callable[[ExportRequest], Awaitable[ExportAnswer]],
+        handle: Handle,
         signals: Collection[Signal],
         limits: RequestLimits,
         tokens: BearerTokens | None = None,
@@ -63,5 +57,5 @@ class Receiver:
         except Exception:
             _logger.exception("an export request of %s could not be handled", signal)
             answer = ExportAnswer(500, "internal error")
-        self._limits.count(signal, answer)
+        self._limits.answers[signal, answer.status] += 1
         return answer

@@ -29,9 +29,6 @@ class RequestLimits:
         self.answers: Counter[tuple[str, int]] = Counter()
         """Requests by signal and status."""
 
-    def count(self, signal: str, answer: ExportAnswer) -> None:
-        self.answers[signal, answer.status] += 1
-
     async def idle(self, seconds: float) -> bool:
         """Wait until no request is in progress; False after these seconds."""
         try:
@@ -42,11 +39,7 @@ class RequestLimits:
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """Count a request as in progress.
-
-        Raises:
-            RefusedError: too many are, or the service shuts down.
-        """
+        """Count a request as in progress; RefusedError if too many are, or the service shuts down."""
         if self.closed:
             raise RefusedError(ExportAnswer(503, "the service is shutting down", retry_after=1.0))
         most = self.options.max_requests
@@ -63,11 +56,7 @@ class RequestLimits:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Reserve memory for a body.
-
-        Raises:
-            RefusedError: the bodies of all requests are too large together.
-        """
+        """Reserve memory for a body; RefusedError if all bodies are too large together."""
         if self._bytes and self._bytes + size > self._most_bytes:
             raise RefusedError(
                 ExportAnswer(503, "the requests in progress are too large together", retry_after=1.0)

@@ -44,6 +44,10 @@ class Selection:
     def traces(self) -> set[str]:
         return {trace_of(item) for item in self.items}
 
+    def add(self, item: IntakeItem, place: Place) -> None:
+        self.items.append(item)
+        self.places.append(place)
+
     def judged(self, *, nested: bool) -> dict[Place, RecordedSpan]:
         """Return the claimed spans that may be judged: without a claimed parent here, or all if nested."""
         if nested:
@@ -53,14 +57,7 @@ class Selection:
 
 
 class Selector:
-    """Selects spans and log records of traces that may be sampled.
-
-    Args:
-        dialects: claim spans.
-        ceiling: the highest sampling probability of any rule.
-        max_attributes: a span with more is malformed.
-        trust_remote: accept unsigned marks.
-    """
+    """Selects items of traces that rules may sample, with a probability of up to `ceiling`."""
 
     def __init__(
         self, dialects: Dialects, ceiling: float, max_attributes: int, *, trust_remote: bool = False
@@ -69,6 +66,7 @@ class Selector:
         self._dialects = dialects
         self._ceiling = ceiling
         self._max_attributes = max_attributes
+        self._too_many = f"more than {max_attributes} attributes"
 
     def spans(self, message: Any) -> Selection:
         """Select from an ExportTraceServiceRequest."""
@@ -90,19 +88,19 @@ class Selector:
                         continue
                     if problem := self._problem(span):
                         selection.rejected[problem] += 1
-                    elif self._claims(name, span):
+                    elif self._is_ours(span):
+                        continue
+                    elif self._dialects.claims(name, _Keys(span)):
                         if resource is None:
                             resource = attributes_of(block.resource)
                         item = RecordedSpan(span_record(span, resource, scope), 0)
                         if not item.span.attributes.get(semconv.MARK):
-                            selection.items.append(item)
-                            selection.places.append((r, s, i))
+                            selection.add(item, (r, s, i))
                             selection.claimed[r, s, i] = item
-                    elif not self._is_ours(span):
+                    else:
                         parent = span.parent_span_id
                         link = UnclaimedSpan(trace_id.hex(), span.span_id.hex(), parent.hex() or None)
-                        selection.items.append(link)
-                        selection.places.append((r, s, i))
+                        selection.add(link, (r, s, i))
         return selection
 
     def logs(self, message: Any) -> Selection:
@@ -124,8 +122,7 @@ class Selector:
                     event = log_event(log)
                     if event.name:
                         ids = int.from_bytes(trace_id), int.from_bytes(span_id)
-                        selection.items.append(CapturedLog(*ids, event))
-                        selection.places.append((r, s, i))
+                        selection.add(CapturedLog(*ids, event), (r, s, i))
         return selection
 
     def _may_be_sampled(self, trace_id: bytes, state: str, known: dict[bytes, bool]) -> bool:
@@ -139,19 +136,12 @@ class Selector:
             known[trace_id] = found
         return found
 
-    @property
-    def _too_many(self) -> str:
-        return f"more than {self._max_attributes} attributes"
-
     def _problem(self, span: Any) -> str | None:
         if len(span.span_id) != 8 or span.span_id == _NO_SPAN:
             return "no valid span id"
         if len(span.parent_span_id) not in (0, 8):
             return "no valid parent span id"
         return self._too_many if len(span.attributes) > self._max_attributes else None
-
-    def _claims(self, scope: str, span: Any) -> bool:
-        return not self._is_ours(span) and self._dialects.claims(scope, _Keys(span))
 
     def _is_ours(self, span: Any) -> bool:
         state = span.trace_state

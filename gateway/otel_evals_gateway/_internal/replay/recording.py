@@ -37,7 +37,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class RecordedTraffic:
-    """The content of recordings."""
+    """All spans and log records of some recordings."""
 
     items: list[Recorded] = field(default_factory=list)
     """In the order of `known`."""
@@ -57,12 +57,7 @@ def read_recording(
 ) -> RecordedTraffic:
     """Read files: OTLP as JSON, JSON lines or protobuf, gzip or not; `-` is standard input.
 
-    Args:
-        paths: the files.
-        skipped: called with file and line number of each line that is not JSON.
-
-    Raises:
-        ConfigError: a file is missing or contains no OTLP at all.
+    `skipped` gets file and line number of each line that is not JSON.
     """
     recording = RecordedTraffic()
     shared: dict[bytes, bytes] = {}

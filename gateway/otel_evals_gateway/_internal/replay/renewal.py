@@ -1,4 +1,4 @@
-"""Fresh ids and times for recorded items, with their relations kept."""
+"""Fresh ids and times for recorded items, which keep their relations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LATEST = 2**64 - 1
 
 
 class Renewal:
-    """Replaces every id of a recording, the same id by the same one everywhere.
+    """Replaces every id of a recording, consistently.
 
     Ids are keyed hashes of the recorded ones (BLAKE2b, RFC 7693), so parents, links and log records match
     their spans in any order and file, and nothing needs to be remembered. Every replay has its own key.
@@ -27,7 +27,7 @@ class Renewal:
         self._key = secrets.token_bytes(32) if key is None else key
 
     def request(self, items: Iterable[tuple[Recorded, int]]) -> bytes:
-        """Return an export request of items of one signal, whose times move by some nanoseconds each."""
+        """Return an export request of items of one signal, whose times each move by some nanoseconds."""
         blocks: dict[bytes, dict[bytes, list[Any]]] = {}
         signal = "traces"
         for item, shift in items:

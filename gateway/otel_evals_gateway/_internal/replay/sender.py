@@ -12,7 +12,6 @@ from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.receiver.answers import ExportAnswer
 from otel_evals_gateway._internal.replay.recording import Recorded
 from otel_evals_gateway._internal.replay.renewal import Renewal
-from otel_evals_gateway._internal.replay.schedule import sending_times, shifts
 
 _TOGETHER = 0.1
 """Items due within these seconds share a request."""
@@ -20,6 +19,8 @@ _MOST_ITEMS = 512
 _MOST_BYTES = 4 * 1024 * 1024
 _REQUESTS = 4
 """Requests in progress at once."""
+_APART = 1_000
+"""Maximum distance in nanoseconds between two traces if one has to move back for the other."""
 
 
 @dataclass(slots=True)
@@ -31,9 +32,6 @@ class _Batch:
     """Sending time of the last item."""
     size: int = 0
     items: list[tuple[Recorded, int]] = field(default_factory=list)
-
-    def takes(self, item: Recorded) -> bool:
-        return len(self.items) < _MOST_ITEMS and self.size + len(item.data) <= _MOST_BYTES
 
     def add(self, item: Recorded, at: float, shift: int) -> None:
         self.due = at
@@ -67,16 +65,7 @@ class Sent:
 
 
 class Replay:
-    """Sends a recording once.
-
-    Args:
-        items: in the order of `known`.
-        forwarder: to the endpoint.
-        speed: factor over the recorded speed; infinity for maximum speed.
-        max_gap: seconds to which longer pauses are cut.
-        patience: seconds that the endpoint may be unavailable before the replay stops.
-        waits: called with the first answer that asks to send again.
-    """
+    """Sends a recording once; `waits` gets the first answer that asks to send again."""
 
     def __init__(
         self,
@@ -125,7 +114,8 @@ class Replay:
         gathered: dict[str, _Batch] = {}
         for item, at, shift in zip(self._items, self._times, self._shifts, strict=True):
             for signal, batch in list(gathered.items()):
-                if at > batch.first + _TOGETHER or (signal == item.signal and not batch.takes(item)):
+                full = len(batch.items) >= _MOST_ITEMS or batch.size + len(item.data) > _MOST_BYTES
+                if at > batch.first + _TOGETHER or (signal == item.signal and full):
                     yield gathered.pop(signal)
             gathered.setdefault(item.signal, _Batch(item.signal, at)).add(item, at, shift)
         yield from gathered.values()
@@ -170,3 +160,41 @@ class Replay:
         sent.rejected[signal] += rejected
         if rejected:
             sent.reasons[answer.message or "no reason given"] += rejected
+
+
+def sending_times(items: Sequence[Recorded], speed: float, max_gap: float) -> list[float]:
+    """Return the sending time of each item in seconds after the first; pauses are cut to `max_gap`."""
+    times: list[float] = []
+    at, before = 0.0, None
+    for item in items:
+        if before is not None:
+            at += min((item.known - before) / 1e9 / speed, max_gap)
+        before = item.known
+        times.append(at)
+    return times
+
+
+def shifts(items: Sequence[Recorded], times: Sequence[float]) -> list[int]:
+    """Return the shift of each item's times in nanoseconds; the first item is sent at zero.
+
+    A whole trace moves by one shift, which keeps its durations and distances. It moves as close to the
+    present as possible without an item later than its own sending. Traces keep the order of their starts, and
+    thereby conversations the order of their turns.
+    """
+    starts: dict[bytes | Recorded, int] = {}
+    bounds: dict[bytes | Recorded, int] = {}
+    keys: list[bytes | Recorded] = [item.trace or item for item in items]
+    for key, item, at in zip(keys, items, times, strict=True):
+        bound = round(at * 1e9) - item.known
+        starts[key] = min(starts.get(key, item.start), item.start)
+        bounds[key] = min(bounds.get(key, bound), bound)
+    found: dict[bytes | Recorded, int] = {}
+    next_start: int | None = None
+    next_new = 0
+    for key in sorted(starts, key=starts.__getitem__, reverse=True):
+        new = starts[key] + bounds[key]
+        if next_start is not None:
+            new = min(new, next_new - min(_APART, next_start - starts[key]))
+        found[key] = new - starts[key]
+        next_start, next_new = starts[key], new
+    return [found[key] for key in keys]

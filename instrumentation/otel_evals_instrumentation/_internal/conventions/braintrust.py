@@ -16,8 +16,6 @@ from otel_evals_instrumentation._internal.readers.metadata import read_metadata
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["braintrust"]
-
 _OWN = "braintrust."
 _KINDS = {
     "llm": OperationKind.INFERENCE,

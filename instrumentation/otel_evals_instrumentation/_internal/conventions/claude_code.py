@@ -17,8 +17,6 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.tool_values import result_of
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse, unmasked
 
-__all__ = ["claude_code"]
-
 _KINDS = {
     "interaction": OperationKind.AGENT,
     "agent": OperationKind.AGENT,

@@ -9,8 +9,6 @@ from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 
-__all__ = ["codex"]
-
 _TOKENS = "codex.turn.token_usage."
 _KINDS = {"session_task.turn": OperationKind.AGENT, "handle_responses": OperationKind.INFERENCE}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["content_setting"]
-
 _CAPTURE = "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="
 _GENAI = "`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental` and " + _CAPTURE + "SPAN_ONLY`"
 _OPENINFERENCE = "on unless `OPENINFERENCE_HIDE_INPUTS` or `OPENINFERENCE_HIDE_OUTPUTS` is true"

@@ -6,8 +6,6 @@ from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
 
-__all__ = ["flue"]
-
 _BY_KEY = (
     ("flue.tool.name", OperationKind.TOOL),
     ("flue.tool.call_id", OperationKind.TOOL),

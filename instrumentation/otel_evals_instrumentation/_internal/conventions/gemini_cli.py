@@ -10,8 +10,6 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["gemini_cli"]
-
 _KINDS = {
     "user_prompt": OperationKind.AGENT,
     "agent_call": OperationKind.AGENT,

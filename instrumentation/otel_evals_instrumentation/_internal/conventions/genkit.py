@@ -8,8 +8,6 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["genkit"]
-
 _KINDS = {
     "flow": OperationKind.WORKFLOW,
     "model": OperationKind.INFERENCE,

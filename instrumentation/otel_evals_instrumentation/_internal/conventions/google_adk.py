@@ -16,8 +16,6 @@ from otel_evals_instrumentation._internal.readers.tool_parts import unwrapped_re
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["google_adk"]
-
 _OWN = "gcp.vertex.agent."
 _OF_TOOLS = frozenset((_OWN + "tool_call_args", _OWN + "tool_response"))
 

@@ -6,8 +6,6 @@ from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import PLATFORM, AttributeNames, Convention
 
-__all__ = ["laminar"]
-
 _KINDS = {
     "LLM": OperationKind.INFERENCE,
     "CACHED": OperationKind.INFERENCE,

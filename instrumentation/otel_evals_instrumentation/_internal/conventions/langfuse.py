@@ -17,8 +17,6 @@ from otel_evals_instrumentation._internal.readers.metadata import read_metadata
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import unquoted
 
-__all__ = ["langfuse"]
-
 _KINDS = {
     "generation": OperationKind.INFERENCE,
     "agent": OperationKind.AGENT,

@@ -22,8 +22,6 @@ from otel_evals_instrumentation._internal.readers.parts import text_of
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 
-__all__ = ["langwatch"]
-
 _OWN = "langwatch."
 _OF_MODELS = frozenset(("gen_ai.operation.name", "gen_ai.request.model", "gen_ai.response.model"))
 _KINDS = {

@@ -12,8 +12,6 @@ from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import literal, parse
 
-__all__ = ["litellm"]
-
 _BARE = "SpanAttributes."
 """Older versions wrote down the names of their constants in place of the attributes' names."""
 

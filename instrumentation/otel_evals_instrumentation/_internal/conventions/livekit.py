@@ -10,8 +10,6 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["livekit"]
-
 _KINDS = {
     "agent_turn": OperationKind.AGENT,
     "function_tool": OperationKind.TOOL,

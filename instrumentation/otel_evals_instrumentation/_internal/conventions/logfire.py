@@ -9,8 +9,6 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["logfire"]
-
 _TEMPLATES = (
     ("OpenAI Agents trace", OperationKind.WORKFLOW),
     ("Agent run", OperationKind.AGENT),

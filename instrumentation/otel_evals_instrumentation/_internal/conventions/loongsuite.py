@@ -7,8 +7,6 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import LIBRARY, AttributeNames, Convention
 from otel_evals_instrumentation._internal.readers.values import unquoted
 
-__all__ = ["loongsuite"]
-
 _KIND = "gen_ai.span.kind"
 _KINDS = {
     "entry": OperationKind.WORKFLOW,

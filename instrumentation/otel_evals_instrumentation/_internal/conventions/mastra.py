@@ -8,8 +8,6 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.parts import text_of
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["mastra"]
-
 _KINDS = {
     "agent_run": OperationKind.AGENT,
     "workflow_run": OperationKind.WORKFLOW,

@@ -14,8 +14,6 @@ from otel_evals_instrumentation._internal.readers.convention import (
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["mlflow"]
-
 _KINDS = {
     "AGENT": OperationKind.AGENT,
     "LLM": OperationKind.INFERENCE,

@@ -19,8 +19,6 @@ from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse, unquoted
 
-__all__ = ["TABLE", "openinference"]
-
 _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
 _UNNAMED = "LangGraph"
 """What LangGraph calls a graph that was given no name."""

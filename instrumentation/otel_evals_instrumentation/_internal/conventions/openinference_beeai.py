@@ -10,8 +10,6 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["kind_of_event", "read_event"]
-
 _EVENT = re.compile(r"(agent|backend|tool)\.(?:.+\.)?([^.]+)\.([a-z_A-Z]+)-[0-9]+")
 """`tool.search.wikipedia.success-12`: the group, the name, the event and its number."""
 

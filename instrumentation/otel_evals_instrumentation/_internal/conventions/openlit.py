@@ -10,8 +10,6 @@ from otel_evals_instrumentation._internal.readers.convention import Convention, 
 from otel_evals_instrumentation._internal.readers.single_message import role_of
 from otel_evals_instrumentation._internal.readers.values import unmasked
 
-__all__ = ["openlit"]
-
 _LINES = re.compile(r"^(system|developer|user|human|assistant|ai|model|tool): ?", re.MULTILINE)
 
 

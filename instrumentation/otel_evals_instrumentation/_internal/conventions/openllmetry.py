@@ -19,8 +19,6 @@ from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
 from otel_evals_instrumentation._internal.readers.values import unquoted
 
-__all__ = ["openllmetry"]
-
 _KINDS = {
     "workflow": OperationKind.WORKFLOW,
     "agent": OperationKind.AGENT,

@@ -8,8 +8,6 @@ from otel_evals_instrumentation._internal.readers.documents import documents_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["read_documents"]
-
 _KEYS = (("traceloop.entity.output", "outputs"), ("traceloop.entity.input", "inputs"))
 
 

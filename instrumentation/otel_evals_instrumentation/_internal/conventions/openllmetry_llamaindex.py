@@ -11,8 +11,6 @@ from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["SCOPE", "kind_of_step", "read_step"]
-
 SCOPE = "opentelemetry.instrumentation.llamaindex"
 """The scope of Traceloop's instrumentation of LlamaIndex."""
 

@@ -9,8 +9,6 @@ from otel_evals.model import Document, Message, Part
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unflatten, unmasked
 
-__all__ = ["is_rerank", "read_rerank"]
-
 _RANK = re.compile(r"Doc (\d+), Score: ([-+.\deE]+)(?:\n(.*))?", re.DOTALL)
 
 

@@ -10,8 +10,6 @@ from otel_evals_instrumentation._internal.readers.convention import Convention, 
 from otel_evals_instrumentation._internal.readers.documents import text_among
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["openllmetry_vector_stores"]
-
 _STORES = ("chromadb", "pinecone", "qdrant", "milvus", "marqo", "weaviate", "lancedb")
 _EVENTS = ("db.query.result", "db.search.result")
 

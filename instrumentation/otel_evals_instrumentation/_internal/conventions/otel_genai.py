@@ -7,8 +7,6 @@ from otel_evals.model import Message, OperationKind, Part
 from otel_evals_instrumentation._internal.readers.convention import LAST, Convention, SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 
-__all__ = ["otel_genai"]
-
 
 def otel_genai() -> Dialect:
     """The dialect of spans that carry `gen_ai.*`."""

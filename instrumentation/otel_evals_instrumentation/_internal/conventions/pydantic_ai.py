@@ -7,9 +7,6 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
 from otel_evals_instrumentation._internal.readers.inputs_outputs import take_answer
 
-__all__ = ["pydantic_ai"]
-
-
 _CONVERSATIONS = ("pydantic_ai.all_messages", "all_messages_events")
 
 

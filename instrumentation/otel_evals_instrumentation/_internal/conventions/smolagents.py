@@ -11,8 +11,6 @@ from otel_evals.model import Message, OperationKind
 from otel_evals_instrumentation._internal.conventions.openinference import TABLE
 from otel_evals_instrumentation._internal.readers.convention import SpanReader
 
-__all__ = ["smolagents"]
-
 
 def smolagents() -> Dialect:
     """OpenInference as smolagents is instrumented: its agents answer through a tool that is none."""

@@ -12,8 +12,6 @@ from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.usage import first_count, usage_in
 from otel_evals_instrumentation._internal.readers.values import parse, unquoted
 
-__all__ = ["vercel_ai"]
-
 _METADATA = "ai.telemetry.metadata."
 
 

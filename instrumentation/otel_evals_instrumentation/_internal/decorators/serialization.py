@@ -1,6 +1,6 @@
-"""Python values as GenAI attributes hold them: JSON text, message lists, documents.
+"""Converts Python values to GenAI attributes: JSON text, message lists, documents.
 
-Nothing here raises, whatever an application's objects do, and no text gets longer than `MAX_TEXT`.
+Nothing here raises, whatever an application's objects do, and texts are cut to `MAX_TEXT`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 
 MAX_TEXT = 1_000_000
-"""Longer texts are cut off, as OpenTelemetry's own attribute length limit would do."""
-
+"""Characters; longer texts are cut, as by OpenTelemetry's attribute length limit."""
 _MAX_REPR = 1_000
 _MAX_DEPTH = 30
 _REASONS = {
@@ -38,38 +37,34 @@ _REASONS = {
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON text. What JSON has no form for is written as its repr, bounded."""
+    """Return a value as JSON text; objects without a JSON form become their repr, cut."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain_object)
         text.encode()  # lone surrogates would make the exporter fail
     except Exception:
-        text = _mended(value)
+        try:
+            text = json.dumps(_plain(value, ()), ensure_ascii=False)
+        except Exception:
+            text = json.dumps(_described(value))
     return text[:MAX_TEXT]
 
 
 def plain_text(value: Any) -> str:
-    """Texts as they are, everything else as JSON."""
+    """Return a text unchanged, everything else as JSON."""
     if isinstance(value, str):
         return value[:MAX_TEXT].encode("utf-8", "replace").decode()
     return json_text(value)
 
 
 def attribute_value(value: Any) -> str | bool | int | float:
-    """A value that may be anything: texts, numbers and truth values as they are, the rest as JSON."""
+    """Return texts, numbers and booleans unchanged, the rest as JSON."""
     if isinstance(value, bool) or (isinstance(value, int) and -(2**63) <= value < 2**63):
         return value
     return value if isinstance(value, float) else plain_text(value)
 
 
-def _mended(value: Any) -> str:
-    try:
-        return json.dumps(_plain(value, ()), ensure_ascii=False)
-    except Exception:
-        return json.dumps(_described(value))
-
-
 def _plain(value: Any, above: tuple[int, ...]) -> Any:
-    """A value that JSON surely has a form for: cycles, depth, odd keys and odd numbers described."""
+    """Convert a value to JSON types; describe cycles, deep nesting, unusual keys and numbers."""
     if isinstance(value, str):
         return plain_text(value)
     if value is None or isinstance(value, int):
@@ -87,7 +82,7 @@ def _plain(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _plain_object(value: Any) -> Any:
-    """One level of an object in terms that JSON has."""
+    """Convert one level of an object to JSON types."""
     try:
         if hasattr(value, "model_dump"):
             return value.model_dump(mode="json")
@@ -119,25 +114,25 @@ def _described(value: Any) -> str:
 
 
 def messages(value: Any, role: str) -> list[Any]:
-    """A GenAI message list: of a text, of messages in any provider's form, of a provider's reply.
+    """Build a GenAI message list from a text, messages in any provider's form, or a provider's reply.
 
-    Whatever is no message becomes the text of one, with the role given.
+    Other values become the text of a message with the given role.
     """
     if not isinstance(value, str):
         value = _items(value)
-        if _are_messages(value):
+        items = value if isinstance(value, list) else []
+        if items and all(isinstance(item, Mapping) and ("role" in item or is_reply(item)) for item in items):
             if all("parts" in item for item in value):
                 return list(value)
-            read = read_messages(value, role)
-            if read:
+            if read := read_messages(value, role):
                 return [_message(message) for message in read]
     return [{"role": role, "parts": [{"type": "text", "content": plain_text(value)}]}]
 
 
 def answers(value: Any, reason: Any = None) -> list[Any]:
-    """What came out as a GenAI message list; each message says why it ended, as readers require it.
+    """Build a GenAI message list with finish reasons, which readers require.
 
-    `reason` is what the provider said; without it, a message that calls tools ended for that, others stopped.
+    Without the provider's `reason`, it is `tool_call` for messages that call tools, and `stop` for others.
     """
     return [_ended(message, reason) for message in messages(value, "assistant")]
 
@@ -152,19 +147,19 @@ def _ended(message: Any, reason: Any) -> Any:
 
 
 def instructions(value: Any) -> list[Any]:
-    """System instructions as a list of parts: of a text, or of parts."""
+    """Build a list of parts from system instructions."""
     if isinstance(value, list):
         return value
     return [{"type": "text", "content": plain_text(value)}]
 
 
 def definitions(tools: Iterable[Any]) -> list[Any]:
-    """Tool definitions in OpenTelemetry's form, of those in OpenAI's or Anthropic's."""
+    """Convert tool definitions from OpenAI's or Anthropic's form to OpenTelemetry's."""
     return [_definition(tool) for tool in _items(tools)]
 
 
 def is_reply(value: Any) -> bool:
-    """Whether a value is a provider's whole reply, or a chunk of one, not merely a message or a text."""
+    """Return True for a provider's reply or its chunk, False for a message or a text."""
     if isinstance(value, str):
         return False
     if get(value, "object") == "response" or (get(value, "role") and get(value, "stop_reason")):
@@ -174,18 +169,18 @@ def is_reply(value: Any) -> bool:
 
 
 def get(value: Any, key: str) -> Any:
-    """A mapping's item or an object's attribute of that name, else None."""
+    """Return a mapping's item or an object's attribute; None if it has none."""
     return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
 
 
 def first(value: Any, key: str) -> Any:
-    """The first of the list that `get` finds, else None."""
+    """Return the first item of the list at this key; None if there is none."""
     items = get(value, key)
     return items[0] if isinstance(items, list | tuple) and items else None
 
 
 def _items(value: Any) -> Any:
-    """A value's messages or items without their classes; other values come back as they are."""
+    """Convert items of a list, or a single message, to mappings; return other values unchanged."""
     if isinstance(value, list | tuple):
         return [_open(item) for item in value]
     value = _open(value)
@@ -198,19 +193,9 @@ def _open(item: Any) -> Any:
     return item if isinstance(item, str | Mapping) or item is None else _plain_object(item)
 
 
-def _are_messages(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, Mapping) and ("role" in item or is_reply(item)) for item in value)
-    )
-
-
 def _message(message: Message) -> dict[str, Any]:
-    written: dict[str, Any] = {"role": message.role, "parts": [_part(part) for part in message.parts]}
-    if message.name:
-        written["name"] = message.name
-    return written
+    name = {"name": message.name} if message.name else {}
+    return {"role": message.role, "parts": [_part(part) for part in message.parts], **name}
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -238,7 +223,7 @@ def _definition(tool: Any) -> Any:
 
 
 def documents(found: Any) -> list[dict[str, Any]]:
-    """Documents in OpenTelemetry's form: of texts, mappings, or objects such as a vector store's."""
+    """Convert texts, mappings, or objects such as a vector store's to OpenTelemetry's documents."""
     if isinstance(found, str | Mapping) or not isinstance(found, Iterable):
         found = [found]
     return [_document(item) for item in found]
@@ -247,7 +232,7 @@ def documents(found: Any) -> list[dict[str, Any]]:
 def _document(item: Any) -> dict[str, Any]:
     score = None
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], int | float):
-        item, score = item  # what searches with scores return
+        item, score = item  # the result of a search with scores
     opened = _open(item)
     if not isinstance(opened, Mapping):
         written: dict[str, Any] = {"content": plain_text(getattr(item, "page_content", opened))}

@@ -1,7 +1,7 @@
-"""Open spans by kind: what can be recorded on an agent's, a model call's, a tool's.
+"""Open spans by kind, and the provider's replies that they record.
 
-Everything that says what was said or done is content: it is recorded only where content is wanted. Recording
-never raises, and on a span that is not recorded it does nothing.
+Content is recorded only if content capture is enabled. Recording never raises, and does nothing on a span
+that is not recorded.
 """
 
 from __future__ import annotations
@@ -10,30 +10,27 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from opentelemetry.trace import SpanKind
+
 from otel_evals import semconv
 from otel_evals_instrumentation._internal.decorators import serialization
 from otel_evals_instrumentation._internal.decorators.open_span import OpenSpan
-from otel_evals_instrumentation._internal.decorators.provider_replies import (
-    chunk_text,
-    finish_reason,
-    reply_in,
-    usage_of,
-)
+from otel_evals_instrumentation._internal.decorators.serialization import first, get
 
 _logger = logging.getLogger(__name__)
 
 
 class ToolSpan(OpenSpan):
-    """An open span of one call of a tool."""
+    """An open span of a tool call."""
 
-    __slots__ = ()
+    _name_key = semconv.GEN_AI_TOOL_NAME
 
     def set_arguments(self, arguments: Any) -> None:
-        """Record the arguments: a mapping by name, or the JSON text that the model wrote."""
+        """Record the arguments: a mapping by name, or the model's JSON text."""
         self._write(semconv.GEN_AI_TOOL_CALL_ARGUMENTS, serialization.plain_text, arguments)
 
     def set_result(self, result: Any) -> None:
-        """Record what the tool returned."""
+        """Record the tool's result."""
         self._said = True
         self._write(semconv.GEN_AI_TOOL_CALL_RESULT, serialization.attribute_value, result)
 
@@ -42,66 +39,61 @@ class ToolSpan(OpenSpan):
         self.set_arguments(arguments)
 
     def take_output(self, result: Any) -> None:
-        """Record what a function returned, unless its body said otherwise."""
+        """Record a function's return value, unless its body recorded a result."""
         if not self._said:
             self.set_result(result)
 
 
 class RetrievalSpan(OpenSpan):
-    """An open span of one search for documents."""
+    """An open span of a search for documents."""
 
-    __slots__ = ()
+    _name_key = semconv.GEN_AI_DATA_SOURCE_ID
+    _kind = SpanKind.CLIENT
+    _named_by_function = False
 
     def set_query(self, query: Any) -> None:
-        """Record what was searched for."""
+        """Record the query."""
         self._write(semconv.GEN_AI_RETRIEVAL_QUERY_TEXT, serialization.plain_text, query)
 
     def set_documents(self, documents: Iterable[Any]) -> None:
-        """Record what was found: texts, mappings (`content`, `id`, `score`), or a vector store's objects."""
+        """Record found documents: texts, mappings (`content`, `id`, `score`), or a vector store's objects."""
         self._said = True
         self._write(semconv.GEN_AI_RETRIEVAL_DOCUMENTS, serialization.documents, documents)
 
     def take_input(self, arguments: dict[str, Any], wanted: str | None) -> None:
-        """Record a function's arguments, `wanted` being the query."""
+        """Record the query among a function's arguments."""
         self.set_query(_pick(arguments, wanted))
 
     def take_output(self, result: Any) -> None:
-        """Record the documents that a function returned, unless its body said otherwise."""
+        """Record the documents that a function returned, unless its body recorded some."""
         if not self._said and result is not None:
             self.set_documents(result)
 
 
 class MessagesSpan(OpenSpan):
-    """An open span that takes messages in and gives messages out."""
-
-    __slots__ = ()
+    """An open span with input and output messages."""
 
     def set_input(self, messages: Any) -> None:
-        """Record what came in: the user's words, or messages in OpenTelemetry's or a provider's form."""
-        self._write(
-            semconv.GEN_AI_INPUT_MESSAGES, lambda value: serialization.messages(value, "user"), messages
-        )
+        """Record the input: the user's words, or messages in OpenTelemetry's or a provider's form."""
+        self._write(semconv.GEN_AI_INPUT_MESSAGES, lambda m: serialization.messages(m, "user"), messages)
 
     def set_output(self, messages: Any) -> None:
-        """Record what came out: a text, messages, or a value that is written as JSON."""
+        """Record the output: a text, messages, or a value that is written as JSON."""
         self._said = True
-        self._write(
-            semconv.GEN_AI_OUTPUT_MESSAGES,
-            lambda value: serialization.answers(value, finish_reason(value)),
-            messages,
-        )
+        key = semconv.GEN_AI_OUTPUT_MESSAGES
+        self._write(key, lambda value: serialization.answers(value, finish_reason(value)), messages)
 
     def set_conversation(self, conversation_id: str) -> None:
-        """Say which conversation this belongs to; model calls and agents opened below inherit it."""
+        """Set the conversation of this span; model calls and agents opened below inherit it."""
         self.conversation_id = conversation_id
         self.span.set_attribute(semconv.GEN_AI_CONVERSATION_ID, conversation_id)
 
     def take_input(self, arguments: dict[str, Any], wanted: str | None) -> None:
-        """Record a function's arguments, `wanted` being the one that is the input."""
+        """Record the input among a function's arguments."""
         self.set_input(_pick(arguments, wanted))
 
     def take_output(self, result: Any) -> None:
-        """Record what a function returned, unless its body said otherwise."""
+        """Record a function's return value, unless its body recorded an output."""
         if not self._said:
             self.set_output(result)
 
@@ -114,35 +106,35 @@ class MessagesSpan(OpenSpan):
 
 
 class WorkflowSpan(MessagesSpan):
-    """An open span of steps that belong together."""
+    """An open span of a group of steps or agents."""
 
-    __slots__ = ()
+    _name_key = semconv.GEN_AI_WORKFLOW_NAME
 
 
 class ModelSpan(MessagesSpan):
-    """An open span of what a model is told, by itself or through an agent."""
-
-    __slots__ = ()
+    """An open span with instructions and tools of a model."""
 
     def set_system(self, instructions: Any) -> None:
         """Record the system instructions: a text, or a list of parts."""
         self._write(semconv.GEN_AI_SYSTEM_INSTRUCTIONS, serialization.instructions, instructions)
 
     def set_tools(self, definitions: Iterable[Any]) -> None:
-        """Record the tools on offer, in OpenTelemetry's, OpenAI's or Anthropic's form."""
+        """Record the available tools, in OpenTelemetry's, OpenAI's or Anthropic's form."""
         self._write(semconv.GEN_AI_TOOL_DEFINITIONS, serialization.definitions, definitions)
 
 
 class AgentSpan(ModelSpan):
-    """An open span of one invocation of an agent."""
+    """An open span of an invocation of an agent."""
 
-    __slots__ = ()
+    _name_key = semconv.GEN_AI_AGENT_NAME
 
 
 class InferenceSpan(ModelSpan):
-    """An open span of one call of a model."""
+    """An open span of a call of a model."""
 
-    __slots__ = ()
+    _name_key = semconv.GEN_AI_REQUEST_MODEL
+    _kind = SpanKind.CLIENT
+    _named_by_function = False
 
     def set_usage(
         self,
@@ -152,7 +144,7 @@ class InferenceSpan(ModelSpan):
         cache_read_tokens: int | None = None,
         reasoning_tokens: int | None = None,
     ) -> None:
-        """Record the tokens used; input includes cached ones, output those of reasoning."""
+        """Record used tokens; input includes cached tokens, output includes reasoning tokens."""
         for key, count in (
             (semconv.GEN_AI_USAGE_INPUT_TOKENS, input_tokens),
             (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, output_tokens),
@@ -163,13 +155,9 @@ class InferenceSpan(ModelSpan):
                 self.span.set_attribute(key, count)
 
     def set_response(
-        self,
-        *,
-        model: str | None = None,
-        id: str | None = None,
-        finish_reasons: Iterable[str] = (),
+        self, *, model: str | None = None, id: str | None = None, finish_reasons: Iterable[str] = ()
     ) -> None:
-        """Record the model that answered, the answer's id, and why it ended."""
+        """Record the model that answered, the answer's id, and its finish reasons."""
         for key, value in (
             (semconv.GEN_AI_RESPONSE_MODEL, model),
             (semconv.GEN_AI_RESPONSE_ID, id),
@@ -179,22 +167,22 @@ class InferenceSpan(ModelSpan):
                 self.span.set_attribute(key, value)
 
     def set_reply(self, reply: Any) -> None:
-        """Record all that a provider's reply tells: messages, model, id, finish reasons, tokens.
+        """Record the messages, model, id, finish reasons and tokens of a provider's reply.
 
-        Takes OpenAI's chat and responses, Anthropic's messages and whatever has their form, such as
-        LiteLLM's replies, as objects or as mappings.
+        Accepts OpenAI's chat completions and responses, Anthropic's messages and replies of the same form,
+        such as LiteLLM's, as objects or as mappings.
         """
         self._note_reply(reply)
         self.set_output(reply)
 
     def take_output(self, result: Any) -> None:
-        """Record what a function returned, a provider's reply or the answer alone."""
+        """Record a function's return value: a provider's reply, or the answer."""
         if not isinstance(result, str) and self.span.is_recording():
             self._note_reply(result, only_whole=True)
         super().take_output(result)
 
     def add_chunk(self, chunk: Any) -> None:
-        """Record a piece of a streamed answer: a text, or a provider's chunk with what it tells."""
+        """Record a piece of a streamed answer: a text, or a provider's chunk."""
         if self._chunks is None:
             self.span.set_attribute(semconv.GEN_AI_REQUEST_STREAM, True)
         super().add_chunk(chunk)
@@ -205,12 +193,10 @@ class InferenceSpan(ModelSpan):
         try:
             if only_whole and not serialization.is_reply(reply):
                 return
-            reply = reply_in(reply) if streamed else reply
-            self.set_response(
-                model=serialization.get(reply, "model"),
-                id=serialization.get(reply, "id"),
-                finish_reasons=[finish_reason(reply)],
-            )
+            if streamed:  # a chunk may contain the reply so far
+                reply = get(reply, "response") or get(reply, "message") or reply
+            reasons = [finish_reason(reply)]
+            self.set_response(model=get(reply, "model"), id=get(reply, "id"), finish_reasons=reasons)
             self.set_usage(**usage_of(reply))
         except Exception:
             _logger.debug("could not read a reply", exc_info=True)
@@ -219,25 +205,54 @@ class InferenceSpan(ModelSpan):
 # --- which argument is the input ---
 
 _INPUTS = (
-    "messages",
-    "input",
-    "prompt",
-    "question",
-    "query",
-    "message",
-    "text",
-    "task",
-    "user_input",
-    "user_message",
-    "user_prompt",
-    "request",
+    *("messages", "input", "prompt", "question", "query", "message", "text", "task"),
+    *("user_input", "user_message", "user_prompt", "request"),
 )
 
 
 def _pick(arguments: dict[str, Any], wanted: str | None) -> Any:
-    """The argument that was said to be the input, the only one, the first that is called so, else all."""
+    """Return the wanted argument, the only one, the first with a usual name, or all."""
     if wanted is not None:
         return arguments.get(wanted)
     if len(arguments) == 1:
         return next(iter(arguments.values()))
     return next((arguments[name] for name in _INPUTS if name in arguments), arguments or None)
+
+
+# --- replies of providers ---
+
+
+def chunk_text(chunk: Any) -> str | None:
+    """Return the text in a piece of a stream: a text itself, or OpenAI's or Anthropic's delta."""
+    if isinstance(chunk, str):
+        return chunk
+    choice = first(chunk, "choices")
+    delta = get(chunk, "delta") if choice is None else get(choice, "delta")
+    if isinstance(delta, str):
+        return delta if str(get(chunk, "type")).endswith("output_text.delta") else None
+    text = get(delta, "content") or get(delta, "text")
+    return text if isinstance(text, str) else None
+
+
+def finish_reason(reply: Any) -> Any:
+    """Return the provider's finish reason of a reply."""
+    reason = get(first(reply, "choices"), "finish_reason") or get(reply, "stop_reason")
+    return reason or get(get(reply, "delta"), "stop_reason")
+
+
+def usage_of(reply: Any) -> dict[str, Any]:
+    """Return a reply's token counts in OpenTelemetry's terms."""
+    usage = get(reply, "usage")
+    used, made = get(usage, "input_tokens"), get(usage, "output_tokens")
+    details = get(usage, "prompt_tokens_details") or get(usage, "input_tokens_details")
+    thoughts = get(usage, "completion_tokens_details") or get(usage, "output_tokens_details")
+    cached = get(details, "cached_tokens")
+    if isinstance(read := get(usage, "cache_read_input_tokens"), int) and isinstance(used, int):
+        # Anthropic does not include cached tokens in its input tokens.
+        used, cached = used + read + (get(usage, "cache_creation_input_tokens") or 0), read
+    return {
+        "input_tokens": get(usage, "prompt_tokens") if used is None else used,
+        "output_tokens": get(usage, "completion_tokens") if made is None else made,
+        "cache_read_tokens": cached,
+        "reasoning_tokens": get(thoughts, "reasoning_tokens"),
+    }

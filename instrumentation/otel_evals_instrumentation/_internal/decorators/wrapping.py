@@ -1,7 +1,7 @@
-"""Functions of every kind, wrapped so that a span is open while they run.
+"""Wraps functions of every kind in a span.
 
-What yields runs in a context of its own: the span is current in its body, never in the code that iterates
-over it, whichever thread or task that is. Its span starts with the first step and ends with the last.
+Generators run in a separate context: the span is current in their body, never in the code that iterates over
+them, on any thread or task. The span starts with the first step and ends with the last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Started = tuple[OpenSpan, Context, Any]
 
 
 def wrapped(function: Callable[..., Any], opened: Opener) -> Callable[..., Any]:
-    """The function, of the same kind, with a span around each call."""
+    """Return a function of the same kind with a span around each call."""
     body = _body(function)
     if inspect.iscoroutinefunction(body):
         return functools.wraps(function)(_coroutine(function, opened))
@@ -39,7 +39,7 @@ def wrapped(function: Callable[..., Any], opened: Opener) -> Callable[..., Any]:
 
 
 def _body(function: Any) -> Any:
-    """What runs when this is called: of an object that can be called, the method."""
+    """Return the function that a call runs: `__call__` of a callable object."""
     callable_object = not inspect.isroutine(function) and not isinstance(function, functools.partial)
     return type(function).__call__ if callable_object else function
 
@@ -66,13 +66,13 @@ def _coroutine(function: Callable[..., Any], opened: Opener) -> Callable[..., Co
     return call
 
 
-# --- what goes on after the call ---
+# --- after the call ---
 
 _LATER = frozenset((CoroutineType, GeneratorType, AsyncGeneratorType))
 
 
 def _hand_over(span: OpenSpan, later: Any) -> Any:
-    """What a function returned to be run later, with the span open until that has ended."""
+    """Keep the span open until a returned coroutine or generator has ended."""
     span.keep_open()
     started = span, span.leave(), later
     if isinstance(later, CoroutineType):
@@ -133,7 +133,7 @@ def _async_steps(start: Callable[..., _Started]) -> Callable[..., AsyncGenerator
 
 
 class _Inside:
-    """Awaits something with every step of it run in a context of its own."""
+    """Awaits with every step in the given context."""
 
     def __init__(self, context: Context, awaitable: Awaitable[Any]) -> None:
         self._context = context

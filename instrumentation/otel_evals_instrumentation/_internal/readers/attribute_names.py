@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import itemgetter
 
-__all__ = ["GEN_AI", "AttributeNames", "FieldsByAttribute", "fields_by_attribute"]
-
 _MOST_SHAPES = 1_000
 _MOST_NAMES = 64
 """Attributes of a span whose names are worth remembering together."""

@@ -18,8 +18,6 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import (
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tools import read_tool
 
-__all__ = ["OF_TOOLS", "SpanContent", "read_content"]
-
 OF_TOOLS = ("name", "error", "error_type")
 _NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 

@@ -26,8 +26,6 @@ from otel_evals_instrumentation._internal.readers.tools import tool_name_in
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import first_text, parse, unquoted
 
-__all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
-
 LIBRARY = 1
 """Conventions of instrumentation libraries: asked after the frameworks' own, on whose spans some write."""
 
@@ -91,6 +89,8 @@ _REQUESTS = {
 _MODELS = frozenset(
     ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
 )
+_MERGED = "(merged tools)"
+"""The name under which ADK repeats parallel calls in a span without a tool."""
 _UNKNOWN = "unknown"
 """What some write where they could not tell a model or a provider."""
 _TEXTS = (
@@ -136,7 +136,7 @@ class Convention:
         plain = type(operation) is str and operation in _OPERATIONS  # not in quotes, as in stored JSON
         recorded = span if plain else as_recorded(span)
         kind = self.kind_of(recorded) if self.kind_of else None
-        if kind is None and plain and "gen_ai.tool.name" not in span.attributes:
+        if kind is None and plain and span.attributes.get("gen_ai.tool.name") != _MERGED:
             kind = _OPERATIONS[str(operation)]
         kind = kind or kind_of(recorded)
         if kind is None:
@@ -189,9 +189,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
         operation = operation if operation in _OPERATIONS else str(unquoted(operation))
-        if (
-            attributes.get("gen_ai.tool.name") == "(merged tools)"
-        ):  # ADK repeats parallel calls in a span of no tool
+        if attributes.get("gen_ai.tool.name") == _MERGED:
             return OperationKind.OTHER
         known = _OPERATIONS.get(operation) or _OPERATIONS.get(operation.partition(".")[0])
         if known is not None:
@@ -238,12 +236,10 @@ def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
 
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
-    for field_name in _TEXTS:
-        if field_name in found_at:
-            value = reader.identity(field_name)
-            if value is not None and value != _UNKNOWN:
-                fields[field_name] = value
-    name = fields.get("agent_name") if kind is OperationKind.AGENT else reader.text("name")
+    reader.read_identity(_TEXTS, _UNKNOWN)
+    name = fields.get("agent_name") if kind is OperationKind.AGENT else None
+    if kind is not OperationKind.AGENT and "name" in found_at:
+        name = reader.text("name")
     if name is not None:
         fields["name"] = name
     if kind is OperationKind.TOOL:

@@ -11,8 +11,6 @@ from otel_evals_instrumentation._internal.readers.parts import read_parts
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_masked, parse, unmasked
 
-__all__ = ["documents_of", "read_retrieval", "text_among"]
-
 _CONTAINERS = (
     "documents",
     "outputs",

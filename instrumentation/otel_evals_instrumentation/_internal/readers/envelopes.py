@@ -7,8 +7,6 @@ from typing import Any
 
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["first_choice", "is_data", "possible_messages"]
-
 _REPLIES = ("choices", "generations", "candidates", "replies")
 _LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
 _ANSWERS = (

@@ -24,8 +24,6 @@ from otel_evals_instrumentation._internal.readers.values import (
     without_cut_mark,
 )
 
-__all__ = ["read_inputs_outputs", "read_system", "take_answer", "unwrap_state"]
-
 _LONGEST_KNOWN = 50_000
 """Characters of definitions that are worth remembering."""
 

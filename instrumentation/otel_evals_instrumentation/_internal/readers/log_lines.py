@@ -12,8 +12,6 @@ from typing import Any
 from otel_evals.model import SpanEvent
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["content_lines"]
-
 _ASKED = "Prompt Content"
 _ANSWERED = "Completion"
 _TITLES = ("Chat Model ", "Chat Client ", "Vector Store Query Response")

@@ -11,8 +11,6 @@ from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.single_message import read_message
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 
-__all__ = ["event_messages", "event_name"]
-
 _EVENTS = {
     "gen_ai.prompt": "user",  # Semantic Kernel: all of what a model is to complete
     "gen_ai.system.message": "system",

@@ -19,8 +19,6 @@ from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.typed_messages import MAX_MESSAGES, typed_messages
 from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_repr, literal, parse, unmasked
 
-__all__ = ["read_messages"]
-
 _CALLS = {"function_call", "custom_tool_call", "mcp_call", "local_shell_call", "computer_call"}
 _OUTPUTS = {
     "function_call_output",

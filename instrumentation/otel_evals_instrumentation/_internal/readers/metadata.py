@@ -7,8 +7,6 @@ from typing import Any
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 
-__all__ = ["read_metadata"]
-
 _THREADS = ("thread_id", "threadId", "conversation_id", "conversationId")
 _KEYS = (
     ("agent_name", ("lc_agent_name",)),

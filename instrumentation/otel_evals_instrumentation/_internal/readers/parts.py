@@ -10,15 +10,6 @@ from otel_evals.model import Part
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result, unwrapped_result
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 
-__all__ = [
-    "blocks_in",
-    "is_definition",
-    "is_part",
-    "read_part",
-    "read_parts",
-    "text_of",
-]
-
 _TEXTS = {"text", "input_text", "output_text", "text_delta", "refusal", "summary_text"}
 _THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content", "thought"}
 _CALLS = {

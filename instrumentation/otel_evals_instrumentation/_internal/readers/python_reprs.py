@@ -6,8 +6,6 @@ import ast
 import re
 from typing import Any
 
-__all__ = ["read_message_str", "read_repr", "read_result_str"]
-
 _LONGEST = 100_000
 _STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _TOKENS = re.compile(_STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*(?:<[^<>'\"]*>[^<>'\"]*)*>")

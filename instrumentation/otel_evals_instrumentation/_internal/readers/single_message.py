@@ -9,8 +9,6 @@ from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_p
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, tool_call
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 
-__all__ = ["LANGCHAIN", "ROLES", "TOOL_KINDS", "as_result", "read_message", "role_of"]
-
 _OTHER_ROLES = {
     "human": "user",
     "ai": "assistant",

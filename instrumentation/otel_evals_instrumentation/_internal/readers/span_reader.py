@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any
 
@@ -11,8 +11,6 @@ from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames, FieldsByAttribute
 from otel_evals_instrumentation._internal.readers.log_lines import content_lines
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, unflatten, unquoted
-
-__all__ = ["SpanReader"]
 
 _INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
 
@@ -109,17 +107,16 @@ class SpanReader:
                     return str(unquoted(value))
         return None
 
-    def identity(self, field: str) -> str | None:
-        """As `text`, for what identifies something: applications write some of these as numbers."""
-        if field not in self.found_at:
-            return None
-        value = self.attributes[self.found_at[field][0][1]]
-        if type(value) is str and value and value[0] not in _SPECIAL:
-            return value
-        text = self.text(field)
-        if text is not None:
-            return text
-        return str(value) if type(value) is int else None
+    def read_identity(self, fields: Iterable[str], unknown: str) -> None:
+        """Read fields with a `text` other than `unknown`; applications write some of them as numbers."""
+        for field in fields:
+            if field in self.found_at:
+                value = self.attributes[self.found_at[field][0][1]]
+                if type(value) is not str or not value or value[0] in _SPECIAL:
+                    text = self.text(field)
+                    value = str(value) if text is None and type(value) is int else text
+                if value is not None and value != unknown:
+                    self.fields[field] = value
 
     def number(self, field: str) -> int | None:
         """The most trusted of a field's attributes that is a natural number."""

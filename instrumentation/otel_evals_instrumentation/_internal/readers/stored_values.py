@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from otel_evals.model import SpanRecord
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["as_recorded"]
-
 _WORDS = (
     "gen_ai.operation.name",
     "ai.operationId",

@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from otel_evals.model import Part
 from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
 
-__all__ = ["result_value", "tool_call", "tool_result", "unwrapped_result", "unwrapped_value"]
-
 
 def tool_call(item: dict[str, Any]) -> Part:
     """A tool call: the name and arguments may stand in it or in a `function` below."""

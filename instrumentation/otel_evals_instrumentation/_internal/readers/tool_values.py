@@ -8,8 +8,6 @@ from otel_evals_instrumentation._internal.readers.python_reprs import read_messa
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
 from otel_evals_instrumentation._internal.readers.values import literal, parse
 
-__all__ = ["arguments_of", "result_of"]
-
 _CALL_ENVELOPE = {"args", "kwargs", "sanitize_inputs_outputs", "cancellation_token"}
 _GEMINI = {"id", "name", "response", "will_continue", "scheduling", "parts"}
 _CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}

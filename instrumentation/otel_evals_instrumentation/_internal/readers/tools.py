@@ -11,8 +11,6 @@ from otel_evals_instrumentation._internal.readers.tool_parts import result_value
 from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
 from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_mend
 
-__all__ = ["read_tool", "tool_name_in"]
-
 _METHODS = (".__call__", ".__acall__", ".run", ".arun", ".call", ".acall", ".invoke", ".ainvoke", ".tool")
 """What stands after a tool's name where the span is named after the method that ran it."""
 

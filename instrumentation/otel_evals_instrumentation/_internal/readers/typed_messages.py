@@ -14,8 +14,6 @@ from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import MASKS, MAX_TEXT, json_bytes, unmasked
 
-__all__ = ["typed_messages"]
-
 MAX_MESSAGES: Final = 5_000
 
 

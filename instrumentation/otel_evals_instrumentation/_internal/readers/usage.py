@@ -8,8 +8,6 @@ from typing import Any
 from otel_evals.model import Usage
 from otel_evals_instrumentation._internal.readers.values import parse
 
-__all__ = ["first_count", "usage_in"]
-
 _INPUT = (
     "input_tokens",
     "inputTokens",

@@ -14,25 +14,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "MASKS",
-    "MAX_DEPTH",
-    "MAX_TEXT",
-    "first",
-    "first_text",
-    "is_masked",
-    "is_repr",
-    "json_bytes",
-    "literal",
-    "mend",
-    "parse",
-    "parse_or_mend",
-    "unflatten",
-    "unmasked",
-    "unquoted",
-    "without_cut_mark",
-]
-
 MAX_TEXT = 8_000_000
 """Longer texts are kept, but not parsed."""
 

@@ -1,1 +1,1 @@
-"""Alarms on a results store: monitors that share one budget of false alarms, their record, and webhooks."""
+"""Alarms of a results store: monitors, the record of alarms, and receivers of notifications."""

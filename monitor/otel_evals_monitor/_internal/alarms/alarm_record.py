@@ -1,4 +1,4 @@
-"""Keeps alarms in the store, from their start to their end."""
+"""Record of alarms in the results store, from start to end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,16 @@ from otel_evals_monitor._internal.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class KeptAlarm:
-    """An alarm on record."""
+    """A recorded alarm."""
 
     id: int
     alarm: Alarm
     ended: int | None
-    """When there was no reason for it any more; None while there is."""
+    """End of the alarm, seconds since the Unix epoch; None while it lasts."""
 
 
 def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> list[KeptAlarm]:
-    """Put new alarms on record, and end those that are no longer found; returns those that last.
-
-    Raises:
-        StoreError: the store cannot be written.
-    """
+    """Record new alarms, end alarms that are no longer found, and return the lasting ones."""
     table = schema.alarms
     current = {alarm.monitor: alarm for alarm in found}
     with database.writing() as connection:
@@ -43,19 +39,22 @@ def keep_alarms(database: Database, found: Sequence[Alarm], now: float) -> list[
         for alarm in current.values():
             values = {"monitor": alarm.monitor, "since": alarm.since, "raised": alarm.raised}
             connection.execute(table.insert().values(**values, details=json.dumps(asdict(alarm))))
+    return lasting_alarms(database)
+
+
+def lasting_alarms(database: Database) -> list[KeptAlarm]:
+    """Return the alarms that have not ended."""
     return [each for each in alarms_of(database) if each.ended is None]
 
 
 def alarms_of(database: Database, most: int = 200) -> list[KeptAlarm]:
-    """Alarms on record: those that last first, then the newest."""
+    """Return recorded alarms: lasting alarms first, then by start, newest first."""
     table = schema.alarms
     order = (table.c.ended.is_not(None), table.c.since.desc())
     with database.reading() as connection:
         rows = connection.execute(select(table).order_by(*order).limit(most)).mappings().all()
-    return [_kept(row) for row in rows]
+    return [KeptAlarm(row["id"], _alarm(json.loads(row["details"])), row["ended"]) for row in rows]
 
 
-def _kept(row: Any) -> KeptAlarm:
-    details = json.loads(row["details"])
-    alarm = Alarm(**{**details, "trace_ids": tuple(details["trace_ids"])})
-    return KeptAlarm(row["id"], alarm, row["ended"])
+def _alarm(details: dict[str, Any]) -> Alarm:
+    return Alarm(**{**details, "trace_ids": tuple(details["trace_ids"])})

@@ -1,10 +1,10 @@
-"""The check for alarms: the one place that looks, puts on record and tells, in whichever process it runs."""
+"""The check for alarms: finds alarms, records them and notifies receivers, in any process."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
@@ -23,44 +23,46 @@ _CHECKED = "alarms checked"
 
 @dataclass(slots=True)
 class AlarmCheck:
-    """Looks for alarms, and tells receivers of each once: of its start, and of its end."""
+    """Checks for alarms, and notifies receivers once of the start and the end of each."""
 
     database: Database
     settings: AlarmSettings
     receivers: Sequence[Receiver] = ()
     checked: int | None = None
-    """When it last looked, seconds since the Unix epoch."""
+    """Time of the last check, seconds since the Unix epoch."""
+    problem: str = ""
+    """Problem of the last `run_once`; empty if there was none."""
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self, every: float = 0.0) -> list[str]:
-        """Look, put on record, and tell; returns what could not be told, one sentence each.
+        """Check once, and return the notifications that failed, as one sentence each.
 
-        Args:
-            every: where another process has looked within these seconds, only tell.
-
-        Raises:
-            StoreError: the store cannot be used.
+        Only notifies if another process has checked within `every` seconds.
         """
         now = time.time()
         if every <= 0.0 or self._is_due(now, every):
             keep_alarms(self.database, find_alarms(self.database, self.settings, now), now)
             self.checked = int(now)
-        return [problem for each in self.receivers for problem in self._tell(each)]
+        return [problem for each in self.receivers for problem in self._notify(each)]
 
-    def run_for_ever(self, every: float, problem: Callable[[str], object]) -> None:
-        """Look every so many seconds until `stop`, telling what went wrong."""
+    def run_for_ever(self, every: float) -> None:
+        """Check every `every` seconds until `stop`."""
         while not self._stopped.wait(every):
-            try:
-                problem("; ".join(self.run(0.9 * every)))
-            except Exception as error:  # it must go on
-                problem(f"the check for alarms failed: {error}")
+            self.run_once(0.9 * every)
+
+    def run_once(self, every: float = 0.0) -> None:
+        """Check once, and keep its problem."""
+        try:
+            self.problem = "; ".join(self.run(every))
+        except Exception as error:  # the page shows it, and the next check may succeed
+            self.problem = f"the check for alarms failed: {error}"
 
     def stop(self) -> None:
         """End `run_for_ever`."""
         self._stopped.set()
 
     def _is_due(self, now: float, every: float) -> bool:
-        """Whether nobody has looked for so long; whoever asks is then the one who looks."""
+        """Return True if no process has checked for that long, and record this check."""
         table = schema.settings
         with self.database.writing() as connection:
             last = connection.execute(select(table.c.value).where(table.c.name == _CHECKED)).scalar()
@@ -70,7 +72,7 @@ class AlarmCheck:
             connection.execute(insert(table).values(name=_CHECKED, value=str(now)))
         return True
 
-    def _tell(self, receiver: Receiver) -> list[str]:
+    def _notify(self, receiver: Receiver) -> list[str]:
         problems = []
         for kept in alarms_of(self.database):
             state = _STARTED if kept.ended is None else _ENDED
@@ -80,8 +82,8 @@ class AlarmCheck:
                 continue
             told = state
             try:
-                receiver.tell(kept)
-            except Exception as error:  # a receiver of somebody else's
+                receiver.notify(kept)
+            except Exception as error:  # receivers may raise anything
                 problems.append(f"{receiver.name}: {error}")
                 told = mine - 1
             with self.database.writing() as connection:
@@ -91,9 +93,9 @@ class AlarmCheck:
 
 
 def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: int) -> int:
-    """Whether this process is to tell a receiver of an alarm now: one more than what was told, else 0.
+    """Claim a notification for this process; return 0 if it is not due, else its stored state plus one.
 
-    Another process that claimed it has two minutes to tell, then it may have died.
+    A process has two minutes to notify after its claim; then it is assumed to have died.
     """
     table, now = schema.notices, int(time.time())
     found = connection.execute(select(table).where(*_row(receiver, kept))).first()
@@ -101,7 +103,7 @@ def _claim(connection: Connection, receiver: Receiver, kept: KeptAlarm, state: i
     if told >= state and not (receiver.repeats and state == _STARTED):
         return 0
     if not told and kept.ended is not None and kept.ended < now - _OLD:
-        return 0  # long over when this receiver was added
+        return 0  # the alarm ended long before this receiver was added
     if found is None:
         key = {"alarm_id": kept.id, "receiver": receiver.name}
         connection.execute(insert(table).values(**key, told=0, claimed=now))

@@ -1,4 +1,4 @@
-"""Whom alarms are told to: webhooks, Slack, Alertmanager."""
+"""Receivers of alarm notifications: webhooks, Slack, Alertmanager."""
 
 from __future__ import annotations
 
@@ -8,55 +8,49 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from otel_evals.errors import ConfigError
-from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
+
+if TYPE_CHECKING:
+    from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
 
 _SECONDS = 10.0
 
 
 class Receiver(Protocol):
-    """Whom alarms are told to."""
+    """Receives notifications of alarms."""
 
     @property
     def name(self) -> str:
-        """Its address. What is told to one name, by whichever process, is told once."""
+        """Address; each notification reaches a name once, from any number of processes."""
 
     @property
     def repeats(self) -> bool:
-        """Whether an alarm that lasts is told with every check."""
+        """True to repeat notifications of a lasting alarm with every check."""
 
-    def tell(self, kept: KeptAlarm) -> None:
-        """Tell of an alarm's start, or of its end if it has ended.
-
-        Raises:
-            Exception: it was not told; it will be with the next check.
-        """
+    def notify(self, kept: KeptAlarm) -> None:
+        """Notify of an alarm's start or end; after any exception, the next check retries it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that is sent each alarm's start and end."""
+    """An address that receives each alarm's start and end."""
 
     url: str
     slack: bool = False
-    """Send the form that Slack and its likes understand, instead of all fields as JSON."""
+    """Send Slack's format instead of all fields as JSON."""
+    repeats: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_url("--webhook", self.url)
+        http_url(self.url, "--webhook")
 
     @property
     def name(self) -> str:
-        """Its address."""
+        """The address."""
         return self.url
 
-    @property
-    def repeats(self) -> bool:
-        """Never."""
-        return False
-
-    def tell(self, kept: KeptAlarm) -> None:
+    def notify(self, kept: KeptAlarm) -> None:
         """Post the alarm."""
         state = "started" if kept.ended is None else "ended"
         body: dict[str, Any] = {"state": state, "ended": kept.ended, **asdict(kept.alarm)}
@@ -68,30 +62,25 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Alertmanager:
-    """An Alertmanager, by its API of version 2.
+    """An Alertmanager with version 2 of the API.
 
-    It forgets an alert that is not sent again; so a lasting alarm is sent with every check, with a time until
-    which it lasts if nothing more is heard.
+    Alertmanager resolves an alert that is not sent again, so a lasting alarm is sent with every check.
     """
 
     url: str
     lasts: float = 600.0
-    """Seconds until it takes an alarm for ended of which it hears no more: several checks."""
+    """Seconds until an alert ends unless it is sent again: several checks."""
+    repeats: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_url("--alertmanager", self.url)
+        http_url(self.url, "--alertmanager")
 
     @property
     def name(self) -> str:
-        """The address of its alerts."""
+        """The address of alerts."""
         return f"{self.url.rstrip('/').removesuffix('/api/v2/alerts')}/api/v2/alerts"
 
-    @property
-    def repeats(self) -> bool:
-        """Always."""
-        return True
-
-    def tell(self, kept: KeptAlarm) -> None:
+    def notify(self, kept: KeptAlarm) -> None:
         """Post the alert, and its end."""
         alarm = kept.alarm
         until = kept.ended if kept.ended is not None else time.time() + self.lasts
@@ -102,14 +91,11 @@ class Alertmanager:
             "gen_ai_agent_name": alarm.agent_name,
             "severity": "warning",
         }
-        told = {
-            "summary": alarm.text,
-            "evidence": alarm.evidence_told,
-            "traces": " ".join(alarm.trace_ids),
-        }
+        traces = " ".join(alarm.trace_ids)
+        annotations = {"summary": alarm.text, "evidence": alarm.evidence_text, "traces": traces}
         alert = {
             "labels": {name: value for name, value in labels.items() if value},
-            "annotations": {name: value for name, value in told.items() if value},
+            "annotations": {name: value for name, value in annotations.items() if value},
             "startsAt": _timestamp(alarm.since),
             "endsAt": _timestamp(until),
         }
@@ -120,9 +106,11 @@ def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _check_url(option: str, url: str) -> None:
+def http_url(url: str, field: str = "") -> str:
+    """Return the address, which must be an http address; the error names the field."""
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(option, f"{url!r} must begin with http:// or https://")
+        raise ConfigError(field, f"must begin with http:// or https://, got {url!r:.100}")
+    return url
 
 
 def _post(url: str, body: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -1,11 +1,11 @@
-"""The section `alarms` of the configuration, and the check that it starts in a process that scores."""
+"""The configuration section `alarms`, and the check for alarms in a process that scores."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
@@ -16,53 +16,47 @@ from pydantic.dataclasses import dataclass
 from otel_evals import semconv
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.config import MODEL, PositiveSeconds, raises_config_errors
+from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Receiver, Webhook, http_url
 
 if TYPE_CHECKING:
     from otel_evals_monitor._internal.alarms.alarm_record import KeptAlarm
     from otel_evals_monitor._internal.alarms.check import AlarmCheck
-    from otel_evals_monitor._internal.alarms.receivers import Receiver
 
 _logger = logging.getLogger(__name__)
 
 
-def _url(value: str) -> str:
-    if not value.startswith(("http://", "https://")):
-        raise ConfigError("", f"must begin with http:// or https://, got {value!r:.100}")
-    return value
-
-
-_Url = Annotated[str, AfterValidator(_url)]
+_Url = Annotated[str, AfterValidator(http_url)]
 _Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
 @raises_config_errors
 @dataclass(frozen=True, config=MODEL, kw_only=True)
 class AlarmOptions:
-    """What is watched in the results store by a process that scores, and who is told."""
+    """Alarms on the results store, checked by every process that scores."""
 
     store: str | None = None
-    """SQLite file or `postgresql://` URL; by default that of the destination `results`."""
+    """SQLite file or `postgresql://` URL; by default the store of the destination `results`."""
     every: PositiveSeconds = 60.0
-    """Seconds between two checks; processes that share a store share them."""
+    """Seconds between two checks; processes with the same store take turns."""
     floors: dict[str, Annotated[float, Field(ge=0.0)]] = Field(default_factory=dict)
-    """By scorer: the mean that is not to be fallen below; where low scores are good, exceeded."""
+    """By scorer: lowest acceptable mean; highest, if low scores are good."""
     missing: _Share = 0.2
-    """Share of the runs that may be without the score they should have."""
+    """Highest acceptable share of missing scores."""
     agreement: _Share = 0.8
-    """Share of the scores of runs drawn by chance with which people's labels are to agree."""
+    """Lowest acceptable share of randomly drawn scores that people's labels agree with."""
     level: _Share = 0.05
     """Probability of any false alarm in a week, over all monitors."""
     webhook: _Url | None = None
-    """Address that each alarm's start and end is posted to, as JSON."""
+    """Address to post each alarm's start and end to, as JSON."""
     slack: bool = False
-    """Post the form that Slack understands."""
+    """Post in Slack's format."""
     alertmanager: _Url | None = None
     """Base URL of an Alertmanager."""
     events: bool = True
     """Emit a log event `otel_evals.alarm` for each alarm's start and end."""
 
     def watch(self, destinations: tuple[object, ...], logger: Callable[[], Logger]) -> AlarmWatch:
-        """Start to check for alarms in the background.
+        """Start the check for alarms in the background.
 
         Raises:
             ConfigError: there is no store to watch.
@@ -71,7 +65,7 @@ class AlarmOptions:
 
 
 class AlarmEvents:
-    """Tells of alarms by log events of OpenTelemetry."""
+    """Notifies of alarms by log events of OpenTelemetry."""
 
     name = "opentelemetry"
     repeats = False
@@ -79,10 +73,10 @@ class AlarmEvents:
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
 
-    def tell(self, kept: KeptAlarm) -> None:
+    def notify(self, kept: KeptAlarm) -> None:
         """Emit the event, outside of any trace."""
         alarm, ended = kept.alarm, kept.ended
-        attributes: Mapping[str, Any] = {
+        attributes: dict[str, Any] = {
             semconv.ALARM_KIND: alarm.kind,
             semconv.ALARM_STATE: "started" if ended is None else "ended",
             semconv.ALARM_MONITOR: alarm.monitor,
@@ -106,70 +100,56 @@ class AlarmEvents:
 
 
 class AlarmWatch:
-    """Checks for alarms on a daemon thread. Processes that share a store take turns.
-
-    Args:
-        options: the section `alarms`.
-        destinations: the configured destinations; the store is that of `results` by default.
-        logger: gives the logger of events.
-
-    Raises:
-        ConfigError: there is no store to watch.
-    """
+    """Checks for alarms on a daemon thread; see `AlarmOptions.watch`."""
 
     def __init__(
         self, options: AlarmOptions, destinations: Sequence[object], logger: Callable[[], Logger]
     ) -> None:
         self._options = options
-        self._place = options.store or _place_of(destinations)
+        places = [place for each in destinations if (place := getattr(each, "place", None)) is not None]
+        if not options.store and not places:
+            raise ConfigError("alarms.store", "is needed without a destination `results`")
+        self._place: Any = options.store or places[0]
         self._logger = logger
         self._stopped = threading.Event()
-        self._told = ""
+        self._logged = ""
         self.start()
 
     def start(self) -> None:
-        """Begin to check; again in a forked child, which has none of its parent's threads."""
-        thread = threading.Thread(
-            target=self._run, args=(self._options,), name="otel-evals-alarms", daemon=True
-        )
+        """Start the thread; a forked child, which inherits no threads, calls this again."""
+        thread = threading.Thread(target=self._run, name="otel-evals-alarms", daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            _logger.warning("alarms are not checked for: no thread can be had")
+            _logger.warning("alarms are not checked: no thread can be started")
 
     def stop(self) -> None:
-        """Check no more."""
+        """Stop the checks."""
         self._stopped.set()
 
-    def _run(self, options: AlarmOptions) -> None:
-        attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))  # the store's own queries are no spans
+    def _run(self) -> None:
+        attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))  # no spans of the store's own queries
         check: AlarmCheck | None = None
-        while not self._stopped.wait(options.every):
+        while not self._stopped.wait(self._options.every):
             try:
-                check = check or self._check(options)
-                self._tell("; ".join(check.run(0.9 * options.every)))
-            except Exception as error:  # the store may come, or come back
-                self._tell(f"the check failed: {error}")
+                check = check or self._check()
+                self._log("; ".join(check.run(0.9 * self._options.every)))
+            except Exception as error:  # the store may appear later
+                self._log(f"the check failed: {error}")
         if check is not None:
             check.database.close()
 
-    def _check(self, options: AlarmOptions) -> AlarmCheck:
+    def _check(self) -> AlarmCheck:
         from otel_evals_monitor._internal.alarms.check import AlarmCheck
         from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
         from otel_evals_monitor._internal.store.database import Database
 
-        settings = AlarmSettings(
-            floors=options.floors,
-            missing=options.missing,
-            agreement=options.agreement,
-            level=options.level,
-        )
-        database = Database(self._place, create=False)
-        return AlarmCheck(database, settings, self._receivers(options))
+        shared = ("floors", "missing", "agreement", "level")
+        settings = AlarmSettings(**{name: getattr(self._options, name) for name in shared})
+        return AlarmCheck(Database(self._place, create=False), settings, self._receivers())
 
-    def _receivers(self, options: AlarmOptions) -> list[Receiver]:
-        from otel_evals_monitor._internal.alarms.receivers import Alertmanager, Webhook
-
+    def _receivers(self) -> list[Receiver]:
+        options = self._options
         found: list[Receiver] = [AlarmEvents(self._logger())] if options.events else []
         if options.webhook:
             found.append(Webhook(options.webhook, options.slack))
@@ -177,16 +157,8 @@ class AlarmWatch:
             found.append(Alertmanager(options.alertmanager, max(600.0, 4.0 * options.every)))
         return found
 
-    def _tell(self, problem: str) -> None:
-        """Log a problem once, until it is another or gone."""
-        if problem and problem != self._told:
+    def _log(self, problem: str) -> None:
+        """Log a problem once, until it changes or ends."""
+        if problem and problem != self._logged:
             _logger.warning("alarms: %s", problem)
-        self._told = problem
-
-
-def _place_of(destinations: Sequence[object]) -> Any:
-    """The store of the destination `results`."""
-    places = [place for each in destinations if (place := getattr(each, "place", None)) is not None]
-    if not places:
-        raise ConfigError("alarms.store", "is needed where there is no destination `results`")
-    return places[0]
+        self._logged = problem

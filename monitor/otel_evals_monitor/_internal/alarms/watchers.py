@@ -1,4 +1,4 @@
-"""Each kind of monitor: what it finds in the steps of one scorer and agent."""
+"""The kinds of monitors, each for the time steps of a scorer and agent."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Protocol, Self, TypeVar
 
+from sqlalchemy import Connection, select
+
 from otel_evals.statistics import (
     Detector,
+    PickDetector,
+    Picks,
     ReferenceDetector,
     Sums,
     log_e_value_worse,
     missing_indicator,
     total,
 )
+from otel_evals_monitor._internal.store import schema
+from otel_evals_monitor._internal.store.label_draws import chances_of
 from otel_evals_monitor._internal.store.queries import Measured
+
+_NANO = 1_000_000_000
 
 _Bucket = TypeVar("_Bucket", contravariant=True)
 
@@ -31,16 +39,16 @@ class _Detects(Protocol[_Bucket]):
 
 @dataclass(frozen=True, slots=True)
 class LabelledScore:
-    """One label of a run that was drawn by chance."""
+    """A label of a randomly drawn run."""
 
     time: int
-    """When it was given, seconds since the Unix epoch."""
+    """Time of the label, seconds since the Unix epoch."""
     agrees: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What the monitors of one scorer and agent look at."""
+    """Data of a scorer and agent for the monitors."""
 
     scorer_id: str
     scorer_version: str
@@ -49,48 +57,49 @@ class Watched:
     scaled: bool
     lower_is_better: bool
     steps: Sequence[tuple[int, Measured]]
-    """By start, in seconds; those without runs are left out."""
+    """Steps with runs, by start in seconds."""
     reference_until: int
-    """When the period ends that later steps are compared with."""
+    """End of the reference period."""
     largest: float
-    """The largest weight of that period."""
+    """Largest weight of the reference period."""
     inflation: float
-    """Its design effect."""
+    """Design effect of the reference period."""
     versions: Mapping[str, Mapping[int, Measured]]
     """Steps by agent version."""
     labels: Sequence[LabelledScore] = ()
-    """Of runs that were drawn by chance, in the order in which they were given."""
+    """Labels of randomly drawn runs, in order of time."""
 
     def good(self, sums: Sums) -> Sums:
-        """Sums in which high is good, with no weight above the largest."""
-        right = flipped(sums) if self.lower_is_better else sums
-        return limited(right, self.largest)
+        """Return sums in which high is good, with no weight above the largest."""
+        return limited(flipped(sums) if self.lower_is_better else sums, self.largest)
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a monitor found."""
+    """Result of a monitor."""
 
     kind: str
     since: int | None = None
-    """About when it began; None where there is no alarm now."""
+    """Approximate start; None without an alarm."""
     raised: int | None = None
     evidence: float | None = None
     text: str = ""
 
 
 def floor(watched: Watched, limit: float, needed: float, period: float) -> Findings:
-    """Whether the mean is below a floor; above a limit, where low scores are good. In 0..1."""
+    """Detect a mean below a floor, or above it if low scores are good; `limit` is in 0..1."""
     mean = 1.0 - limit if watched.lower_is_better else limit
     detector = Detector(mean, int(period), watched.largest, inflation=watched.inflation)
     buckets = ((start, watched.good(step.scored)) for start, step in watched.steps)
     found = followed("floor", detector, buckets, needed)
     side = "above the limit" if watched.lower_is_better else "below the floor"
-    return _told(found, lambda since: f"{_mean_since(watched, since)}, {side} of {limit * watched.scale:g}")
+    return _with_text(
+        found, lambda since: f"{_mean_since(watched, since)}, {side} of {limit * watched.scale:g}"
+    )
 
 
 def fall(watched: Watched, needed: float, period: float) -> Findings:
-    """Whether the mean is worse than in the reference period."""
+    """Detect a mean that is worse than in the reference period."""
     before = [step.scored for start, step in watched.steps if start < watched.reference_until]
     reference = watched.good(total(before))
     later = [(start, step) for start, step in watched.steps if start >= watched.reference_until]
@@ -101,11 +110,11 @@ def fall(watched: Watched, needed: float, period: float) -> Findings:
     )
     found = followed("fall", detector, ((s, watched.good(step.scored)) for s, step in later), needed)
     mean = (1.0 - reference.mean if watched.lower_is_better else reference.mean) * watched.scale
-    return _told(found, lambda since: f"{_mean_since(watched, since)}, {mean:.3f} in the period before")
+    return _with_text(found, lambda since: f"{_mean_since(watched, since)}, {mean:.3f} in the period before")
 
 
 def missing_share(watched: Watched, limit: float, needed: float, period: float) -> Findings:
-    """Whether too many runs are without the score that they should have."""
+    """Detect too many missing scores."""
     detector = Detector(limit, int(period), watched.largest, "above", watched.inflation)
     buckets = (
         (start, limited(missing_indicator(step.scored, step.lost), watched.largest))
@@ -113,40 +122,37 @@ def missing_share(watched: Watched, limit: float, needed: float, period: float) 
     )
     found = followed("missing", detector, buckets, needed)
 
-    def told(since: int) -> str:
+    def text(since: int) -> str:
         steps = [step for start, step in watched.steps if start >= since]
         lost, scored = sum(s.lost.w for s in steps), sum(s.scored.w for s in steps)
         share = lost / (lost + scored) if lost + scored else 0.0
         return f"{share:.0%} of the scores are missing since {clock(since)}, more than {limit:.0%}"
 
-    return _told(found, told)
+    return _with_text(found, text)
 
 
-def worse_version(watched: Watched, needed: float, period: float) -> Findings:
-    """Whether the agent's newest version is worse than the one before it."""
+def worse_version(watched: Watched, needed: float) -> Findings:
+    """Detect that the agent's newest version is worse than the version before."""
     firsts = sorted((min(steps), version) for version, steps in watched.versions.items() if version and steps)
     if len(firsts) < 2:
         return Findings("version")
     (_, old), (since, new) = firsts[-2:]
     first = watched.good(total(step.scored for step in watched.versions[old].values()))
-    second = Sums()
-    for step in watched.versions[new].values():
-        second += watched.good(step.scored)
+    second = total(watched.good(step.scored) for step in watched.versions[new].values())
     if first.mean is None or second.mean is None:
         return Findings("version")
     both = (watched.largest, watched.largest)
     log = log_e_value_worse(first, second, largest=both, inflation=(watched.inflation, watched.inflation))
     evidence = math.exp(min(log, 200.0))
-    raised = max(watched.versions[new]) if evidence >= needed else None
-    if raised is None:
+    if evidence < needed:
         return Findings("version", evidence=evidence)
     means = [_in_units(watched, sums) for sums in (first, second)]
     text = f"version {new} scores {means[1]:.3f}, version {old} scored {means[0]:.3f}"
-    return Findings("version", since, raised, evidence, text)
+    return Findings("version", since, max(watched.versions[new]), evidence, text)
 
 
 def silence(watched: Watched, step: int, end: int) -> Findings:
-    """Whether no run was sampled for three times the longest usual gap."""
+    """Detect that no run was sampled for three times the longest usual gap."""
     starts = [start for start, _ in watched.steps]
     if len(starts) < 20:
         return Findings("silence")
@@ -155,29 +161,22 @@ def silence(watched: Watched, step: int, end: int) -> Findings:
     last = starts[-1] + step
     if end - last < 3 * usual:
         return Findings("silence")
-    text = f"no run has been sampled since {clock(last)}; usual gaps are {usual // 60} minutes at most"
+    text = f"no run has been sampled since {clock(last)}; usual gaps are at most {usual // 60} minutes"
     return Findings("silence", last, end, None, text)
 
 
 def limited(sums: Sums, largest: float) -> Sums:
-    """The sums with all weights reduced in proportion, where one exceeds the largest."""
+    """Return the sums with all weights reduced in proportion, if one exceeds the largest."""
     if sums.w_max <= largest:
         return sums
     r = largest / sums.w_max
-    return replace(
-        sums,
-        w=sums.w * r,
-        wx=sums.wx * r,
-        wxx=sums.wxx * r,
-        ww=sums.ww * r * r,
-        wwx=sums.wwx * r * r,
-        wwxx=sums.wwxx * r * r,
-        w_max=largest,
-    )
+    once = {name: getattr(sums, name) * r for name in ("w", "wx", "wxx")}
+    twice = {name: getattr(sums, name) * r * r for name in ("ww", "wwx", "wwxx")}
+    return replace(sums, **once, **twice, w_max=largest)
 
 
 def flipped(sums: Sums) -> Sums:
-    """The sums of 1 - x."""
+    """Return the sums of 1 - x."""
     return replace(
         sums,
         wx=sums.w - sums.wx,
@@ -195,7 +194,7 @@ def followed(
     buckets: Iterable[tuple[int, _Bucket]],
     needed: float,
 ) -> Findings:
-    """Run a detector over time: an alarm begins with enough evidence, and ends when none is left."""
+    """Run a detector over time; an alarm starts with enough evidence and ends without any."""
     since: int | None = None
     raised: int | None = None
     for start, bucket in buckets:
@@ -206,11 +205,10 @@ def followed(
         else:
             since = start if since is None else since
             raised = start if raised is None and evidence >= needed else raised
-    evidence = detector.e_value
-    return Findings(kind, since if raised is not None else None, raised, evidence)
+    return Findings(kind, since if raised is not None else None, raised, detector.e_value)
 
 
-def _told(found: Findings, text: Callable[[int], str]) -> Findings:
+def _with_text(found: Findings, text: Callable[[int], str]) -> Findings:
     return found if found.since is None else replace(found, text=text(found.since))
 
 
@@ -226,5 +224,46 @@ def _in_units(watched: Watched, good: Sums) -> float:
 
 
 def clock(seconds: int) -> str:
-    """A time as alarms tell it."""
+    """Return a time in the format of alarms."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def wrong_sampler(steps: Mapping[int, Picks], needed: float, period: float) -> Findings:
+    """Detect a rule that picks another share of runs than its probabilities state."""
+    found = followed("sampler", PickDetector(int(period)), sorted(steps.items()), needed)
+
+    def text(since: int) -> str:
+        picks = sum((each for start, each in steps.items() if start >= since), Picks())
+        sampled = f"{picks.picked} of {picks.runs} runs were sampled since {clock(since)}"
+        return f"{sampled}, and {picks.expected:.0f} were expected: do not rely on the means"
+
+    return _with_text(found, text)
+
+
+def disagreement(labels: Sequence[LabelledScore], limit: float, needed: float, period: float) -> Findings:
+    """Detect that people agree with less than this share of scores; labels in order of time."""
+    detector = Detector(limit, int(period), 1.0)
+    buckets = ((label.time, Sums.of(float(label.agrees), 1.0)) for label in labels)
+    found = followed("agreement", detector, buckets, needed)
+
+    def text(since: int) -> str:
+        later = [label.agrees for label in labels if label.time >= since]
+        agreed = f"people agree with {sum(later)} of {len(later)} scores labelled since {clock(since)}"
+        return f"{agreed}, less than {limit:.0%}"
+
+    return _with_text(found, text)
+
+
+def agreements(connection: Connection) -> Mapping[int, Sequence[LabelledScore]]:
+    """Return the labels of randomly drawn runs, by slice, in order of time."""
+    labels, evaluations, slices = schema.labels.c, schema.evaluations.c, schema.slices.c
+    chances = chances_of(connection)
+    joined = schema.labelled.join(schema.slices, slices.id == evaluations.slice_id)
+    columns = (labels.evaluation_id, labels.label, labels.time, evaluations.x, evaluations.slice_id)
+    query = select(*columns, slices.scale).select_from(joined).where(evaluations.x.is_not(None))
+    found: dict[int, list[LabelledScore]] = {}
+    for row in connection.execute(query.order_by(labels.time)):
+        if row.evaluation_id in chances and row.scale:
+            agrees = (row.label / row.scale >= 0.5) == (row.x >= 0.5)
+            found.setdefault(row.slice_id, []).append(LabelledScore(row.time // _NANO, agrees))
+    return found

@@ -1,1 +1,1 @@
-"""The commands `otel-evals monitor`, `report`, `results`, `labels` and `export`."""
+"""The commands of the monitor: `demo`, `export`, `labels`, `monitor`, `report` and `results`."""

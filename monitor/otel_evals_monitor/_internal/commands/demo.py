@@ -12,52 +12,43 @@ from otel_evals.errors import OtelEvalsError
 
 
 def demo(
-    runs: Annotated[int, typer.Option(min=1, help="How many questions customers ask.")] = 400,
+    runs: Annotated[int, typer.Option(min=1, help="Number of questions by customers.")] = 400,
     seed: Annotated[int, typer.Option(help="The same seed gives the same conversations and faults.")] = 7,
-    out: Annotated[Path, typer.Option(help="Folder for the records.", file_okay=False)] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of the records.", file_okay=False)] = Path(
         "otel-evals-demo"
     ),
     judge: Annotated[
-        str | None, typer.Option(help="Model for the judged scorers, as LiteLLM names it: openai/gpt-5-mini.")
+        str | None,
+        typer.Option(help="Model of the judged scorers, named as in LiteLLM: openai/gpt-5-mini."),
     ] = None,
     api_base: Annotated[str | None, typer.Option(help="OpenAI-compatible server of the judge.")] = None,
     to: Annotated[
         list[str] | None,
         typer.Option(
-            help="Send spans and scores to a backend too, NAME or NAME=URL; see `destinations list`."
+            help="Backend that receives spans and scores: NAME or NAME=URL; see `destinations list`."
         ),
     ] = None,
     phoenix: Annotated[
-        str | None, typer.Option(help="The same as --to phoenix=URL, e.g. http://localhost:6006.")
+        str | None, typer.Option(help="Short for --to phoenix=URL, e.g. http://localhost:6006.")
     ] = None,
     monitor: Annotated[
         bool, typer.Option("--monitor", help="Then open the page on two days of made-up history.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 8765,
-    browser: Annotated[bool, typer.Option(help="Whether --monitor opens a browser.")] = True,
+    browser: Annotated[bool, typer.Option(help="Open a browser with --monitor.")] = True,
 ) -> None:
-    """Score a support agent's live traffic, and compare with what was really wrong."""
+    """Score a support agent's live traffic, and compare the scores with the planted faults."""
+    places = (*(to or ()), *([f"phoenix={phoenix}"] if phoenix else ()))
     try:
-        from otel_evals_monitor._internal.demo.main import DemoOptions
         from otel_evals_monitor._internal.demo.main import demo as run_demo
+        from otel_evals_monitor._internal.demo.main import show_history
 
-        where = [*(to or ()), *([f"phoenix={phoenix}"] if phoenix else ())]
-        chosen = DemoOptions(
-            runs=runs,
-            seed=seed,
-            out=out,
-            judge=judge,
-            api_base=api_base,
-            to=tuple(where),
-            monitor=monitor,
-            port=port,
-            browser=browser,
-        )
-        run_demo(chosen)
+        scores = run_demo(runs, seed, out, judge, api_base, places)
+        show_history(out, scores, seed, serve_page=monitor, port=port, browser=browser)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing in {"", "otel_evals"}:
+        package = (error.name or "").partition(".")[0]
+        if not package or package.startswith("otel_evals"):
             raise
-        sys.exit(f"The demo needs {missing}: pip install 'otel-evals[demo]'")
+        sys.exit(f"The demo needs {package}: pip install 'otel-evals[demo]'")
     except OtelEvalsError as error:
         sys.exit(str(error))

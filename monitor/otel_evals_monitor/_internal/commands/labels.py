@@ -1,10 +1,11 @@
-"""`otel-evals labels pull`: what people said in a backend, as labels and feedback in a results store."""
+"""`otel-evals labels pull`: people's feedback in a backend, as labels and feedback in a results store."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,62 +13,56 @@ from msgspec.structs import replace
 
 from otel_evals.errors import ConfigError, DestinationError
 from otel_evals.sdk.commands import echo
-from otel_evals_monitor._internal.commands.results import store_errors
+from otel_evals_monitor._internal.commands.shared_options import Store, command_errors
 
 if TYPE_CHECKING:
     from otel_evals.model import Feedback
     from otel_evals_monitor._internal.store.database import Database
     from otel_evals_monitor._internal.store.feedback_import import PullRules
 
-labels = typer.Typer(help="Bring back what people said in a backend.", no_args_is_help=True)
+labels = typer.Typer(help="Import people's feedback from a backend.", no_args_is_help=True)
 
 _AT_ONCE = 500
 
 
 @labels.callback()
 def _commands() -> None:
-    """Keep `pull` a command of its own."""
+    """Keep Typer from merging `pull` into `labels`."""
 
 
 @labels.command()
 def pull(
     place: Annotated[str, typer.Argument(help="NAME, or NAME=URL; see `destinations list`.")],
-    store: Annotated[str, typer.Argument(help="The results store: a SQLite file, or a postgresql:// URL.")],
+    store: Store,
     name: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Only what was said under this name, by programs too; NAME=SCORER for a scorer called else."
-        ),
+        typer.Option(help="Only this name, from programs too; NAME=SCORER if the scorer's name differs."),
     ] = None,
-    value: Annotated[
-        list[str] | None, typer.Option(help="The number that a category stands for: good=1.")
-    ] = None,
-    window: Annotated[str, typer.Option(help="Of the last so long on record: 24h, 30d.")] = "30d",
-    most: Annotated[int, typer.Option(min=1, help="How much is read at most.")] = 100_000,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that all of it may take.")] = 300.0,
+    value: Annotated[list[str] | None, typer.Option(help="Number of a category: good=1.")] = None,
+    window: Annotated[str, typer.Option(help="Last recorded period only: 24h, 30d.")] = "30d",
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of items to read.")] = 100_000,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for the whole import.")] = 300.0,
     content: Annotated[bool, typer.Option(help="Whether to keep comments.")] = True,
 ) -> None:
-    """Read feedback back from a backend: labels where it is about a score on record, else of its trace."""
+    """Import feedback from a backend: as labels of recorded scores, otherwise as feedback on traces."""
     import anyio
 
-    with store_errors("labels pull"):
+    with command_errors("labels pull", "results"):
         from otel_evals.sdk.commands import backend
         from otel_evals_monitor._internal.store.database import Database
         from otel_evals_monitor._internal.store.feedback_import import PullRules
 
         numbers = {k: _number(v) for k, v in _pairs("--value", value).items()}
         rules = PullRules(backend=place.partition("=")[0], names=_pairs("--name", name), values=numbers)
-        source, database = backend(place), Database(store, create=False)
-        try:
-            pulling = _Pulling(source, database, rules, content)
+        source = backend(place)
+        with closing(Database(store, create=False)) as database:
+            pulling = _Import(source, database, rules, content)
             anyio.run(pulling.run, window, most, timeout)
-        finally:
-            database.close()
-    _tell(pulling, rules)
+    _print_counts(pulling, rules)
 
 
-class _Pulling:
-    """One pull; what was read before it failed is kept."""
+class _Import:
+    """One import; items read before a failure are kept."""
 
     def __init__(self, source: Any, database: Database, rules: PullRules, content: bool) -> None:
         self.read = 0
@@ -101,7 +96,7 @@ class _Pulling:
         query = FeedbackQuery(since=since, names=tuple(self._rules.names), judged=judged)
         read = getattr(self._source, "read_feedback", lambda _: None)
         if (found := read(query)) is None:
-            raise ConfigError(self._rules.backend, "has no API from which feedback is read here")
+            raise ConfigError(self._rules.backend, "has no API that feedback can be read from")
         return found  # type: ignore[no-any-return]
 
     async def _read(self, found: AsyncIterator[Feedback | None], most: int) -> None:
@@ -112,8 +107,8 @@ class _Pulling:
             self.read += 1
             if each is None:
                 self.done["of another form"] += 1
-                continue
-            self._waiting.append(each)
+            else:
+                self._waiting.append(each)
             if len(self._waiting) >= _AT_ONCE:
                 self._keep()
 
@@ -129,7 +124,7 @@ class _Pulling:
         self.done += keep_feedback(self._database, said, self._rules)
 
 
-def _tell(pulling: _Pulling, rules: PullRules) -> None:
+def _print_counts(pulling: _Import, rules: PullRules) -> None:
     done, kept = pulling.done, ("labels", "feedback", "known")
     echo(f"{done['labels']} labels and {done['feedback']} feedback written, {done['known']} known")
     for reason, count in done.most_common():
@@ -141,8 +136,8 @@ def _tell(pulling: _Pulling, rules: PullRules) -> None:
 
 
 _ADVICE = {
-    "without a number": " (--value CATEGORY=NUMBER says what a category stands for)",
-    "not by a person": " (--name NAME takes what your own programs sent under a name)",
+    "without a number": " (--value CATEGORY=NUMBER sets the number of a category)",
+    "not by a person": " (--name NAME imports feedback that your programs sent under a name)",
 }
 
 

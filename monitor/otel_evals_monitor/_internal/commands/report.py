@@ -1,19 +1,17 @@
-"""`otel-evals report`: what scored runs say, from files of the JSONL destination or a results store."""
+"""`otel-evals report`: means and intervals, from files of the jsonl destination or a results store."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otel_evals.errors import OtelEvalsError
 from otel_evals.sdk.commands import echo, json_text
+from otel_evals_monitor._internal.commands.shared_options import Link, command_errors
 
-Link = Annotated[
-    str | None,
-    typer.Option(help="Where traces are shown: a destination, jaeger=http://host, or {trace_id} in one."),
-]
+if TYPE_CHECKING:
+    from otel_evals_monitor._internal.report.opener import Loaded
 
 
 def report(
@@ -22,21 +20,21 @@ def report(
         typer.Argument(help="Files of the jsonl destination (or gzip, or patterns), or one store."),
     ],
     by: Annotated[str, typer.Option(help="Split by agent, version, tenant, rule, service, judge.")] = "",
-    since: Annotated[str | None, typer.Option(help="From then on: 2026-11-20T10:00, or 24h ago.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before then; as for --since.")] = None,
-    window: Annotated[str | None, typer.Option(help="The last so long on record: 15m, 24h, 7d.")] = None,
+    since: Annotated[str | None, typer.Option(help="Start: 2026-11-20T10:00, or 24h ago.")] = None,
+    until: Annotated[str | None, typer.Option(help="End, in the same forms.")] = None,
+    window: Annotated[str | None, typer.Option(help="Last recorded period only: 15m, 24h, 7d.")] = None,
     against: Annotated[
         str | None, typer.Option(help="Compare with the `previous` window, or with this agent version.")
     ] = None,
     scorer: Annotated[str | None, typer.Option(help="Only this scorer.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
-    worst: Annotated[int, typer.Option(min=0, help="How many of the worst runs to list.")] = 3,
+    worst: Annotated[int, typer.Option(min=0, help="Number of worst runs to list.")] = 3,
     link: Link = None,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file that needs no network.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Weighted means with intervals, what is missing, what changed, and the worst runs."""
-    try:
+    """Print weighted means with intervals, missing scores, changes and the worst runs."""
+    with command_errors("report", "monitor"):
         from otel_evals.sdk.commands import trace_link
         from otel_evals_monitor._internal.report.links import TraceLink
         from otel_evals_monitor._internal.report.opener import opened
@@ -54,44 +52,28 @@ def report(
                 worst=worst,
             )
             made = make_report(loaded.database, options)
-            _tell(loaded)
+            _print_unreadable(loaded)
             if html is not None:
                 from otel_evals_monitor._internal.page.document import write_html
 
                 write_html(html, made, loaded.database, options, to_trace, loaded.sources)
                 echo(f"wrote {html}", err=True)
             if as_json:
-                echo(json_text(_plain(made, to_trace, loaded), indent=2))
+                from otel_evals_monitor._internal.report.json_values import as_plain
+
+                lines = {"source": loaded.sources, "unreadable_lines": loaded.lost}
+                echo(json_text({**as_plain(made, to_trace), **lines}, indent=2))
             elif html is None:
                 from otel_evals_monitor._internal.report.terminal import print_report
 
                 print_report(made, to_trace)
-    except OtelEvalsError as error:
-        echo(f"otel-evals report: {error}", err=True)
-        raise typer.Exit(2) from None
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _LIBRARIES:
-            raise
-        echo(f"otel-evals report: needs {error.name}: pip install 'otel-evals[monitor]'", err=True)
-        raise typer.Exit(2) from None
 
 
-_LIBRARIES = {"sqlalchemy", "psycopg", "jinja2", "markupsafe", "rich"}
-
-
-def _plain(made: Any, link: Any, loaded: Any) -> dict[str, Any]:
-    from otel_evals_monitor._internal.report.json_values import as_plain
-
-    lost = sum(loaded.broken.values()) + sum(loaded.written.unreadable.values())
-    return {**as_plain(made, link), "source": loaded.sources, "unreadable_lines": lost}
-
-
-def _tell(loaded: Any) -> None:
-    """Say what could not be read."""
+def _print_unreadable(loaded: Loaded) -> None:
     for file, count in loaded.broken.items():
         echo(f"otel-evals report: {file}: {count} lines are not JSON; left out", err=True)
-    for problem, count in loaded.written.unreadable.most_common(5):
+    unreadable = loaded.written.unreadable
+    for problem, count in unreadable.most_common(5):
         echo(f"otel-evals report: {count} lines left out: {problem}", err=True)
-    if len(loaded.written.unreadable) > 5:
-        rest = sum(loaded.written.unreadable.values())
-        echo(f"otel-evals report: {rest} lines left out in all", err=True)
+    if len(unreadable) > 5:
+        echo(f"otel-evals report: {sum(unreadable.values())} lines left out in all", err=True)

@@ -1,1 +1,1 @@
-"""The demo: a support agent's live traffic, scored while it runs. Started by `otel-evals demo`."""
+"""The demo of `otel-evals demo`: a support agent's live traffic, scored while it runs."""

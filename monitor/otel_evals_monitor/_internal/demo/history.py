@@ -1,4 +1,4 @@
-"""Two days of made-up history: the demo's own runs told again, and a second version that is worse."""
+"""Two days of made-up history: the demo's own runs repeated, with a second version that is worse."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +19,31 @@ _FAULTY_BEFORE, _FAULTY_AFTER = 0.05, 0.45
 
 
 def write_history(store: Path, scores: Path, *, seed: int, now: float) -> int:
-    """Write a new store; returns how many runs are in it.
+    """Replace a store by a history that ends at `now` (Unix time), and return its number of runs.
 
-    Version 1 of the agent answers for 34 hours and is wrong in one run of twenty, version 2 in nine.
-
-    Args:
-        store: the file, which is replaced.
-        scores: what the demo's jsonl destination wrote.
-        seed: the same seed and scores make the same history.
-        now: when it ends, seconds since the Unix epoch.
+    Version 1 of the agent answers for 34 hours and is wrong in 1 of 20 runs, then version 2 in 9 of 20. The
+    runs are repeated from `scores`, the file of the demo's jsonl destination.
     """
     lines = scores.read_text(encoding="utf-8").splitlines()
-    told = [json.loads(line) for line in lines if line.strip()]
+    records = [json.loads(line) for line in lines if line.strip()]
     for leftover in (store, store.with_name(store.name + "-wal"), store.with_name(store.name + "-shm")):
         leftover.unlink(missing_ok=True)
-    results = ResultsStore(store)
-    try:
-        return results.write(_history(told, random.Random(seed), now)).runs if told else 0
-    finally:
-        results.close()
+    with closing(ResultsStore(store)) as results:
+        return results.write(_history(records, random.Random(seed), now)).runs if records else 0
 
 
-def _history(told: Sequence[Mapping[str, Any]], rng: random.Random, now: float) -> Iterator[dict[str, Any]]:
-    faulty = [record for record in told if _is_faulty(record)]
-    fine = [record for record in told if not _is_faulty(record)]
+def _history(
+    records: Sequence[Mapping[str, Any]], rng: random.Random, now: float
+) -> Iterator[dict[str, Any]]:
+    faulty = [record for record in records if _is_faulty(record)]
+    fine = [record for record in records if not _is_faulty(record)]
     for number in range(_RUNS):
-        hour = _HOURS * _when(number / _RUNS)
+        share = number / _RUNS
+        hour = _HOURS * (share + 0.06 * math.sin(4.0 * math.pi * share))  # days are busy, nights are not
         version = "1" if hour < _ROLLOUT else "2"
         wrong = rng.random() < (_FAULTY_BEFORE if version == "1" else _FAULTY_AFTER)
-        chosen = rng.choice((faulty if wrong else fine) or told)
+        chosen = rng.choice((faulty if wrong else fine) or records)
         yield _again(chosen, number, version, now - 3600.0 * (_HOURS - hour))
-
-
-def _when(share: float) -> float:
-    """How much of the time has passed when this share of the runs is done: days are busy, nights are not."""
-    return share + 0.06 * math.sin(4.0 * math.pi * share)
 
 
 def _is_faulty(record: Mapping[str, Any]) -> bool:
@@ -61,7 +52,7 @@ def _is_faulty(record: Mapping[str, Any]) -> bool:
 
 
 def _again(record: Mapping[str, Any], number: int, version: str, time: float) -> dict[str, Any]:
-    """The same run, as if it had happened at another time."""
+    """Return the run, moved to another time."""
     again = copy.deepcopy(dict(record))
     trace = hashlib.sha256(f"history {number}".encode()).hexdigest()[:32]
     shift = int(time * 1e9) - record["start_time"]

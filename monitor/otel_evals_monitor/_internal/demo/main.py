@@ -1,6 +1,6 @@
 """The demo, written as a tutorial: score a support agent's traffic while customers talk to it.
 
-From the top: a custom scorer, the rules, one call of `otel_evals.configure`, and the running agent.
+In this order: a custom scorer, the rules, the call of `otel_evals.configure`, and the running agent.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import otel_evals
@@ -23,15 +23,14 @@ from otel_evals.scorers import grounded_in_tools, keyword_coverage, tool_call_ac
 
 @scorer
 def owns_up(run: Run) -> Score | NotScored:
-    """Whether the answer says so when a tool failed."""
+    """Return 1 if the answer admits that a tool failed, 0 if it does not."""
     failed = [call.name for call in run.tool_calls if call.status == "error"]
     if not failed:
         return NotScored(reason="no_tool_failed")
     if re.search(r"sorry|unfortunately|unable|did not work|(can|could)(no|n'| no)t", run.output or "", re.I):
         return Score(value=1, label="admitted")
-    return Score(
-        value=0, label="passed over", explanation=f"{failed[-1]} failed and the answer is silent about it"
-    )
+    why = f"{failed[-1]} failed and the answer is silent about it"
+    return Score(value=0, label="passed over", explanation=why)
 
 
 HANDBOOK = {
@@ -47,12 +46,12 @@ HANDBOOK = {
 
 
 def handbook(run: Run) -> str | None:
-    """The tool that the shop's handbook prescribes for a question."""
+    """Return the tool that the shop's handbook prescribes for a question."""
     return next((tool for words, tool in HANDBOOK.items() if re.search(words, run.input or "", re.I)), None)
 
 
 def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rule]:
-    """Code judges every run; keyword coverage every other one; a model, which costs money, one in ten."""
+    """Yield rules: code scores every run, keyword coverage half of them, a paid model one in ten."""
     yield Rule(grounded_in_tools())
     yield Rule(tool_call_accuracy(expected_tool=handbook))
     yield Rule(owns_up)
@@ -63,30 +62,16 @@ def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rul
 
         model = LiteLLMJudge(judge, api_base=api_base)
         some = sampling.ratio(0.1) | sampling.errors()
-        # The timeout covers the import of LiteLLM by the first call, which takes long.
+        # The first call imports LiteLLM, which is slow.
         yield Rule(hallucination(model, get_context=tool_results()), sample=some, timeout=180)
         yield Rule(answer_relevancy(model), sample=some, timeout=180)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoOptions:
-    """The options of the command."""
+def demo(runs: int, seed: int, out: Path, judge: str | None, api_base: str | None, to: Sequence[str]) -> Path:
+    """Score live traffic, print the scores next to the planted faults, and return the file with the scores.
 
-    runs: int = 400
-    seed: int = 7
-    out: Path = Path("otel-evals-demo")
-    judge: str | None = None
-    api_base: str | None = None
-    to: tuple[str, ...] = ()
-    """Backends that get spans and scores too: names of destinations, or NAME=URL. Spans go to the first."""
-    monitor: bool = False
-    """Serve the page on two days of made-up history afterwards."""
-    port: int = 8765
-    browser: bool = True
-
-
-def demo(options: DemoOptions) -> None:
-    """Score live traffic, and print the scores beside the faults that were planted."""
+    `to` has the backends that receive scores, NAME or NAME=URL; the first one receives spans too.
+    """
     from pydantic_ai import Agent
 
     from otel_evals.sdk.commands import backend_of_demo, send_spans_to
@@ -94,44 +79,42 @@ def demo(options: DemoOptions) -> None:
     from otel_evals_monitor._internal.demo.shop import Shop
     from otel_evals_monitor._internal.demo.traffic import Truth, converse, plan
 
-    options.out.mkdir(parents=True, exist_ok=True)
-    scores, truth = options.out / "scores.jsonl", options.out / "truth.jsonl"
+    out.mkdir(parents=True, exist_ok=True)
+    scores, truth = out / "scores.jsonl", out / "truth.jsonl"
     scores.unlink(missing_ok=True)
     seen = InMemoryDestination()
     destinations: list[object] = [seen, {"jsonl": {"path": scores}}]
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-demo")
-    destinations += [backend_of_demo(place) for place in options.to]
-    if options.to:
+    destinations += [backend_of_demo(place) for place in to]
+    if to:
         os.environ.setdefault("OTEL_RESOURCE_ATTRIBUTES", "openinference.project.name=otel-evals-demo")
         os.environ |= send_spans_to(destinations[2])
 
-    # This call and the agent framework's own instrumentation are all it takes to score an agent.
-    pipeline = otel_evals.configure(
-        rules=list(rules(options.judge, options.api_base)), destinations=destinations
-    )
+    # This call and the agent framework's own instrumentation are enough to score an agent.
+    pipeline = otel_evals.configure(rules=list(rules(judge, api_base)), destinations=destinations)
     Agent.instrument_all()
 
-    shop = Shop(options.seed, orders=options.runs + 200)
+    shop = Shop(seed, orders=runs + 200)
     truths: list[Truth] = []
-    with Watch(options.runs, seen, truths):
-        asyncio.run(converse(plan(shop, options.runs, options.seed), shop, truths.append))
+    with Watch(runs, seen, truths):
+        asyncio.run(converse(plan(shop, runs, seed), shop, truths.append))
         pipeline.force_flush(timeout_millis=600_000)
     truth.write_text("".join(json.dumps(asdict(t)) + "\n" for t in truths), encoding="utf-8")
     otel_evals.force_flush()
     print_report(seen.runs, truths, pipeline, [scores, truth])
     print_links(seen.runs, destinations[2:])
     otel_evals.shutdown()
-    show_history(options, scores)
+    return scores
 
 
-def show_history(options: DemoOptions, scores: Path) -> None:
-    """Write two days of history, and open the page on it or say how."""
+def show_history(out: Path, scores: Path, seed: int, *, serve_page: bool, port: int, browser: bool) -> None:
+    """Write two days of history, and serve the page on it or print the command for it."""
     from otel_evals_monitor._internal.demo.history import write_history
 
-    store = options.out / "results.db"
-    write_history(store, scores, seed=options.seed, now=time.time())
+    store = out / "results.db"
+    write_history(store, scores, seed=seed, now=time.time())
     floor = "grounded_in_tools=0.9"
-    if not options.monitor:
+    if not serve_page:
         print("\nTwo days of made-up history, with an alarm to find:")
         print(f"    otel-evals monitor {store} --floor {floor}")
         return
@@ -141,4 +124,4 @@ def show_history(options: DemoOptions, scores: Path) -> None:
 
     name, value = floor.split("=")
     settings = AlarmSettings(floors={name: float(value)})
-    serve(Database(store), settings, port=options.port, browser=options.browser)
+    serve(Database(store), settings, port=port, browser=browser)

@@ -1,4 +1,4 @@
-"""What customers ask and how the agent answers: the sentences of `phrases.yaml`."""
+"""Sentences of customers and the agent, from `phrases.yaml`."""
 
 from __future__ import annotations
 

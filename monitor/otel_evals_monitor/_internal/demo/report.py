@@ -1,10 +1,9 @@
-"""The demo's output: scores as they arrive, then the tables."""
+"""The demo's output: the latest scores while it runs, then the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group
@@ -24,7 +23,6 @@ from otel_evals.sdk.commands import (
     mean_cell,
     tally,
 )
-from otel_evals.sdk.pipeline import RuleStats
 from otel_evals_monitor._internal.demo.script import Fault
 from otel_evals_monitor._internal.demo.traffic import Truth
 
@@ -44,14 +42,14 @@ MEANT_FOR: Mapping[str, tuple[Fault, ...]] = {
     "hallucination": _FACTS,
     "answer_relevancy": (Fault.OFF_TOPIC,),
 }
-"""The faults that each scorer should find. Answers that gloss over an error always state invented facts."""
+"""Faults that each scorer should find. Answers that gloss over an error always state invented facts."""
 
 _ALARM_BELOW = {"keyword_coverage": 0.1, "answer_relevancy": 0.5}
 _SHOWN, _WORST = 8, 3
 
 
 def alarms(evaluation: Evaluation) -> bool:
-    """Whether a score counts as an alarm."""
+    """Return True if a score counts as an alarm."""
     if not isinstance(evaluation.outcome, Score):
         return False
     value = evaluation.outcome.value
@@ -61,17 +59,12 @@ def alarms(evaluation: Evaluation) -> bool:
 
 
 class Watch:
-    """A context manager that shows the progress of conversations and the latest scores."""
+    """Context manager that shows the progress of conversations and the latest scores."""
 
     def __init__(self, runs: int, seen: InMemoryDestination, truths: Sequence[Truth]) -> None:
         self._seen, self._truths = seen, truths
-        columns = (
-            TextColumn("{task.description:14}"),
-            BarColumn(40),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        self._progress = Progress(*columns)
+        description = TextColumn("{task.description:14}")
+        self._progress = Progress(description, BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
         self._answered = self._progress.add_task("runs answered", total=runs)
         self._scored = self._progress.add_task("runs scored", total=runs)
         self._live = Live(get_renderable=self._render, refresh_per_second=8)
@@ -80,9 +73,7 @@ class Watch:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def _render(self) -> Group:
@@ -101,10 +92,10 @@ def print_report(
     """Print the table of scorers, the comparison with the planted faults, and the paths of the records."""
     console = Console()
     stats = pipeline.stats()
-    judged = {name: _of_scorer(name, runs) for name in stats.rules}
-    evaluations = [e for scored in runs for e in scored.evaluations]
+    pairs = [(scored.run, e) for scored in runs for e in scored.evaluations]
+    judged = {name: [pair for pair in pairs if pair[1].scorer_id == name] for name in stats.rules}
     kin = {scored.run.trace_id: kin_of(scored.run) for scored in runs}
-    console.print(_scorers(tally(pipeline.config.rules, evaluations, kin), stats))
+    console.print(_scorers(tally(pipeline.config.rules, [e for _, e in pairs], kin), stats))
     for name, its in judged.items():
         console.print(f"\n[bold]Worst by {name}")
         console.print(_worst(its))
@@ -118,7 +109,7 @@ def print_report(
 
 
 def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any]) -> None:
-    """Print where each backend shows the trace of the worst run by the first scorer."""
+    """Print each backend's address of the worst run by the first scorer."""
     scored = [
         (e.outcome.value, s.run) for s in runs for e in s.evaluations[:1] if isinstance(e.outcome, Score)
     ]
@@ -133,10 +124,6 @@ def print_links(runs: Sequence[ScoredRun], backends: Sequence[Any]) -> None:
 _Judged = Sequence[tuple[Run, Evaluation]]
 
 
-def _of_scorer(name: str, runs: Sequence[ScoredRun]) -> _Judged:
-    return [(scored.run, e) for scored in runs for e in scored.evaluations if e.scorer_id == name]
-
-
 def _scores_of(scored: ScoredRun) -> Text:
     text = Text()
     for evaluation in scored.evaluations:
@@ -149,9 +136,10 @@ def _scores_of(scored: ScoredRun) -> Text:
 def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:
     table = Table(title="\nScores of live traffic", title_justify="left", title_style="bold")
     table.add_column("scorer")
+    rules = stats.rules
     columns: dict[str, Callable[[ScorerTally], str]] = {
-        "runs": lambda t: str(stats.rules[t.scorer_id].eligible),
-        "sampled": lambda t: _share(stats.rules[t.scorer_id]),
+        "runs": lambda t: str(rules[t.scorer_id].eligible),
+        "sampled": lambda t: f"{rules[t.scorer_id].sampled / max(rules[t.scorer_id].eligible, 1):.0%}",
         "n": lambda t: str(t.scored),
         "n eff": lambda t: f"{t.n_effective:.0f}",
         "mean": mean_cell,
@@ -166,16 +154,12 @@ def _scorers(tallies: Sequence[ScorerTally], stats: Stats) -> Table:
         table.add_column(head, justify="right")
     for each in tallies:
         table.add_row(each.scorer_id, *(cell(each) for cell in columns.values()))
-        counts = stats.rules[each.scorer_id]
+        counts = rules[each.scorer_id]
         for ends in (counts.not_scored, counts.failed, counts.dropped):
             for reason, count in ends.items():
                 at_n = [str(count) if head == "n" else "" for head in columns]
                 table.add_row(f"  {reason}", *at_n, style="dim")
     return table
-
-
-def _share(counts: RuleStats) -> str:
-    return f"{counts.sampled / max(counts.eligible, 1):.0%}"
 
 
 def _worst(judged: _Judged) -> Table:
@@ -191,7 +175,7 @@ def _worst(judged: _Judged) -> Table:
 
 
 def _comparison(judged: Mapping[str, _Judged], truth_of: Mapping[str, Truth]) -> Table:
-    """Alarms by planted fault, of sampled runs."""
+    """Return the table of alarms by planted fault, among sampled runs."""
     table = Table(title="\nAlarms, compared with the truth", title_justify="left", title_style="bold")
     table.add_column("scorer")
     table.add_column("planted fault")

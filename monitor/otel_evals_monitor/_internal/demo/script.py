@@ -1,7 +1,7 @@
 """The scripted model: reads the conversation, chooses a tool, and answers from the tool's result.
 
-It replaces a hosted model, so that the demo needs no key and no network. It works from the messages alone;
-only its faults are planned, so that there is a ground truth to compare the scores with.
+It replaces a hosted model, so the demo needs no key and no network. It uses only the messages; its faults are
+planned, which gives a ground truth for the scores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from otel_evals_monitor._internal.demo.shop import CARRIERS, METHODS, PRODUCTS, 
 from otel_evals_monitor._internal.demo.words import Phrasing, kinds_in
 
 BY_ORDER = ("track_shipment", "get_order", "check_return", "refund_status")
-"""Tools whose only argument is an order's id, so that one can be called instead of another."""
+"""Tools whose only argument is an order's id: one can be called instead of another."""
 
 _IDLE_WORDS = re.compile(
     r"\b(an?|and|any|are|be|can|do|does|for|ha[sd]|have|how|i|in|is|it|me|my|of|on|please|the|to)\b"
@@ -43,7 +43,7 @@ _Said = ToolReturnPart | RetryPromptPart
 
 
 class Fault(StrEnum):
-    """What the agent can get wrong."""
+    """Faults of the agent."""
 
     WRONG_NUMBER = "wrong_number"
     WRONG_DATE = "wrong_date"
@@ -54,7 +54,7 @@ class Fault(StrEnum):
     """Another product, carrier or town."""
     WRONG_TOOL = "wrong_tool"
     GLOSSED_ERROR = "glossed_error"
-    """The tool failed, and the answer pretends that it did not."""
+    """The answer pretends that a failed tool succeeded."""
     OFF_TOPIC = "off_topic"
 
 
@@ -64,12 +64,12 @@ class ScriptedModel:
     def __init__(self, seed: int | str, fault: Fault | None = None, think: float = 0.02) -> None:
         self._rng, self._fault, self._think = random.Random(seed), fault, think
         self.trace_id = ""
-        """The trace of the turn, known once the model was called."""
+        """Trace of the turn; empty until the model is called."""
         self.slip: str | None = None
-        """The fault, in words; None if there is none."""
+        """Description of the fault; None without one."""
 
     async def respond(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        """One call of the model: either tool calls or the answer."""
+        """Answer one call of the model, with tool calls or text."""
         await asyncio.sleep(self._think * self._rng.uniform(0.5, 2))
         self.trace_id = f"{trace.get_current_span().get_span_context().trace_id:032x}"
         *earlier, question = _questions(messages)
@@ -89,11 +89,10 @@ class ScriptedModel:
             if wrong == "no tool":
                 return ModelResponse([TextPart(self._rng.choice(DODGES))])
             tool = wrong
-        # Before it cancels anything, the agent looks at the order.
+        # The agent reads an order before it cancels it.
         name = "get_order" if tool == "cancel_order" else tool
-        return ModelResponse(
-            [ToolCallPart(name, arguments) for arguments in _arguments(tool, question, earlier)]
-        )
+        calls = [ToolCallPart(name, arguments) for arguments in _arguments(tool, question, earlier)]
+        return ModelResponse(calls)
 
     def _answer(self, said: Sequence[_Said], question: str) -> str:
         facts = _facts(said)
@@ -108,7 +107,7 @@ class ScriptedModel:
         return self._phrase(facts, "compare" if "other" in facts else str(said[-1].tool_name), question)
 
     def _phrase(self, facts: Mapping[str, Any], topic: str, question: str) -> str:
-        """An answer from one of the topic's sentences, preferably one about what was asked."""
+        """Return an answer from one of the topic's sentences, preferably one that fits the question."""
         sentences = [s for s in ANSWERS[topic] if self._fault in kinds_in(s)] or ANSWERS[topic]
         asked = _stems(question)
         sentence = max(sentences, key=lambda s: len(asked & _stems(s)) + self._rng.uniform(0, 1.5))
@@ -126,7 +125,7 @@ def _questions(messages: Sequence[ModelMessage]) -> list[str]:
 
 
 def _said_by_tools(messages: Sequence[ModelMessage]) -> list[_Said]:
-    """What the tools returned in this turn."""
+    """Return the tools' results of this turn."""
     said: list[_Said] = []
     for part in (part for message in messages for part in message.parts):
         if isinstance(part, UserPromptPart):
@@ -137,12 +136,12 @@ def _said_by_tools(messages: Sequence[ModelMessage]) -> list[_Said]:
 
 
 def _failed(part: _Said) -> bool:
-    """Whether a tool failed: its result is text instead of facts, in whatever part the framework puts it."""
+    """Return True if a tool failed: its result is text instead of facts."""
     return isinstance(part.content, str)
 
 
 def _best_tool(question: str, tools: Sequence[ToolDefinition]) -> str:
-    """The tool whose description has most words in common with the question; rare words count more."""
+    """Return the tool whose description shares most words with the question; rare words count more."""
     words = {tool.name: _stems(tool.description or "") for tool in tools}
     tools_with = Counter(word for stems in words.values() for word in stems)
     asked = _stems(question)
@@ -171,11 +170,11 @@ def _last_match(pattern: str, texts: Sequence[str]) -> str:
     return found[-1] if found else ""
 
 
-# --- knowing what to say ---
+# --- composing the answer ---
 
 
 def _facts(said: Sequence[_Said]) -> dict[str, Any]:
-    """The tools' results as one flat dictionary, with values derived from them."""
+    """Return the tools' results as one flat dictionary, with derived values."""
     rows = [row for part in said if not _failed(part) for row in _rows(part.content)]
     facts: dict[str, Any] = {name: value for row in reversed(rows) for name, value in row.items()}
     if "items" in facts:
@@ -204,7 +203,7 @@ def _compared(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
 
 
 def _invented(order_id: str, rng: random.Random) -> dict[str, Any]:
-    """Invented facts, for answers after a failed lookup."""
+    """Return invented facts, for answers after a failed lookup."""
     days = sorted(str(TODAY + timedelta(days=rng.randint(-12, 12))) for _ in range(2))
     return {
         "order_id": order_id,

@@ -1,4 +1,4 @@
-"""Plans conversations, some of them with faults, holds them with the agent, and records the ground truth."""
+"""Plans conversations, some with faults, runs them with the agent, and records the ground truth."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class PlannedConversation:
-    """One customer's turns, and the seed of everything random in them."""
+    """One customer's turns, and their random seed."""
 
     seed: str
     turns: tuple[Turn, ...]
@@ -54,7 +54,7 @@ class PlannedConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """The ground truth of one run, which the scores are compared with."""
+    """The ground truth of a run."""
 
     trace_id: str
     question: str
@@ -63,11 +63,11 @@ class Truth:
     """The tool that the question needs."""
     fault: Fault | None
     slip: str | None
-    """The fault in words."""
+    """Description of the fault."""
 
 
 def plan(shop: Shop, runs: int, seed: int) -> list[PlannedConversation]:
-    """Conversations of one or two turns, `runs` turns in all. The same seed plans the same conversations."""
+    """Plan conversations of one or two turns, `runs` turns in total; the same seed gives the same plan."""
     planner = _Planner(shop, random.Random(seed))
     conversations: list[PlannedConversation] = []
     while runs > 0:
@@ -80,18 +80,13 @@ def plan(shop: Shop, runs: int, seed: int) -> list[PlannedConversation]:
 async def converse(
     conversations: Sequence[PlannedConversation],
     shop: Shop,
-    tell: Callable[[Truth], None],
+    record: Callable[[Truth], None],
     at_once: int = 24,
     think: float = 0.02,
 ) -> None:
-    """Hold conversations with the agent.
+    """Run conversations with the agent, `at_once` at a time, and pass the truth of each run to `record`.
 
-    Args:
-        conversations: what was planned.
-        shop: where the tools look.
-        tell: called with the truth of each run.
-        at_once: how many conversations go on at the same time.
-        think: seconds, about, that the model takes for one answer.
+    The model takes about `think` seconds for an answer.
     """
     free = asyncio.Semaphore(at_once)
 
@@ -103,24 +98,14 @@ async def converse(
                 scripted = FunctionModel(model.respond, model_name="scripted-support")
                 answer = await support.run(turn.question, deps=shop, model=scripted, message_history=history)
                 history = answer.all_messages()
-                tell(_truth(turn, model, answer.output))
+                # A fault counts only if the model really made the mistake.
+                fault = turn.fault if model.slip else None
+                ids = {"trace_id": model.trace_id, "question": turn.question, "tool": turn.tool}
+                record(Truth(**ids, answer=answer.output, fault=fault, slip=model.slip))
 
     async with asyncio.TaskGroup() as group:
         for conversation in conversations:
             group.create_task(one(conversation))
-
-
-def _truth(turn: Turn, model: ScriptedModel, answer: str) -> Truth:
-    # A fault counts only if the model really made the mistake.
-    fault = turn.fault if model.slip else None
-    return Truth(
-        trace_id=model.trace_id,
-        question=turn.question,
-        answer=answer,
-        tool=turn.tool,
-        fault=fault,
-        slip=model.slip,
-    )
 
 
 class _Planner:
@@ -141,7 +126,7 @@ class _Planner:
         return first, Turn(self._rng.choice(FOLLOW_UPS[then]), then)
 
     def _subject(self, tool: str, fails: bool) -> dict[str, str]:
-        """What the question is about: something the tool can answer, or something it fails on."""
+        """Return the subject of a question that the tool can answer, or fails on."""
         rng = self._rng
         match tool:
             case "search_products":

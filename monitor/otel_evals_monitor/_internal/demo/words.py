@@ -1,4 +1,4 @@
-"""Phrases facts, in a style for each conversation, and falsifies one where a fault is planned."""
+"""Phrases facts in a random style, and falsifies one for a planned fault."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OTHERS: Mapping[str, Collection[str]] = {
     "customer": CUSTOMERS,
     "member": CUSTOMERS,
 }
-"""By fact: the facts that it can be confused with."""
+"""Wrong values of each fact."""
 
 
 class Phrasing(string.Formatter):
@@ -67,7 +67,7 @@ class Phrasing(string.Formatter):
 
     The word after the colon is the fact's kind: money, count, percent, date, time, identifier, name (of a
     person or street), thing (a product, carrier or town), or text.
-    With `slip`, the first fact of that kind comes out wrong; `slipped` then says how.
+    With `slip`, the first fact of that kind is wrong; `slipped` then describes the mistake.
     """
 
     def __init__(self, rng: random.Random, slip: str | None = None, known: Collection[Any] = ()) -> None:
@@ -77,16 +77,16 @@ class Phrasing(string.Formatter):
         self.slipped: str | None = None
 
     def fill(self, sentence: str, facts: Mapping[str, Any]) -> str:
-        """The sentence with its facts."""
+        """Return the sentence with its facts."""
         self._currency = facts.get("currency", "USD")
         return self.vformat(sentence, (), facts)
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """A fact together with its name: `format_field` wants both."""
+        """Return a fact with its name: `format_field` needs both."""
         return (field_name, kwargs[field_name]), field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """One fact as text."""
+        """Return one fact as text."""
         name, fact = value
         said = self._say(fact, format_spec)
         if self.slipped or self._slip is None or KINDS.get(format_spec) != self._slip:
@@ -117,15 +117,13 @@ class Phrasing(string.Formatter):
         rng = self._rng
         match kind:
             case "money":
-                return round(
-                    value * rng.choice((0.1, 0.5, 0.9, 1.1, 1.25, 2, 10)) + rng.choice((0, 0, 5, 0.9)), 2
-                )
+                factor = rng.choice((0.1, 0.5, 0.9, 1.1, 1.25, 2, 10))
+                return round(value * factor + rng.choice((0, 0, 5, 0.9)), 2)
             case "count" | "percent":
                 return max(value + rng.choice((-9, -4, -3, -2, -1, 1, 2, 3, 5, 10)), 0)
             case "date":
-                return str(
-                    date.fromisoformat(value) + timedelta(days=rng.choice((-7, -4, -2, -1, 1, 2, 3, 9, 31)))
-                )
+                days = rng.choice((-7, -4, -2, -1, 1, 2, 3, 9, 31))
+                return str(date.fromisoformat(value) + timedelta(days=days))
             case "time":
                 hour, minute = map(int, value.split(":"))
                 return f"{(hour + rng.choice((-2, -1, 1, 2))) % 24:02}:{minute:02}"
@@ -153,10 +151,10 @@ KINDS: Mapping[str, str] = {
     "name": "wrong_name",
     "thing": "mixed_up",
 }
-"""Which fault a fact of each kind can have."""
+"""Possible fault of each kind of fact."""
 
 
 def kinds_in(sentence: str) -> set[str]:
-    """The faults that a sentence has room for."""
+    """Return the possible faults of a sentence."""
     specs = {spec for _, _, spec, _ in string.Formatter().parse(sentence)}
     return {fault for kind, fault in KINDS.items() if kind in specs}

@@ -1,4 +1,4 @@
-"""Who may open the page: hosts, the token, and forms that come from the page itself."""
+"""Access to the page: allowed hosts, the token, and protection of forms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return True if only this machine can reach an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -32,40 +32,36 @@ def is_loopback(host: str) -> bool:
 
 
 class Access:
-    """Lets requests through, or refuses them; and sets the headers that keep content from acting."""
+    """Accepts or refuses requests, and sets headers that prevent scripts."""
 
     def __init__(self, token: str | None, host: str) -> None:
-        """Set who may open the page.
-
-        Raises:
-            ConfigError: the page is to be reached from elsewhere, and there is no token.
-        """
+        """Set the token, which is required for a host other than localhost."""
         if token is None and not is_loopback(host):
-            problem = f"is needed to listen on {host}: whoever can reach it reads what was said"
+            problem = f"is required to listen on {host}: anyone who reaches it can read conversations"
             raise ConfigError("--token", problem)
         if token is not None and len(token) < 12:
             raise ConfigError("--token", "must have at least 12 characters")
         self._token = token
         self.csrf = secrets.token_urlsafe(24)
-        """Stands in every form; a request that changes something must bring it back."""
+        """Token in every form; a request that changes data must contain it."""
 
     async def __call__(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
-        """The middleware."""
+        """Handle a request as middleware."""
         response = self._refused(request) or await call_next(request)
         response.headers.update(_HEADERS)
         return response
 
     def forged(self, request: Request, csrf: str) -> bool:
-        """Whether a form comes from another site."""
+        """Return True if another site sent the form."""
         origin = request.headers.get("origin")
         elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
         return elsewhere or not hmac.compare_digest(csrf.encode(), self.csrf.encode())
 
     def _refused(self, request: Request) -> Response | None:
         if self._token is None:
-            # A name that another site points at this machine must not lead here.
+            # Refuse other host names, which another site may point at this machine (DNS rebinding).
             name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
             return None if is_loopback(name) else PlainTextResponse("this page is served on localhost", 403)
         given = request.query_params.get("token")

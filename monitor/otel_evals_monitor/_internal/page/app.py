@@ -1,9 +1,10 @@
-"""The web page on a results store: scorers, runs, alarms and the label queue, rendered on the server."""
+"""The web page of a results store: scorers, runs, alarms and the label queue."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from otel_evals.errors import ConfigError, OtelEvalsError
-from otel_evals_monitor._internal.alarms.alarm_record import alarms_of
+from otel_evals_monitor._internal.alarms.alarm_record import alarms_of, lasting_alarms
 from otel_evals_monitor._internal.alarms.check import AlarmCheck
 from otel_evals_monitor._internal.alarms.monitors import AlarmSettings
 from otel_evals_monitor._internal.alarms.receivers import Receiver
@@ -26,28 +27,27 @@ from otel_evals_monitor._internal.page.forms import DRAWN, Forms, message, numbe
 from otel_evals_monitor._internal.page.templates import STYLE, render
 from otel_evals_monitor._internal.report.label_queue import agreement_of, label_queue
 from otel_evals_monitor._internal.report.links import TraceLink
-from otel_evals_monitor._internal.report.report import GROUPS, ReportOptions, make_report
-from otel_evals_monitor._internal.report.runs import find_runs, runs_of_slices, worst_runs
-from otel_evals_monitor._internal.report.sampler_notes import sampler_checks
+from otel_evals_monitor._internal.report.report import GROUPS, ReportOptions, make_report, sampler_checks
+from otel_evals_monitor._internal.report.runs import find_runs, runs_of_slices
 from otel_evals_monitor._internal.report.windows import window_of
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.label_draws import waiting_for_draw
 from otel_evals_monitor._internal.store.labels import feedback_on, labels_on, number_of_labels
-from otel_evals_monitor._internal.store.queries import Window, measure, series, stored_slices, time_range
-
-WINDOWS = (
-    ("", "all"),
-    ("6h", "6 hours"),
-    ("24h", "24 hours"),
-    ("2d", "2 days"),
-    ("7d", "7 days"),
-    ("4w", "4 weeks"),
+from otel_evals_monitor._internal.store.queries import (
+    Window,
+    matching,
+    measure,
+    series,
+    stored_slices,
+    time_range,
 )
+
+WINDOWS = {"": "all", "6h": "6 hours", "24h": "24 hours", "2d": "2 days", "7d": "7 days", "4w": "4 weeks"}
 _MOST = 100
 
 
 class Page:
-    """The page, and its check for alarms in the background."""
+    """The page and its check for alarms."""
 
     def __init__(
         self,
@@ -62,8 +62,7 @@ class Page:
         self._access = access
         self._settings = settings or AlarmSettings()
         self._link = link or TraceLink()
-        self._alarm_check = AlarmCheck(database, self._settings, receivers)
-        self._problem = ""
+        self.alarm_check = AlarmCheck(database, self._settings, receivers)
         forms = Forms(database, access)
         routes = [
             Route("/", self._page(self._overview)),
@@ -79,26 +78,8 @@ class Page:
         ]
         self.app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=access)])
 
-    def check(self) -> None:
-        """Look for alarms now; what fails is told on the page."""
-        try:
-            self._problem = "; ".join(self._alarm_check.run())
-        except Exception as error:  # the page must go on, and say so
-            self._problem = f"the check for alarms failed: {error}"
-
-    def check_for_ever(self, every: float = 60.0) -> None:
-        """Look for alarms every so many seconds, until `stop`."""
-        self._alarm_check.run_for_ever(every, self._note)
-
-    def stop(self) -> None:
-        """End `check_for_ever`."""
-        self._alarm_check.stop()
-
-    def _note(self, problem: str) -> None:
-        self._problem = problem
-
     def _page(self, view: Callable[[Request], str]) -> Callable[[Request], Any]:
-        """A view as an endpoint: in a thread, with errors as pages."""
+        """Return an endpoint that runs a view in a thread, with errors as pages."""
 
         async def endpoint(request: Request) -> Response:
             try:
@@ -111,7 +92,7 @@ class Page:
         return endpoint
 
     def _render(self, template: str, **values: Any) -> str:
-        lasting = sum(each.ended is None for each in alarms_of(self._database))
+        lasting = len(lasting_alarms(self._database))
         return render(template, source=self._database.name, lasting=lasting, link=self._link, **values)
 
     def _overview(self, request: Request) -> str:
@@ -120,12 +101,12 @@ class Page:
             recorded, slices = time_range(connection), stored_slices(connection)
             pairs = sorted({(each["scorer_id"], each["agent_name"]) for each in slices.values()})
             for scorer, agent in pairs[:_MOST]:
-                inside = _chosen(slices, scorer, agent)
+                inside = matching(slices, {"scorer_id": scorer, "agent_name": agent})
                 if recorded and (found := summary_of(connection, inside, Window(), recorded)):
                     row, sentence = found
                     href = "/scorer?" + urlencode({"scorer": scorer, "agent": agent})
                     cards.append({"row": row, "sentence": sentence, "href": href})
-        alarms = [each for each in alarms_of(self._database) if each.ended is None]
+        alarms = lasting_alarms(self._database)
         return self._render("overview.html", cards=cards, recorded=recorded, alarms=alarms)
 
     def _scorer(self, request: Request) -> str:
@@ -153,27 +134,23 @@ class Page:
             )
             values: dict[str, Any] = {"row": None}
             if found:
-                highest = found.row.lower_is_better
                 whole = measure(connection, inside, window, ())[()]
                 values = {
-                    **{name: getattr(found, name) for name in ("row", "sentence", "points", "step", "plot")},
-                    "worst": worst_runs(connection, inside, window, 10, highest=highest),
+                    **found,
+                    "worst": runs_of_slices(connection, inside, window, 10, order="worst"),
                     "sampler": sampler_checks(connection, inside, window),
-                    "agreement": agreement_of(connection, inside, window, whole, found.row),
+                    "agreement": agreement_of(connection, inside, window, whole, found["row"]),
                     "more": "/runs?" + urlencode(ids),
                 }
-        mine = [
-            each
-            for each in alarms_of(self._database)
-            if each.ended is None and (each.alarm.scorer_id, each.alarm.agent_name) == (scorer, agent)
-        ]
+        lasting = lasting_alarms(self._database)
+        mine = [k for k in lasting if (k.alarm.scorer_id, k.alarm.agent_name) == (scorer, agent)]
         return self._render(
             "scorer.html",
             **values,
             **ids,
             alarms=mine,
             length=length,
-            windows=WINDOWS,
+            windows=WINDOWS.items(),
             by=by,
             groups=list(GROUPS),
             rows=versions.slices,
@@ -182,7 +159,7 @@ class Page:
         )
 
     def _older(self, only: dict[str, str], by: str) -> str | None:
-        """The agent version to compare others with: the one seen first."""
+        """Return the agent version before the newest one, to compare with."""
         if by != "version":
             return None
         with self._database.reading() as connection:
@@ -191,15 +168,12 @@ class Page:
         return firsts[-2][1] if len(firsts) > 1 else None
 
     def _runs(self, request: Request) -> str:
-        asked = {
-            name: _asked(request, name) for name in ("scorer", "agent", "since", "until", "order", "status")
-        }
+        names = ("scorer", "agent", "since", "until", "order", "status")
+        asked = {name: _asked(request, name) for name in names}
         window = Window(_seconds(asked["since"], "since"), _seconds(asked["until"], "until"))
         with self._database.reading() as connection:
             inside = stored_slices(connection, scorer_id=asked["scorer"], agent_name=asked["agent"])
-            highest = any(each["direction"] == "lower_is_better" for each in inside.values())
-            worst = "highest" if highest else "lowest"
-            order = worst if asked["order"] == "worst" else "newest"
+            order = "worst" if asked["order"] == "worst" else "newest"
             status = asked["status"] or None
             runs = runs_of_slices(connection, inside, window, _MOST, order=order, status=status)
         other = {k: v for k, v in asked.items() if v} | {"order": "worst" if order == "newest" else "newest"}
@@ -225,7 +199,7 @@ class Page:
             "run.html",
             trace_id=trace_id,
             runs=runs,
-            links=[self._link.to(_Linked(run.columns)) for run in runs],
+            links=[self._link.to(_linked(run.columns)) for run in runs],
             labels=labels_on(self._database, trace_id),
             feedback=feedback_on(self._database, trace_id),
             csrf=self._access.csrf,
@@ -236,8 +210,8 @@ class Page:
 
     def _alarms(self, request: Request) -> str:
         kept = alarms_of(self._database)
-        shown = {"checked": self._alarm_check.checked, "problem": self._problem, "settings": self._settings}
-        return self._render("alarms.html", alarms=kept, **shown)
+        check = {"checked": self.alarm_check.checked, "problem": self.alarm_check.problem}
+        return self._render("alarms.html", alarms=kept, settings=self._settings, **check)
 
     def _labels(self, request: Request) -> str:
         with self._database.reading() as connection:
@@ -248,22 +222,14 @@ class Page:
         return self._render("labels.html", queues=queues, labelled=labelled, new=new, csrf=csrf, draws=DRAWN)
 
 
-class _Linked:
-    """What `TraceLink.to` reads, of a run's columns."""
-
-    def __init__(self, columns: Any) -> None:
-        self.trace_id, self.span_id = columns["trace_id"], columns["span_id"]
-        self.time = columns["start_time"] // 1_000_000_000
-
-
-def _chosen(slices: Any, scorer: str, agent: str) -> dict[int, Any]:
-    return {
-        id: each for id, each in slices.items() if (each["scorer_id"], each["agent_name"]) == (scorer, agent)
-    }
+def _linked(columns: Any) -> SimpleNamespace:
+    """Return the ids and the time of a run in seconds, for `TraceLink.to`."""
+    ids = {name: columns[name] for name in ("trace_id", "span_id")}
+    return SimpleNamespace(**ids, time=columns["start_time"] // 1_000_000_000)
 
 
 def _comparison(rows: Any) -> str:
-    """What the newest comparison of versions says."""
+    """Return a sentence about the newest comparison of versions."""
     changed = [row for row in rows if row.change]
     if not changed:
         return ""
@@ -271,7 +237,7 @@ def _comparison(rows: Any) -> str:
     difference = f"{row.change.mean:+.3f}, between {row.change.low:+.3f} and {row.change.high:+.3f}"
     return (
         f"Version {row.slice['agent_version']} against {row.change.against}: {difference}. "
-        "It is the version's effect only where both answered the same traffic at the same time."
+        "It is the version's effect only if both answered the same traffic at the same time."
     )
 
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: no network, no script."""
+"""The report as one HTML file without scripts or network access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from otel_evals_monitor._internal.report.links import TraceLink
 from otel_evals_monitor._internal.report.report import ReportOptions, ScoreReport
 from otel_evals_monitor._internal.report.terminal import columns_of
 from otel_evals_monitor._internal.store.database import Database
-from otel_evals_monitor._internal.store.queries import stored_slices
+from otel_evals_monitor._internal.store.queries import matching, stored_slices
 
 _MOST = 60
 
@@ -22,23 +22,18 @@ _MOST = 60
 def write_html(
     path: Path, report: ScoreReport, database: Database, options: ReportOptions, link: TraceLink, source: str
 ) -> None:
-    """Write a report; the first 60 slices with plots.
-
-    Raises:
-        ConfigError: the file cannot be written.
-        StoreError: the store cannot be read.
-    """
+    """Write a report, with plots of the first 60 slices."""
     parts: list[dict[str, Any]] = []
     columns = columns_of(report)
     with database.reading() as connection:
         slices = stored_slices(connection, **options.only)
         for row in report.slices[:_MOST]:
-            inside = {i: s for i, s in slices.items() if all(s[n] == v for n, v in row.slice.items())}
-            found = detail_of(connection, inside, options.window, report.recorded or (0, 0))
+            found = detail_of(
+                connection, matching(slices, row.slice), options.window, report.recorded or (0, 0)
+            )
             if found is not None:
                 title = " · ".join(str(row.slice[name]) for name in columns if row.slice[name])
-                shown = {"plot": found.plot, "points": found.points, "step": found.step}
-                parts.append({"title": title, "row": row, "sentence": found.sentence, **shown})
+                parts.append({**found, "title": title, "row": row})
     text = render(
         "report.html",
         style=Markup(STYLE),

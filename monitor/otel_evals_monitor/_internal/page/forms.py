@@ -1,4 +1,4 @@
-"""What people send to the page: labels by its forms, and feedback by applications as JSON."""
+"""Requests that change data: labels and draws from forms, feedback from applications as JSON."""
 
 from __future__ import annotations
 
@@ -17,64 +17,51 @@ from otel_evals_monitor._internal.store.label_draws import draw
 from otel_evals_monitor._internal.store.labels import add_feedback, add_label
 
 DRAWN = 8
-"""How many runs a draw takes."""
+"""Number of runs of a draw."""
 _LARGEST = 64 * 1024
 
 
 class Forms:
-    """The endpoints that change something."""
+    """Endpoints that change data."""
 
     def __init__(self, database: Database, access: Access) -> None:
         self._database = database
         self._access = access
 
     async def label(self, request: Request) -> Response:
-        """A label, from the form on a run's page."""
+        """Store a label from the form on a run's page."""
         form = await _form(request)
         if self._access.forged(request, form.get("csrf", "")):
-            return self._message(
-                "Refused", "The form is out of date: go back, reload and send it again.", 403
-            )
+            return self._refused()
         try:
-            label = number_of(form.get("label", ""), "label")
-            await run_in_threadpool(
-                add_label,
-                self._database,
-                form.get("evaluation_id", ""),
-                label,
-                expected=form.get("expected"),
-            )
+            label, id = number_of(form.get("label", ""), "label"), form.get("evaluation_id", "")
+            await run_in_threadpool(add_label, self._database, id, label, expected=form.get("expected"))
         except OtelEvalsError as error:
-            return self._message("Not saved", str(error), 400)
+            return message("Not saved", str(error), self._database.name, 400)
         return RedirectResponse(f"/runs/{quote(form.get('trace_id', ''), safe='')}?saved=1", 303)
 
     async def draw(self, request: Request) -> Response:
-        """A draw of runs to label, from the form on the label queue."""
+        """Draw runs to label, from the form on the label queue."""
         form = await _form(request)
         if self._access.forged(request, form.get("csrf", "")):
-            return self._message(
-                "Refused", "The form is out of date: go back, reload and send it again.", 403
-            )
+            return self._refused()
         try:
             await run_in_threadpool(draw, self._database, DRAWN)
         except OtelEvalsError as error:
-            return self._message("Not drawn", str(error), 503)
+            return message("Not drawn", str(error), self._database.name, 503)
         return RedirectResponse("/labels", 303)
 
     async def feedback(self, request: Request) -> Response:
-        """Feedback of an application: JSON with `trace_id` and `value`. A browser's form cannot send JSON."""
+        """Store an application's feedback: JSON, which a browser's form cannot send."""
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return JSONResponse({"error": "Content-Type must be application/json"}, 415)
         try:
             given = json.loads(await _body(request))
-            known = {
-                name: given[name] for name in ("name", "comment", "source") if given.get(name) is not None
-            }
-            value = given["value"]
-            if not isinstance(value, bool | int | float) or not all(
-                isinstance(v, str) for v in known.values()
-            ):
-                raise TypeError("value must be a number or true or false, and other fields texts")
+            names, value = ("name", "comment", "source"), given["value"]
+            known = {name: given[name] for name in names if given.get(name) is not None}
+            texts = all(isinstance(each, str) for each in known.values())
+            if not texts or not isinstance(value, bool | int | float):
+                raise TypeError("value must be a number, true or false, and other fields must be strings")
             await run_in_threadpool(add_feedback, self._database, str(given["trace_id"]), value, **known)
         except OtelEvalsError as error:
             return JSONResponse({"error": str(error)}, 400 if isinstance(error, ConfigError) else 503)
@@ -82,27 +69,24 @@ class Forms:
             return JSONResponse({"error": f"must be an object with trace_id and value: {error}"}, 400)
         return JSONResponse({"kept": True}, 201)
 
-    def _message(self, title: str, text: str, status: int) -> HTMLResponse:
-        return message(title, text, self._database.name, status)
+    def _refused(self) -> HTMLResponse:
+        text = "The form is out of date: go back, reload and send it again."
+        return message("Refused", text, self._database.name, 403)
 
 
 def message(title: str, text: str, source: str, status: int) -> HTMLResponse:
-    """A page that says what is wrong."""
+    """Return a page with a message."""
     return HTMLResponse(render("message.html", title=title, text=text, source=source), status)
 
 
 def number_of(text: str, field: str) -> float:
-    """A number that someone typed, or that stands in an address.
-
-    Raises:
-        ConfigError: it is none; names the field.
-    """
+    """Parse a number from a form or an address; raises ConfigError with the field's name."""
     try:
         number = float(text.replace(",", "."))
     except ValueError:
-        raise ConfigError(field, f"{text!r} is no number") from None
+        raise ConfigError(field, f"{text!r} is not a number") from None
     if not abs(number) < 1e15:
-        raise ConfigError(field, f"{text!r} is no number that can be used")
+        raise ConfigError(field, f"{text!r} is too large")
     return number
 
 
@@ -112,7 +96,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 async def _body(request: Request) -> bytes:
-    """The body, of which no more than a form's size is read."""
+    """Read the body, up to 64 KiB."""
     body = b""
     async for chunk in request.stream():
         body += chunk

@@ -30,11 +30,7 @@ def serve(
     token: str | None = None,
     browser: bool = False,
 ) -> None:
-    """Serve the page until interrupted.
-
-    Raises:
-        ConfigError: an option is wrong, or the port is taken.
-    """
+    """Serve the page until interrupted."""
     page = Page(
         database,
         access=Access(token, host),
@@ -47,19 +43,18 @@ def serve(
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
-            listening.listen(128)  # before anyone is told the address
+            listening.listen(128)  # before the address is printed
         except OSError as error:
             raise ConfigError("--port", f"cannot listen on {host}:{port}: {error}; give another") from None
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
-        page.check()  # so that the first view has the alarms
+        page.alarm_check.run_once()  # the first view already shows alarms
         echo(f"The page is at {address}  (Ctrl-C ends it)")
-        checking = threading.Thread(target=page.check_for_ever, name="alarms", daemon=True)
-        checking.start()
+        threading.Thread(target=page.alarm_check.run_for_ever, args=(60.0,), daemon=True).start()
         if browser:
             webbrowser.open(address)
         config = uvicorn.Config(page.app, log_level="warning", access_log=False)
         try:
             uvicorn.Server(config).run(sockets=[listening])
         finally:
-            page.stop()
+            page.alarm_check.stop()

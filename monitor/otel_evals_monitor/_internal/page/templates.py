@@ -1,4 +1,4 @@
-"""Templates, and how they write numbers, times and texts."""
+"""Templates, and their filters for numbers, times and texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = {
 
 
 def render(template: str, **values: Any) -> str:
-    """An HTML page; everything in `values` is escaped, except for plots that were made as Markup."""
+    """Return an HTML page; all values are escaped, except plots, which are Markup."""
     return _environment.get_template(template).render(values)
 
 
@@ -37,7 +37,7 @@ def _interval(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value for people to read; what is too long is cut, and what is not there is empty."""
+    """Return a value as text of limited length; empty for None and undefined values."""
     if isinstance(value, Undefined) or value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2, default=str)
@@ -50,7 +50,7 @@ def _short(text: Any, width: int) -> str:
 
 
 def _items(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; records of others may hold anything."""
+    """Return the objects of a list; records of other programs may contain anything."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
@@ -62,26 +62,12 @@ def _heading(name: str) -> str:
     return _NAMES.get(name, name.replace("_", " ").capitalize())
 
 
-def _made() -> Environment:
-    made = Environment(
-        loader=PackageLoader(__package__ or "", "templates"),
-        autoescape=select_autoescape(default=True),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.globals["style"] = None
-    made.globals["lasting"] = 0
-    made.filters |= {
-        "time": _time,
-        "score": number,
-        "interval": _interval,
-        "text": _text,
-        "short": _short,
-        "items": _items,
-        "sentence": _sentence,
-        "heading": _heading,
-    }
-    return made
-
-
-_environment = _made()
+_environment = Environment(
+    loader=PackageLoader(__package__ or "", "templates"),
+    autoescape=select_autoescape(default=True),
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_environment.globals |= {"style": None, "lasting": 0}
+_filters = (_time, _interval, _text, _short, _items, _sentence, _heading)
+_environment.filters |= {"score": number} | {each.__name__[1:]: each for each in _filters}

@@ -1,1 +1,1 @@
-"""Reports on a results store: estimates of every slice, comparisons, and the worst runs."""
+"""Reports of a results store: estimates of every slice, comparisons, and the worst runs."""

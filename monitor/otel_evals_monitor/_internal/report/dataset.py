@@ -1,4 +1,4 @@
-"""Runs of the results store as a data set: for `run_evals`, for the pytest fixture, and labels for judges."""
+"""Data sets from the results store: runs for `run_evals` and pytest, labels for judges."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from otel_evals_monitor._internal.store import schema
 
 
 def items_of(connection: Connection, trace_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """An item for each run of these traces whose question is on record."""
+    """Yield an item for each run of these traces with a recorded question."""
     for trace_id in dict.fromkeys(trace_ids):
         for run in find_runs(connection, trace_id):
             if run.content.get("input"):
-                yield item_of(run, _expected(connection, run))
+                yield _item(run, _expected(connection, run))
 
 
-def item_of(run: RecordedRun, expected: str | None = None) -> dict[str, Any]:
-    """One item: `input`, `ground_truth`, and `metadata` with the whole run and its scores.
-
-    `metadata["run"]` is what `otel_evals.testing.run_of` makes a run of, so that it can be scored again.
-    """
+def _item(run: RecordedRun, expected: str | None) -> dict[str, Any]:
+    """Return `input`, `ground_truth`, and `metadata` with the scores and the run, for `testing.run_of`."""
+    scores = {
+        each.slice["scorer_id"]: {name: each.columns[name] for name in ("value", "label", "explanation")}
+        for each in run.evaluations
+        if each.columns["status"] == "scored"
+    }
     return {
         "input": run.content.get("input"),
         "ground_truth": expected,
@@ -32,51 +34,32 @@ def item_of(run: RecordedRun, expected: str | None = None) -> dict[str, Any]:
             "trace_id": run.columns["trace_id"],
             "agent": run.columns["agent_name"],
             "agent_version": run.columns["agent_version"],
-            "scores": {
-                each.slice["scorer_id"]: {
-                    name: each.columns[name] for name in ("value", "label", "explanation")
-                }
-                for each in run.evaluations
-                if each.columns["status"] == "scored"
-            },
+            "scores": scores,
             "run": _example(run.content) | ({"expected": expected} if expected else {}),
         },
     }
 
 
 def labelled_examples(connection: Connection) -> Iterator[dict[str, Any]]:
-    """All labelled runs, as `otel-evals judge calibrate` reads them."""
-    labels, evaluations, runs = schema.labels, schema.evaluations, schema.runs
-    joined = labels.join(evaluations, evaluations.c.evaluation_id == labels.c.evaluation_id).join(
-        runs, runs.c.key == evaluations.c.run_key
-    )
-    columns = (labels.c.evaluation_id, labels.c.label, labels.c.expected, runs.c.content)
-    for row in connection.execute(select(*columns).select_from(joined).order_by(labels.c.time)):
+    """Yield all labelled runs in the format of `otel-evals judge calibrate`."""
+    labels = schema.labels.c
+    columns = (labels.evaluation_id, labels.label, labels.expected, schema.runs.c.content)
+    query = select(*columns).select_from(schema.labelled_runs).order_by(labels.time)
+    for row in connection.execute(query):
         if row.content:
-            expected = {"expected": row.expected} if row.expected else {}
-            yield {
-                "id": row.evaluation_id,
-                "label": row.label,
-                **_example(json.loads(row.content)),
-                **expected,
-            }
+            example = {"id": row.evaluation_id, "label": row.label, **_example(json.loads(row.content))}
+            yield example | ({"expected": row.expected} if row.expected else {})
 
 
 def test_file(items: Sequence[Mapping[str, Any]], data_set: str, limits: Mapping[str, float]) -> str:
-    """A pytest module that scores these runs.
-
-    Args:
-        items: as `items_of` gives them.
-        data_set: name of the file they are in, beside the module.
-        limits: scorers by name, and the score that is good enough.
-    """
+    """Return a pytest module for a data set in the same folder; `limits` is the minimum score by scorer."""
     checks = "\n".join(
         f"    scored({name!r}, runs=run).at_least({limit:g})" for name, limit in sorted(limits.items())
     )
     return _TEST.format(runs=len(items), data_set=data_set, checks=checks or "    assert run.output")
 
 
-_TEST = '''"""{runs} runs from production that must not go wrong again."""
+_TEST = '''"""{runs} runs from production that must not fail again."""
 
 from pathlib import Path
 
@@ -89,8 +72,8 @@ ITEMS = read_items(Path(__file__).with_name("{data_set}"))
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.metadata["trace_id"][:8])
 def test_answer(item, scored):
-    # The answer on record, which fails. Call your agent with `item.input` instead, and leave out `runs=run`:
-    # then its new answer is scored.
+    # This scores the recorded answer, which fails. To score a new answer, call your agent with `item.input`
+    # and leave out `runs=run`.
     run = run_of(item.metadata["run"])
 {checks}
 '''
@@ -104,7 +87,7 @@ def _expected(connection: Connection, run: RecordedRun) -> str | None:
 
 
 def _example(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A run as labelled examples describe it."""
+    """Return a run in the format of labelled examples."""
     calls = [each for each in content.get("tool_calls") or () if isinstance(each, dict) and each.get("name")]
     documents = [each for each in content.get("documents") or () if isinstance(each, dict)]
     described = {

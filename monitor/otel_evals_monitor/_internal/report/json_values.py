@@ -8,12 +8,11 @@ from typing import Any
 
 from otel_evals.statistics import Picks
 from otel_evals_monitor._internal.report.links import TraceLink
-from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
-from otel_evals_monitor._internal.report.sampler_notes import SURPRISING
+from otel_evals_monitor._internal.report.report import SURPRISING, ScoreReport, SliceReport
 
 
 def as_plain(report: ScoreReport, link: TraceLink) -> dict[str, Any]:
-    """The report as JSON values: times in ISO 8601, scores in units of their scorer."""
+    """Return the report as JSON values: times in ISO 8601, scores in units of the scorer."""
     since, until = report.window.since, report.window.until
     return {
         "source": report.source,
@@ -37,7 +36,7 @@ def _check(rule: str, picks: Picks) -> dict[str, Any]:
 
 
 def when(seconds: int | None) -> str | None:
-    """A time as ISO 8601 in UTC."""
+    """Return a time as ISO 8601 in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

@@ -1,4 +1,4 @@
-"""The label queue: which runs are worth a person's look, and the judge's mean corrected by labels."""
+"""The label queue: runs worth a label, and the judge's mean corrected by labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from otel_evals_monitor._internal.store.queries import Measured, Window
 def label_queue(
     connection: Connection, slices: Mapping[int, Any], most: int = 8
 ) -> list[tuple[str, list[RunOfSlice]]]:
-    """Runs without a label: those drawn by chance, with which users disagree, and with low scores."""
+    """Return runs without a label: drawn at random, in conflict with feedback, and with low scores."""
     evaluations, labels, feedback, runs = schema.evaluations, schema.labels, schema.feedback, schema.runs
     unlabelled = (
         ~select(labels.c.evaluation_id).where(labels.c.evaluation_id == evaluations.c.evaluation_id).exists()
@@ -31,11 +31,11 @@ def label_queue(
     praised = evaluations.c.run_key.in_(theirs) & (evaluations.c.x >= 0.5)
     against = select(evaluations).where(scored, unlabelled, praised).limit(most)
     worst: list[RunOfSlice] = []
-    for direction, order in (("higher_is_better", "lowest"), ("lower_is_better", "highest")):
+    for direction in ("higher_is_better", "lower_is_better"):
         some = {i: each for i, each in slices.items() if each["direction"] == direction}
-        worst += runs_of_slices(connection, some, Window(), most, order=order)
+        worst += runs_of_slices(connection, some, Window(), most, order="worst")
     return [
-        ("Drawn by chance", run_rows(connection, slices, chosen)),
+        ("Drawn at random", run_rows(connection, slices, chosen)),
         ("Users disagree", run_rows(connection, slices, connection.execute(against).mappings().all())),
         ("Low scores", worst[:most]),
     ]
@@ -44,21 +44,11 @@ def label_queue(
 def agreement_of(
     connection: Connection, slices: Mapping[int, Any], window: Window, measured: Measured, row: SliceReport
 ) -> str | None:
-    """How often labels agree with the scores, and the mean that they correct to; None without labels."""
-    evaluations, labels = schema.evaluations.c, schema.labels
-    joined = labels.join(schema.evaluations, evaluations.evaluation_id == labels.c.evaluation_id)
-    columns = (
-        labels.c.evaluation_id,
-        labels.c.label,
-        evaluations.x,
-        evaluations.weight,
-        evaluations.slice_id,
-    )
-    query = select(*columns).select_from(joined).where(evaluations.x.is_not(None))
-    if window.since is not None:
-        query = query.where(evaluations.time >= window.since * 1_000_000_000)
-    if window.until is not None:
-        query = query.where(evaluations.time < window.until * 1_000_000_000)
+    """Return how often labels agree with scores, and the corrected mean; None without labels."""
+    evaluations, labels = schema.evaluations.c, schema.labels.c
+    columns = (labels.evaluation_id, labels.label, evaluations.x, evaluations.weight, evaluations.slice_id)
+    query = select(*columns).select_from(schema.labelled).where(evaluations.x.is_not(None))
+    query = window.of(query, evaluations.time, 1_000_000_000)
     found = [each for each in connection.execute(query) if each.slice_id in slices]
     if not found:
         return None
@@ -74,6 +64,5 @@ def agreement_of(
     if better := corrected(measured.scored, chosen) if len(chosen) >= 10 else None:
         mean = number(better.mean * unit)
         low, high = number(better.interval.low * unit), number(better.interval.high * unit)
-        text += f" Corrected by the {len(chosen)} of them that were drawn by chance, "
-        text += f"the mean is {mean}, {low} to {high}."
+        text += f" Corrected by the {len(chosen)} randomly drawn ones, the mean is {mean}, {low} to {high}."
     return text

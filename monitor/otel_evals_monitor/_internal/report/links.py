@@ -1,4 +1,4 @@
-"""Links from a run to its trace in a tracing backend."""
+"""Links from runs to their traces in a tracing backend."""
 
 from __future__ import annotations
 
@@ -16,25 +16,22 @@ BACKENDS = {
     "mlflow": "/#/traces/tr-{trace_id}",
     "langfuse": "/trace/{trace_id}",
 }
-"""Where these backends show a trace, below their address."""
+"""Path of a trace's page, by backend."""
 _IDS = {"trace_id", "span_id"}
 _FIELDS = {*_IDS, "time"}
 
 
 @dataclass(frozen=True, slots=True)
 class TraceLink:
-    """Makes addresses of traces from a template; without one, there are none."""
+    """Builds the addresses of traces from a template; without one, there are no links."""
 
     template: str | None = None
 
     @classmethod
     def parse(cls, text: str | None) -> TraceLink:
-        """A link from an option: `jaeger=http://localhost:16686`, or an address with `{trace_id}`.
+        """Parse an option: `jaeger=http://localhost:16686`, or an address with `{trace_id}` or `{span_id}`.
 
-        `{span_id}` may stand for it or beside it, and `{time}` (milliseconds since the Unix epoch) too.
-
-        Raises:
-            ConfigError: it is neither, or not http or https.
+        An address may also contain `{time}` (milliseconds since the Unix epoch).
         """
         if not text:
             return cls()
@@ -42,21 +39,19 @@ class TraceLink:
         if name in BACKENDS:
             text = base.rstrip("/") + BACKENDS[name]
         if urlsplit(text).scheme not in ("http", "https"):
-            raise ConfigError(
-                "--link", f"{text!r} is no http address, nor one of {', '.join(BACKENDS)}=http://..."
-            )
+            known = f"{', '.join(BACKENDS)}=http://..."
+            raise ConfigError("--link", f"{text!r} is neither an http address nor one of {known}")
         try:
             fields = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
         except ValueError as error:
             raise ConfigError("--link", f"{text!r}: {error}") from None
         if not fields & _IDS or fields - _FIELDS:
-            raise ConfigError(
-                "--link", f"{text!r} must contain {{trace_id}} or {{span_id}}, and may {{time}}"
-            )
+            problem = "must contain {trace_id} or {span_id}, and may contain {time}"
+            raise ConfigError("--link", f"{text!r} {problem}")
         return cls(text)
 
     def to(self, run: Any) -> str | None:
-        """The address of a run's trace; `run` has `trace_id`, `span_id` and `time` in seconds."""
+        """Return the address of a run's trace; `run` has `trace_id`, `span_id` and `time` in seconds."""
         if self.template is None:
             return None
         ids = {name: quote(str(getattr(run, name)), safe="") for name in ("trace_id", "span_id")}

@@ -1,6 +1,6 @@
-"""Opens what a report is made of: a results store, or files that the JSONL destination wrote.
+"""Opens the source of a report: a results store, or files of the jsonl destination.
 
-Files are read into a store of their own that lives as long as the report, so that both are read by one code.
+Files are loaded into a temporary store, which is then read like any other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,47 +26,40 @@ _SQLITE = b"SQLite format 3\x00"
 
 @dataclass
 class Loaded:
-    """A store to report on, and what of the files could not be read."""
+    """A store to report on, and its unreadable lines."""
 
     database: Database
     sources: str
     written: Written = field(default_factory=Written)
-    """What was read from files; empty for a store."""
+    """Counts of records from files; empty for a store."""
     broken: Counter[str] = field(default_factory=Counter)
     """Lines that are not JSON, by file."""
+
+    @property
+    def lost(self) -> int:
+        """Number of unreadable lines."""
+        return self.broken.total() + self.written.unreadable.total()
 
 
 @contextmanager
 def opened(places: Sequence[str]) -> Iterator[Loaded]:
-    """Open a results store, or read files into one that is deleted afterwards.
-
-    Args:
-        places: one store (path or URL), or any number of files and patterns such as `scores-*.jsonl.gz`.
-
-    Raises:
-        ConfigError: a file is missing, or stores and files are mixed.
-        StoreError: the store cannot be used.
-    """
+    """Open one results store, or load files and patterns such as `scores-*.jsonl.gz` into a temporary one."""
     if len(places) == 1 and (is_url(places[0]) or _is_sqlite(places[0])):
-        database = Database(places[0], create=False)
-        try:
+        with closing(Database(places[0], create=False)) as database:
             yield Loaded(database, database.name)
-        finally:
-            database.close()
         return
     files = list(files_of(places))
-    with tempfile.TemporaryDirectory(prefix="otel-evals-") as folder:
-        store = ResultsStore(Path(folder, "report.db"))
-        try:
-            loaded = Loaded(store.database, ", ".join(places))
-            load_files(store, files, loaded)
-            yield loaded
-        finally:
-            store.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="otel-evals-") as folder,
+        closing(ResultsStore(Path(folder, "report.db"))) as store,
+    ):
+        loaded = Loaded(store.database, ", ".join(places))
+        load_files(store, files, loaded)
+        yield loaded
 
 
 def load_files(store: ResultsStore, files: Iterable[str], loaded: Loaded) -> None:
-    """Write the records of files into a store, counting in `loaded` what cannot be read."""
+    """Write the records of files into a store, and count unreadable lines in `loaded`."""
     loaded.written = store.write(record for file in files for record in _records(file, loaded.broken))
 
 
@@ -80,7 +73,7 @@ def _records(file: str, broken: Counter[str]) -> Iterator[Any]:
             except (ValueError, RecursionError):
                 broken[file] += 1
     except (OSError, EOFError) as error:
-        # What was read before a torn end of a gzip file is worth keeping.
+        # Keep the lines before the truncated end of a gzip file.
         if not isinstance(error, gzip.BadGzipFile | EOFError):
             raise ConfigError(file, f"cannot be read: {error}") from error
         broken[file] += 1
@@ -94,11 +87,7 @@ def _lines(file: str) -> Iterator[bytes]:
 
 
 def files_of(places: Sequence[str]) -> Iterator[str]:
-    """The files that names and patterns stand for.
-
-    Raises:
-        ConfigError: one of them is missing, a folder, or a results store.
-    """
+    """Yield the files of names and patterns."""
     for place in places:
         if is_url(place) or _is_sqlite(place):
             raise ConfigError(place, "is a results store; give it alone, without other files")

@@ -1,4 +1,4 @@
-"""One plot, as SVG: a scorer's mean over time with its interval, and the runs behind it on the same axis."""
+"""Plot as SVG: a scorer's mean over time with its interval, and the number of runs on the same axis."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _STEPS = (60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 8
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One step of time."""
+    """One time step."""
 
     start: int
     mean: float | None
-    """In units of the score; None where there are too few runs."""
+    """In units of the score; None with too few runs."""
     low: float | None
     high: float | None
     scored: int
     missing: int
     """Runs that should have a score."""
     other: int
-    """Runs that the scorer does not apply to."""
+    """Runs to which the scorer does not apply."""
     n_effective: float
     href: str | None = None
 
     @classmethod
     def of(cls, start: int, measured: Measured, known: Estimate, href: str | None) -> Point:
-        """A point from what was measured, and its estimate in units of the score."""
+        """Return a point from sums and their estimate in units of the score."""
         counts = measured.counts
         lost = measured.lost.n + measured.lost.unknown
         interval = None if known.too_few else known.interval
@@ -53,16 +53,8 @@ class Point:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Something that began at a time."""
-
-    time: int
-    text: str
-
-
 def step_for(first: int, last: int, most: int = 100) -> int:
-    """Seconds of one step, so that there are at most that many."""
+    """Return the seconds of a step, for at most `most` steps."""
     return next((step for step in _STEPS if (last - first) / step <= most), _STEPS[-1])
 
 
@@ -73,43 +65,36 @@ def timeline(
     *,
     scale: float | None = 1.0,
     floor: float | None = None,
-    marks: Sequence[Mark] = (),
+    marks: Sequence[tuple[int, str]] = (),
 ) -> str:
-    """The plot as an `svg` element; all texts are escaped.
+    """Return the plot as an `svg` element; all texts are escaped.
 
-    Args:
-        points: by time.
-        step: seconds of each.
-        label: what is shown, for those who do not see it.
-        scale: the highest score; None where every number is allowed.
-        floor: a line to compare with.
-        marks: vertical lines.
+    `label` describes it for screen readers, `scale` is the highest possible score, `floor` a horizontal line,
+    `marks` are vertical lines with a text.
     """
     if not points:
         return ""
     frame = _Frame.around(points, step, scale, floor)
     box, name = f"0 0 {_WIDTH} {_BOTTOM + 22}", escape(label)
-    role = "group" if any(p.href for p in points) else "img"  # nothing in a picture can be followed
-    parts = [
-        f'<svg class="plot" viewBox="{box}" role="{role}" aria-label="{name}">',
-        *_grid(frame),
-        *_band(frame, points),
-        *_floor(frame, floor),
-        *(
-            _mark(frame, mark, index)
-            for index, mark in enumerate(marks)
-            if frame.first <= mark.time < frame.last
-        ),
-        *_counts(frame, points),
-        *_dots(frame, points),
-        "</svg>",
-    ]
-    return "".join(parts)
+    role = "group" if any(p.href for p in points) else "img"  # links inside an image are not accessible
+    shown = [(i, *mark) for i, mark in enumerate(marks) if frame.first <= mark[0] < frame.last]
+    return "".join(
+        [
+            f'<svg class="plot" viewBox="{box}" role="{role}" aria-label="{name}">',
+            *_grid(frame),
+            *_band(frame, points),
+            *_floor(frame, floor),
+            *(_mark(frame, *mark) for mark in shown),
+            *_counts(frame, points),
+            *_dots(frame, points),
+            "</svg>",
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where times, scores and counts are in the picture."""
+    """Coordinates of times, scores and counts."""
 
     first: int
     last: int
@@ -139,9 +124,6 @@ class _Frame:
     def y(self, score: float) -> float:
         share = (score - self.lowest) / ((self.highest - self.lowest) or 1.0)
         return _TOP + _MEANS * (1.0 - min(1.0, max(0.0, share)))
-
-    def height(self, count: int) -> float:
-        return _COUNTS * count / self.most
 
 
 def _grid(frame: _Frame) -> Iterator[str]:
@@ -185,7 +167,7 @@ def _band(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
 
 
 def _together(frame: _Frame, points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Points that a line may join: steps without enough runs break it."""
+    """Yield points joined by a line; steps with too few runs interrupt it."""
     some: list[Point] = []
     for point in points:
         if some and (point.mean is None or point.start - some[-1].start > frame.step):
@@ -200,20 +182,16 @@ def _together(frame: _Frame, points: Sequence[Point]) -> Iterator[list[Point]]:
 def _dots(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
     for p in points:
         x = frame.middle(p)
-        text = escape(_told(p))
-        shape = (
-            f'<circle class="dot" cx="{x:.1f}" cy="{frame.y(p.mean):.1f}" r="3.2"/>'
-            if p.mean is not None
-            else ""
-        )
+        dot = "" if p.mean is None else f'cx="{x:.1f}" cy="{frame.y(p.mean):.1f}" r="3.2"/>'
+        shape = dot and f'<circle class="dot" {dot}'
         width = max(frame.x(frame.first + frame.step) - _LEFT, 2.0)
         area = _rect("hit", x - width / 2, _TOP, width, _BOTTOM - _TOP)
-        inside = f"<title>{text}</title>{area}{shape}"
-        # Reachable by keyboard through the table below; a hundred stops before it would be no help.
+        inside = f"<title>{escape(_title(p))}</title>{area}{shape}"
+        # The keyboard reaches the table below, which has the same links.
         yield f'<a href="{escape(p.href)}" tabindex="-1">{inside}</a>' if p.href else f"<g>{inside}</g>"
 
 
-def _told(p: Point) -> str:
+def _title(p: Point) -> str:
     time = datetime.fromtimestamp(p.start, UTC).strftime("%Y-%m-%d %H:%M UTC")
     mean = "too few runs" if p.mean is None else f"{p.mean:.3f}, {p.low:.3f} to {p.high:.3f}"
     return f"{time}: {mean}; {p.scored} scored, {p.missing} missing, {p.other} not applicable"
@@ -226,12 +204,12 @@ def _floor(frame: _Frame, floor: float | None) -> Iterator[str]:
         yield f'<text class="tick end" x="{_WIDTH - _RIGHT}" y="{y - 4:.1f}">floor {floor:g}</text>'
 
 
-def _mark(frame: _Frame, mark: Mark, index: int) -> str:
-    x, base = frame.x(mark.time), _TOP - 6 + (index % 2) * 12
+def _mark(frame: _Frame, index: int, time: int, text: str) -> str:
+    x, base = frame.x(time), _TOP - 6 + (index % 2) * 12
     line = f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_BOTTOM}"/>'
     side = "tick" if x < _WIDTH - 160 else "tick end"
-    beside = x + (4 if side == "tick" else -4)
-    return f'{line}<text class="{side}" x="{beside:.1f}" y="{base}">{escape(mark.text)}</text>'
+    left = x + (4 if side == "tick" else -4)
+    return f'{line}<text class="{side}" x="{left:.1f}" y="{base}">{escape(text)}</text>'
 
 
 def _counts(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
@@ -240,7 +218,7 @@ def _counts(frame: _Frame, points: Sequence[Point]) -> Iterator[str]:
         x, y = frame.middle(p) - width / 2, float(_BOTTOM)
         for kind, count in (("scored", p.scored), ("missing", p.missing), ("other", p.other)):
             if count:
-                height = frame.height(count)
+                height = _COUNTS * count / frame.most
                 y -= height
                 yield _rect(kind, x, y, width, height)
 

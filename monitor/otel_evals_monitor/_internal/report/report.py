@@ -1,4 +1,4 @@
-"""A report: the weighted mean of every scorer, its interval, what is missing, changed and worst."""
+"""Report with the weighted mean of every scorer, its interval, missing scores, changes and worst runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from sqlalchemy import Connection
 
 from otel_evals.errors import ConfigError
 from otel_evals.statistics import Estimate, Interval, Picks, design_effect, difference, estimate, missing
-from otel_evals_monitor._internal.report.runs import RunOfSlice, worst_runs
-from otel_evals_monitor._internal.report.sampler_notes import picked_by_rules
+from otel_evals_monitor._internal.report.runs import RunOfSlice, runs_of_slices
 from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.picks import picks_of
 from otel_evals_monitor._internal.store.queries import (
     Measured,
     StoredSlice,
     Window,
+    matching,
     measure,
     stored_slices,
     time_range,
@@ -24,6 +25,9 @@ from otel_evals_monitor._internal.store.queries import (
 from otel_evals_monitor._internal.store.schema import HOUR
 
 _FEW = 20_000
+SURPRISING = 4.0
+"""Standard deviations beyond which chance is unlikely."""
+_COPIED = ("scale", "lower_is_better", "counts", "reasons", "cost", "input_tokens", "output_tokens")
 _ALWAYS = ("scorer_id", "scorer_version", "agent_name")
 GROUPS: Mapping[str, str] = {
     "agent": "agent_name",
@@ -33,28 +37,28 @@ GROUPS: Mapping[str, str] = {
     "service": "service",
     "judge": "judge_model",
 }
-"""By what estimates can be split, and the column of each."""
+"""Names to split estimates by, with their columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What a report is to show."""
+    """Content of a report."""
 
     window: Window = field(default_factory=Window)
     by: Sequence[str] = ()
-    """Names of `GROUPS`; by scorer, its version and agent in any case."""
+    """Names of `GROUPS`, in addition to scorer, scorer version and agent."""
     against: str | None = None
-    """`previous` compares with the window before, of its length; any other text with that agent version."""
+    """`previous` compares with the window before, of equal length; other texts are an agent version."""
     only: Mapping[str, str] = field(default_factory=dict)
-    """Columns of slices and the value that each must have."""
+    """Required values of slice columns."""
     worst: int = 3
-    """How many of the worst runs of each slice to list."""
+    """Number of worst runs to list per slice."""
     confidence: float = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A difference to another window or version, in units of the score."""
+    """Difference to another window or version, in units of the score."""
 
     against: str
     mean: float
@@ -64,10 +68,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceReport:
-    """One slice: its estimate, its counts, and its worst runs. Scores are in units of the scorer."""
+    """Estimate, counts and worst runs of a slice. Scores are in units of the scorer."""
 
     slice: Mapping[str, Any]
-    """Its columns by name."""
+    """Columns by name."""
     estimate: Estimate
     scale: float | None
     lower_is_better: bool
@@ -75,22 +79,22 @@ class SliceReport:
     reasons: Mapping[tuple[str, str], int]
     missing_share: float | None
     bounds: Interval | None
-    """What the mean may be whatever the missing scores are."""
+    """Bounds of the mean for any value of the missing scores."""
     stands_for: float
-    """Sum of weights: about how many runs the sampled ones stand for."""
+    """Sum of weights: approximate number of runs that the sampled ones represent."""
     sampled: int
     cost: float
     input_tokens: int
     output_tokens: int
     one_cluster: bool = False
-    """Whether all scored runs are of one group of users or conversations, so that how much they resemble each
-    other cannot be told."""
+    """True if all scored runs are of one group of users or conversations: their correlation is then
+    unknown."""
     change: Change | None = None
     worst: Sequence[RunOfSlice] = ()
 
     @property
     def warnings(self) -> Iterator[str]:
-        """What is to be known before relying on the mean."""
+        """Warnings about the mean."""
         known, unknown = self.estimate, self.estimate.unknown
         if known.too_few:
             yield f"too few: {known.n_effective:.1f} effective runs of at least 10"
@@ -101,31 +105,26 @@ class SliceReport:
         if known.few_clusters and known.n and not known.too_few:
             yield "few users or conversations: the interval holds in 90 to 93 of 100 cases"
         if self.one_cluster and not known.too_few:
-            yield "all runs are of one user, or of one conversation: what holds for others cannot be told"
+            yield "all runs are of one user or conversation: the mean of others is unknown"
         if known.approximate:
             yield "no scale: the interval is approximate"
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreReport:
-    """What is known of the runs of a window."""
+    """Report of the runs in a window."""
 
     source: str
     window: Window
     recorded: tuple[int, int] | None
-    """From when to when there is anything on record, in seconds."""
+    """Start and end of the recorded time, in seconds."""
     slices: Sequence[SliceReport]
     picks: Mapping[str, Picks] = field(default_factory=dict)
-    """What each rule picked, for the sampler check; without rules whose processes do not tell."""
+    """Picks by rule, for the sampler check; only rules whose processes record them."""
 
 
 def make_report(database: Database, options: ReportOptions) -> ScoreReport:
-    """ScoreReport on a store.
-
-    Raises:
-        ConfigError: an option is wrong.
-        StoreError: the store cannot be read.
-    """
+    """Return a report of a store."""
     by = _columns(options)
     with database.reading() as connection:
         recorded = time_range(connection)
@@ -135,18 +134,13 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
         rows = []
         for key in sorted(found, key=str):
             columns = dict(zip(by, key, strict=True))
-            inside = {id: each for id, each in slices.items() if _is_in(each, columns)}
+            inside = matching(slices, columns)
             effect = _design_effect(connection, inside, options.window)
-            worst = worst_runs(
-                connection,
-                inside,
-                options.window,
-                options.worst,
-                highest=found[key].lower_is_better,
-                few=found[key].scored.n <= _FEW,
-            )
+            few = found[key].scored.n <= _FEW
+            worst = runs_of_slices(connection, inside, options.window, options.worst, order="worst", few=few)
             row = of_measured(columns, found[key], options.confidence, effect)
-            rows.append(_with(row, others.get(key), options, worst))
+            change = _change(row, others.get(key), options.against)
+            rows.append(replace(row, change=change, worst=worst))
         picks = picked_by_rules(connection, slices, options.window)
     return ScoreReport(database.name, options.window, recorded, rows, picks)
 
@@ -154,16 +148,10 @@ def make_report(database: Database, options: ReportOptions) -> ScoreReport:
 def of_measured(
     columns: Mapping[str, Any], measured: Measured, confidence: float = 0.95, inflation: float = 1.0
 ) -> SliceReport:
-    """The report of one slice without its worst runs.
-
-    Args:
-        columns: of the slice.
-        measured: what is known of it.
-        confidence: as for `estimate`.
-        inflation: as for `estimate`; used where there are no clusters.
-    """
+    """Return the report of a slice, without its worst runs; `inflation` is used without clusters."""
     scaled, unit = measured.scale is not None, measured.scale or 1.0
-    clusters = measured.clusters if _clustered(measured) else None
+    clusters = measured.clusters if measured.scored.n > 1 else None  # one run shares a cluster with no other
+    clusters = clusters if clusters and clusters.groups else None
     effect = 1.0 if clusters else inflation
     known = estimate(
         measured.scored, confidence=confidence, clusters=clusters, scaled=scaled, inflation=effect
@@ -177,57 +165,40 @@ def of_measured(
     return SliceReport(
         slice=columns,
         estimate=known.in_units(unit),
-        scale=measured.scale,
-        lower_is_better=measured.lower_is_better,
-        counts=measured.counts,
-        reasons=measured.reasons,
         missing_share=measured.lost.w / weight if weight else None,
         bounds=Interval(unit * bounds.low, unit * bounds.high) if bounds else None,
         stands_for=measured.sampled.w,
         sampled=sum(measured.counts.values()),
-        cost=measured.cost,
-        input_tokens=measured.input_tokens,
-        output_tokens=measured.output_tokens,
+        **{name: getattr(measured, name) for name in _COPIED},
         one_cluster=clusters is not None and clusters.groups == 1,
     )
 
 
 def _around(bounds: Interval | None, interval: Interval | None) -> Interval | None:
-    """The bounds, at least as wide as the interval, to which clusters may have added."""
+    """Return the bounds, at least as wide as the interval, which clusters may have widened."""
     if bounds is None or interval is None:
         return bounds
     return Interval(min(bounds.low, interval.low), max(bounds.high, interval.high))
 
 
-def _clustered(measured: Measured) -> bool:
-    """Whether clusters are known, and some run may share its own with another."""
-    return measured.clusters is not None and measured.clusters.groups > 0 and measured.scored.n > 1
-
-
 def _columns(options: ReportOptions) -> list[str]:
     for name in options.by:
         if name not in GROUPS:
-            raise ConfigError("--by", f"{name!r} is none of {', '.join(GROUPS)}")
+            raise ConfigError("--by", f"{name!r} is not one of {', '.join(GROUPS)}")
     wanted = [GROUPS[name] for name in options.by]
     if options.against not in (None, "previous"):
         wanted.append("agent_version")
     return list(dict.fromkeys([*_ALWAYS, *wanted]))
 
 
-def _is_in(each: StoredSlice, columns: Mapping[str, Any]) -> bool:
-    return all(each[name] == value for name, value in columns.items())
-
-
 def _design_effect(connection: Connection, slices: Mapping[int, StoredSlice], window: Window) -> float:
-    """For a window that is not of whole hours: the design effect of the hours around it."""
+    """Return the design effect of the hours around a window that does not consist of whole hours."""
     if window.hours:
         return 1.0
     since = None if window.since is None else window.since // HOUR * HOUR
     until = None if window.until is None else -(-window.until // HOUR) * HOUR
     around = measure(connection, slices, Window(since, until), ()).get(())
-    if around is None or around.clusters is None or around.clusters.groups < 2:
-        return 1.0
-    return design_effect(around.scored, around.clusters)
+    return around.design_effect if around else 1.0
 
 
 def _others(
@@ -237,7 +208,7 @@ def _others(
     by: Sequence[str],
     found: Mapping[tuple[Any, ...], Measured],
 ) -> dict[tuple[Any, ...], SliceReport]:
-    """What each slice is compared with."""
+    """Return the slices to compare with."""
     if options.against is None:
         return {}
     if options.against != "previous":
@@ -257,11 +228,29 @@ def _others(
     return {key: of_measured({}, each, options.confidence) for key, each in before.items()}
 
 
-def _with(
-    row: SliceReport, other: SliceReport | None, options: ReportOptions, worst: Sequence[RunOfSlice]
-) -> SliceReport:
-    change = None
-    if other is not None and (found := difference(other.estimate, row.estimate)):
-        against = "previous" if options.against == "previous" else f"version {options.against}"
-        change = Change(against, found.mean, found.interval.low, found.interval.high)
-    return replace(row, change=change, worst=worst)
+def _change(row: SliceReport, other: SliceReport | None, against: str | None) -> Change | None:
+    found = other and difference(other.estimate, row.estimate)
+    if not found:
+        return None
+    name = "previous" if against == "previous" else f"version {against}"
+    return Change(name, found.mean, found.interval.low, found.interval.high)
+
+
+def picked_by_rules(connection: Connection, slices: Mapping[int, Any], window: Window) -> dict[str, Picks]:
+    """Return the picks of these slices' rules; only rules whose processes record them."""
+    rules = sorted({each["rule"] for each in slices.values()})
+    found = picks_of(connection, window, rules=rules)
+    return {rule: picks for rule in rules for picks in found.get(rule, {}).values()}
+
+
+def sampler_checks(connection: Connection, slices: Mapping[int, Any], window: Window) -> list[str]:
+    """Return a sentence for each rule of these slices with recorded picks."""
+    return [_sentence(*each) for each in picked_by_rules(connection, slices, window).items()]
+
+
+def _sentence(rule: str, picks: Picks) -> str:
+    text = f"Sampler check of {rule}: {picks.picked} of {picks.runs} runs were sampled"
+    if picks.z is None:
+        return f"{text}; no decision was random."
+    verdict = "do not rely on the means" if abs(picks.z) > SURPRISING else "as expected"
+    return f"{text}, {picks.expected:.0f} expected (z = {picks.z:+.1f}): {verdict}."

@@ -1,4 +1,4 @@
-"""A report on a terminal."""
+"""Printed report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from otel_evals_monitor._internal.report.report import ScoreReport, SliceReport
 
 
 def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = None) -> None:
-    """Print a report: one line for each slice, what is missing, and the worst runs."""
+    """Print a report: a line for each slice, notes, and the worst runs."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -40,24 +40,20 @@ def print_report(report: ScoreReport, link: TraceLink, file: TextIO | None = Non
 
 
 def columns_of(report: ScoreReport) -> list[str]:
-    """The columns that tell the slices of a report apart."""
+    """Return the columns that differ between the slices of a report."""
     every = list(report.slices[0].slice) if report.slices else []
+    rest = [tuple(v for n, v in row.slice.items() if n != "scorer_version") for row in report.slices]
     return [
         name
         for name in every
         if name == "scorer_id"
         or (name != "scorer_version" and any(row.slice[name] for row in report.slices))
-        or (name == "scorer_version" and _several_versions(report))
+        or (name == "scorer_version" and len(set(rest)) < len(rest))
     ]
 
 
-def _several_versions(report: ScoreReport) -> bool:
-    rest = [tuple(v for n, v in row.slice.items() if n != "scorer_version") for row in report.slices]
-    return len(set(rest)) < len(rest)
-
-
 def number(value: float | None) -> str:
-    """A score in few digits."""
+    """Return a score in few digits."""
     if value is None:
         return "-"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
@@ -83,13 +79,11 @@ def _notes(row: SliceReport, names: list[str], link: TraceLink) -> Iterator[str]
     lines = [f"  ! {warning}" for warning in row.warnings]
     if row.bounds and row.missing_share:
         low, high = number(row.bounds.low), number(row.bounds.high)
-        lines.append(f"  whatever the missing scores are, the mean lies in {low} to {high}")
+        lines.append(f"  for any value of the missing scores, the mean is in {low} to {high}")
     others = sorted(row.reasons.items(), key=lambda each: -each[1])
     if others:
-        told = ", ".join(
-            f"{count} {status} ({_line(reason or 'no reason', 60)})" for (status, reason), count in others[:6]
-        )
-        lines.append(f"  without a score: {told}")
+        counts = (f"{n} {status} ({_line(why or 'no reason', 60)})" for (status, why), n in others[:6])
+        lines.append(f"  without a score: {', '.join(counts)}")
     for run in row.worst:
         at = link.to(run) or f"trace {run.trace_id}"
         why = _line(run.explanation or run.label or "", 120)
@@ -110,6 +104,6 @@ def _heading(report: ScoreReport) -> str:
 
 
 def _line(text: str, width: int) -> str:
-    """One printable line: an agent's answer must not steer the terminal."""
+    """Return one printable line, without control characters of an agent's answer."""
     line = "".join(c for c in " ".join(text[: width * 8].split()) if c.isprintable())
     return line if len(line) <= width else line[: width - 1] + "…"

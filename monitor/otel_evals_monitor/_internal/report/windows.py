@@ -1,4 +1,4 @@
-"""Windows of time as people write them."""
+"""Time windows from options."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from otel_evals_monitor._internal.store.schema import HOUR
 
 
 def window_of(database: Database, since: str | None, until: str | None, window: str | None) -> Window:
-    """A window from options.
+    """Return a window from options.
 
-    A window ends with the newest record, and starts with a full hour if it is an hour long or more, since
-    clusters are kept by the hour.
-
-    Raises:
-        ConfigError: an option is wrong, or `window` stands beside `since`.
+    By default a window ends with the newest record. A window of an hour or more starts on the hour, since
+    clusters are stored by the hour.
     """
     if window is None:
         found = Window(_moment(since, "--since"), _moment(until, "--until"))
@@ -26,7 +23,7 @@ def window_of(database: Database, since: str | None, until: str | None, window: 
             raise ConfigError("--until", "must be later than --since")
         return found
     if since is not None:
-        raise ConfigError("--window", "stands for --since; give one of them")
+        raise ConfigError("--window", "replaces --since; give one of them")
     length, end = seconds_of(window, "--window"), _moment(until, "--until")
     if end is None:
         with database.reading() as connection:

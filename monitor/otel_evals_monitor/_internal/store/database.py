@@ -1,4 +1,4 @@
-"""Opens the database of a results store: a SQLite file, or PostgreSQL by its URL."""
+"""Database of a results store: a SQLite file or a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text, update
+from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -18,37 +18,33 @@ from otel_evals.errors import StoreError
 from otel_evals.sdk.util import make_private
 from otel_evals_monitor._internal.store import schema
 
-# Names the lock that PostgreSQL's writers take in turn; any number that no other program uses.
+# Id of the advisory lock of PostgreSQL's writers; any number that no other program uses.
 _WRITE_LOCK = 0x6F74656C6576616C
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
-    """Whether this names a database server rather than a file."""
+    """Return True for the URL of a database server, False for a file."""
     return re.match(r"[a-z][a-z0-9+]+://", str(place)) is not None
 
 
-class Database:
-    """An open results database of the current schema. Safe to use from several threads.
+def rows_of_query(connection: Connection, query: Any) -> list[dict[str, Any]]:
+    """Return the rows of a query, as values by column."""
+    return [dict(row) for row in connection.execute(query).mappings()]
 
-    Errors of the database, and of its disk, leave as `StoreError`.
-    """
+
+class Database:
+    """An open results database of the current schema. Thread-safe; raises all its errors as `StoreError`."""
 
     def __init__(self, place: str | os.PathLike[str], *, create: bool = True, wait: float = 10.0) -> None:
-        """Open it, and bring its schema up to date.
+        """Open the database and migrate its schema; with `create=False`, the store must exist.
 
-        Args:
-            place: path of a SQLite file, or the URL of a PostgreSQL database.
-            create: False raises an error where there is no results store yet.
-            wait: seconds to wait for a lock that another process holds.
-
-        Raises:
-            StoreError: it is missing, is no results store, was written by a newer version, or cannot be used.
+        `wait` is the seconds to wait for another process's lock.
         """
         self.name = _shown(place)
         self._process = os.getpid()
-        # SQLite has one writer; threads of this process wait here instead of polling the file's lock.
+        # SQLite allows one writer; threads of this process wait here instead of polling the file's lock.
         self._turn = threading.Lock()
-        with self._told():
+        with self._store_errors():
             self.engine = _engine(place, create, wait)
             self.sqlite = self.engine.dialect.name == "sqlite"
             try:
@@ -59,14 +55,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that reads."""
-        with self._told(), self._own().connect() as connection:
+        """Yield a connection for reading."""
+        with self._store_errors(), self._own().connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One transaction, one writer at a time, so that rollups and the rows behind them agree."""
-        with self._told(), self._turn, self._own().begin() as connection:
+        """Yield a transaction. One writer at a time keeps rollups consistent with their rows."""
+        with self._store_errors(), self._turn, self._own().begin() as connection:
             if self.sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
@@ -78,14 +74,14 @@ class Database:
         self.engine.dispose()
 
     def _own(self) -> Engine:
-        """The engine; in a forked child without the connections of its parent."""
+        """Return the engine, in a forked child without its parent's connections."""
         if self._process != os.getpid():
             self._process, self._turn = os.getpid(), threading.Lock()
             self.engine.dispose(close=False)
         return self.engine
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         try:
             yield
         except (SQLAlchemyError, OSError) as error:
@@ -97,26 +93,26 @@ class Database:
         with self.reading() as connection:
             version = self._version(connection, create)
         if version > newest:
-            raise StoreError(
-                f"{self.name}: was written by a newer version (schema {version}); upgrade otel-evals"
-            )
+            problem = f"was written by a newer version (schema {version}); upgrade otel-evals"
+            raise StoreError(f"{self.name}: {problem}")
         if version < newest:
             with self.writing() as connection:
                 for migrate in schema.MIGRATIONS[self._version(connection, create) :]:
                     migrate(connection)
-                _set(connection, "schema", str(newest))
+                connection.execute(delete(schema.settings).where(schema.settings.c.name == "schema"))
+                connection.execute(insert(schema.settings).values(name="schema", value=str(newest)))
 
     def _version(self, connection: Connection, create: bool) -> int:
-        """The version of the schema, 0 for an empty database."""
+        """Return the version of the schema, 0 for an empty database."""
         tables = inspect(connection).get_table_names()
         if "settings" in tables:
             query = select(schema.settings.c.value).where(schema.settings.c.name == "schema")
             if found := connection.execute(query).scalar():
                 return int(found)
         if tables if self.sqlite else {"runs", "evaluations", "rollups"} & set(tables):
-            raise StoreError(f"{self.name}: holds other tables; it is not a results store")
+            raise StoreError(f"{self.name}: contains other tables; it is not a results store")
         if not create:
-            raise StoreError(f"{self.name}: is empty; nothing has been written to it as a results store")
+            raise StoreError(f"{self.name}: is empty; it is not a results store yet")
         return 0
 
 
@@ -129,10 +125,10 @@ def _engine(place: str | os.PathLike[str], create: bool, wait: float) -> Engine:
     if not create and not path.is_file():
         raise StoreError(f"{path}: there is no such file")
     if create:
-        make_private(path)  # it may hold what was said in conversations
+        make_private(path)  # it may contain conversations
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": wait})
     event.listen(engine, "connect", _set_up_sqlite)
-    # pysqlite's own BEGIN would come late and upgrade its lock; `writing` begins explicitly.
+    # pysqlite's own BEGIN comes late and upgrades its lock; `writing` begins explicitly.
     event.listen(engine, "begin", lambda connection: None)
     return engine
 
@@ -154,20 +150,13 @@ def _server(url: str) -> Engine:
 def _set_up_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
-    # With NORMAL, a power failure may take the last commits, never the file.
+    # With NORMAL, a power failure may lose the last commits, never the file.
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cache_size = -65536")
     connection.execute("PRAGMA wal_autocheckpoint = 8000")
     connection.execute("PRAGMA journal_size_limit = 67108864")
 
 
-def _set(connection: Connection, name: str, value: str) -> None:
-    table = schema.settings
-    changed = connection.execute(update(table).where(table.c.name == name).values(value=value))
-    if not changed.rowcount:
-        connection.execute(insert(table).values(name=name, value=value))
-
-
 def _shown(place: str | os.PathLike[str]) -> str:
-    """The place without its password."""
+    """Return the place without its password."""
     return re.sub(r"://([^:/@]*):[^@]*@", r"://\1:***@", str(place))

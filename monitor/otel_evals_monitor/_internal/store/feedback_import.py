@@ -1,4 +1,4 @@
-"""Feedback from backends, joined to what is on record: labels of scores, or feedback on traces."""
+"""Import of feedback from backends, as labels of recorded scores or feedback on recorded traces."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from sqlalchemy import ColumnElement, Connection, Table, select, update
 
 from otel_evals.model import Feedback
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.database import Database, rows_of_query
+from otel_evals_monitor._internal.store.labels import cut
 from otel_evals_monitor._internal.store.rows import hash_of
 
-_LONGEST = 20_000
 _IDS = re.compile("[0-9a-f]{32}-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRules:
-    """Which feedback is kept, and as what."""
+    """Rules of an import: the feedback to keep, and its numbers."""
 
     backend: str
-    """Where it comes from."""
+    """Name of the backend."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Names to take, with the scorer whose score each is a label of; all that people gave, if empty."""
+    """Names to import, each with the scorer that it labels; if empty, all feedback by people."""
     values: Mapping[str, float] = field(default_factory=dict)
-    """Numbers for categories."""
+    """Numbers of categories."""
 
 
 def judged_spans(connection: Connection, since: int | None) -> list[tuple[str, str]]:
-    """Trace and span ids of the runs recorded since a moment in nanoseconds."""
+    """Return trace and span ids of the runs recorded since a time in nanoseconds."""
     runs = schema.runs.c
     query = select(runs.trace_id, runs.span_id).distinct().order_by(runs.trace_id, runs.span_id)
     if since is not None:
@@ -43,16 +43,10 @@ def judged_spans(connection: Connection, since: int | None) -> list[tuple[str, s
 
 
 def keep_feedback(database: Database, found: Iterable[Feedback], rules: PullRules) -> Counter[str]:
-    """Keep feedback: as labels where a score of its name is on record, else as feedback on the trace.
+    """Keep feedback: as labels if a score of its name is on record, otherwise as feedback on the trace.
 
-    The latest stands: what is on record stays if it is as new. A score judged by several versions of its
-    scorer is labelled in each.
-
-    Returns:
-        What became of it: `labels` and `feedback` written, `known`, and why others were left out.
-
-    Raises:
-        StoreError: the store cannot be written.
+    Newer feedback replaces older feedback only. The scores by all versions of a scorer are labelled. Returns
+    counts of `labels` and `feedback` written, of `known` items, and of skipped items by reason.
     """
     done: Counter[str] = Counter()
     with database.writing() as connection:
@@ -87,14 +81,11 @@ def _keep(connection: Connection, said: Feedback, rules: PullRules) -> str:
 
 
 def _runs(connection: Connection, said: Feedback) -> Sequence[Mapping[str, Any]]:
-    """The runs that are meant: that of the span, else all of its trace; conversations if there are none."""
+    """Return the run of the span, or all runs of the trace; its conversations if there are none."""
     runs = schema.runs.c
 
-    def found(*conditions: ColumnElement[bool]) -> list[Mapping[str, Any]]:
-        columns = (runs.key, runs.trace_id, runs.span_id)
-        rows: list[Mapping[str, Any]] = [
-            dict(row) for row in connection.execute(select(*columns).where(*conditions)).mappings()
-        ]
+    def found(*conditions: ColumnElement[bool]) -> list[dict[str, Any]]:
+        rows = rows_of_query(connection, select(runs.key, runs.trace_id, runs.span_id).where(*conditions))
         own = [row for row in rows if row["key"] == hash_of(row["trace_id"], row["span_id"], "")]
         return own or rows
 
@@ -106,15 +97,14 @@ def _runs(connection: Connection, said: Feedback) -> Sequence[Mapping[str, Any]]
 def _evaluations(
     connection: Connection, runs: Sequence[Mapping[str, Any]], scorer: str
 ) -> Sequence[Mapping[str, Any]]:
-    evaluations, slices = schema.evaluations, schema.slices
-    joined = evaluations.join(slices, slices.c.id == evaluations.c.slice_id)
-    query = select(evaluations.c.evaluation_id, evaluations.c.run_key, slices.c.scale).select_from(joined)
-    query = query.where(evaluations.c.run_key.in_([run["key"] for run in runs]), slices.c.scorer_id == scorer)
-    return [dict(row) for row in connection.execute(query.where(evaluations.c.status == "scored")).mappings()]
+    evaluations, slices = schema.evaluations.c, schema.slices.c
+    query = select(evaluations.evaluation_id, evaluations.run_key, slices.scale).select_from(schema.sliced)
+    query = query.where(evaluations.run_key.in_([run["key"] for run in runs]), slices.scorer_id == scorer)
+    return rows_of_query(connection, query.where(evaluations.status == "scored"))
 
 
 def _number(value: Any, rules: PullRules, scale: float | None) -> float | None:
-    """A value as a number: yes is the top of the scale; categories have theirs from the rules."""
+    """Return a value as a number: true is the top of the scale, categories follow the rules."""
     if isinstance(value, bool):
         return (scale or 1.0) if value else 0.0
     if isinstance(value, str):
@@ -124,7 +114,7 @@ def _number(value: Any, rules: PullRules, scale: float | None) -> float | None:
 
 
 def _keep_labels(connection: Connection, ids: Sequence[str], said: Feedback, number: float) -> str:
-    values = {"label": number, "comment": _cut(said.comment)}
+    values = {"label": number, "comment": cut(said.comment)}
     table, time = schema.labels, said.time
     written = [_newest(connection, table, {"evaluation_id": each}, values, time) for each in ids]
     return "labels" if any(written) else "known"
@@ -133,24 +123,20 @@ def _keep_labels(connection: Connection, ids: Sequence[str], said: Feedback, num
 def _keep_feedback(connection: Connection, trace_id: str, said: Feedback, number: float, backend: str) -> str:
     source = f"{backend}:{said.author}" if said.author else backend
     key = {"trace_id": trace_id, "name": said.name[:200], "source": source[:200]}
-    values = {"value": number, "comment": _cut(said.comment)}
+    values = {"value": number, "comment": cut(said.comment)}
     return "feedback" if _newest(connection, schema.feedback, key, values, said.time) else "known"
 
 
 def _newest(
     connection: Connection, table: Table, key: Mapping[str, str], values: Mapping[str, Any], time: int
 ) -> bool:
-    """Write a row unless there is one as new; whether it was written."""
+    """Write a row unless an equally new one is stored; return True if it was written."""
     same = [table.c[column] == text for column, text in key.items()]
     known = connection.execute(select(table.c.time).where(*same)).scalar()
     if known is not None and known >= time:
         return False
     if known is None:
         connection.execute(table.insert().values(**key, **values, time=time))
-    else:  # what else a label says stays, such as the answer that was expected
+    else:  # other columns of a label stay, such as the expected answer
         connection.execute(update(table).where(*same).values(**values, time=time))
     return True
-
-
-def _cut(text: str | None) -> str | None:
-    return (text or "").replace("\x00", "")[:_LONGEST] or None

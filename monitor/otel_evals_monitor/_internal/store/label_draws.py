@@ -1,8 +1,8 @@
-"""Draws runs for labelling by chance, so that the inclusion probability of every label is known.
+"""Random samples of runs for labelling, with a known inclusion probability for every label.
 
-A draw takes a few of all scored runs that arrived since the draw before, without replacement, each as likely
-as any other. When all of them are labelled, each label's probability is their number over that of the pool.
-Until then it is the number of those that are labelled, which holds where nobody chooses which to label.
+A draw is a random sample, without replacement, of the scored runs since the previous draw (the pool). Each
+label's probability is the number of labelled runs of the draw over the size of the pool. Until all drawn runs
+are labelled, that assumes that nobody chooses which ones to label.
 """
 
 from __future__ import annotations
@@ -15,32 +15,19 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.database import Database, rows_of_query
 
 _AT_ONCE = 500
 _FEW = 5_000
 
 
 def waiting_for_draw(connection: Connection) -> int:
-    """How many scored runs have arrived since the last draw."""
-    after, last = _pool(connection)
-    return _size(connection, after, last)
+    """Return the number of scored runs since the last draw."""
+    return _size(connection, *_pool(connection))
 
 
 def draw(database: Database, most: int, choose: random.Random | None = None) -> int:
-    """Draw runs from those that arrived since the last draw.
-
-    Args:
-        database: the store.
-        most: how many; all, if there are fewer.
-        choose: makes the choice; by default random numbers of the operating system.
-
-    Returns:
-        How many were drawn.
-
-    Raises:
-        StoreError: the store cannot be written.
-    """
+    """Draw up to `most` of the runs scored since the last draw, and return their number."""
     table = schema.draws
     with database.writing() as connection:
         after, last = _pool(connection)
@@ -59,17 +46,17 @@ def draw(database: Database, most: int, choose: random.Random | None = None) -> 
 
 
 def drawn_unlabelled(connection: Connection, most: int) -> Sequence[Mapping[str, Any]]:
-    """Evaluations that were drawn and have no label yet, in the order in which they were drawn."""
+    """Return drawn evaluations without a label, in the order of the draws."""
     drawn, labels, evaluations = schema.drawn.c, schema.labels.c, schema.evaluations
     joined = schema.drawn.join(evaluations, evaluations.c.evaluation_id == drawn.evaluation_id)
     joined = joined.outerjoin(schema.labels, labels.evaluation_id == drawn.evaluation_id)
     query = select(evaluations).select_from(joined).where(labels.evaluation_id.is_(None))
     order = (drawn.draw_id, drawn.position)
-    return [dict(row) for row in connection.execute(query.order_by(*order).limit(most)).mappings()]
+    return rows_of_query(connection, query.order_by(*order).limit(most))
 
 
 def chances_of(connection: Connection) -> Mapping[str, float]:
-    """With which probability each evaluation was labelled, by its id; the others were not left to chance."""
+    """Return the probability of labelling by evaluation id; other evaluations were not chosen at random."""
     labels, drawn, draws = schema.labels.c, schema.drawn.c, schema.draws.c
     given = select(labels.evaluation_id, labels.probability).where(labels.probability.is_not(None))
     found: dict[str, float] = {row.evaluation_id: row.probability for row in connection.execute(given)}
@@ -85,7 +72,7 @@ def chances_of(connection: Connection) -> Mapping[str, float]:
 
 
 def _pool(connection: Connection) -> tuple[int, int]:
-    """The numbers after which, and up to which, scored runs have not been in a draw."""
+    """Return the row ids after which, and up to which, scored runs have not been in a draw."""
     after = connection.execute(select(func.max(schema.draws.c.last))).scalar() or 0
     last = connection.execute(select(func.max(schema.evaluations.c.id))).scalar() or 0
     return after, max(after, last)
@@ -100,7 +87,7 @@ def _size(connection: Connection, after: int, last: int) -> int:
 def _choice(
     connection: Connection, after: int, last: int, size: int, number: int, choose: random.Random
 ) -> list[str]:
-    """So many evaluations of a pool; of a large one by their numbers: one that is none is drawn again."""
+    """Sample evaluations of a pool; in a large pool by random row ids, repeated for ids without a row."""
     table = schema.evaluations.c
     if size <= _FEW:
         inside = (table.id > after, table.id <= last, table.status == "scored")

@@ -1,9 +1,9 @@
-"""What rules picked, in the results store: written by processes, summed up for the sampler check."""
+"""Picks of sampling rules in the results store: written per process, added up for the sampler check."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, Float, cast, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -16,33 +16,11 @@ from otel_evals_monitor._internal.store.queries import Window
 _KEPT = 30 * 86_400
 
 
-class PicksOfMinute(Protocol):
-    """What a rule of one process picked in one minute."""
+def keep_picks(database: Database, rows: Iterable[Any]) -> None:
+    """Write the picks of a process by minute, and delete picks older than thirty days.
 
-    @property
-    def process(self) -> str:
-        """Names the process, and no other."""
-
-    @property
-    def rule(self) -> str:
-        """Its name."""
-
-    @property
-    def minute(self) -> int:
-        """Its start, seconds since the Unix epoch."""
-
-    @property
-    def picks(self) -> Picks:
-        """All of that minute so far."""
-
-
-def keep_picks(database: Database, rows: Iterable[PicksOfMinute]) -> None:
-    """Write minutes as a whole: the same again changes nothing, a later count of one replaces it.
-
-    What is older than thirty days is deleted.
-
-    Raises:
-        StoreError: the store cannot be written.
+    Rows have `process`, `rule`, `minute` (its start, Unix time) and `picks`; a later count of a minute
+    replaces the earlier one.
     """
     table = schema.picks
     statement = (sqlite if database.sqlite else postgresql).insert(table)
@@ -65,24 +43,14 @@ def keep_picks(database: Database, rows: Iterable[PicksOfMinute]) -> None:
 def picks_of(
     connection: Connection, window: Window, step: int | None = None, rules: Sequence[str] | None = None
 ) -> Mapping[str, Mapping[int, Picks]]:
-    """What rules picked in a window, by rule and start of each step.
-
-    Args:
-        connection: from `Database.reading`.
-        window: when the rules were asked.
-        step: seconds, a multiple of a minute; None takes the window as one, under 0.
-        rules: which ones, by name; None for all.
-    """
+    """Return the picks of rules in a window, by rule and start of the step; without a step, under 0."""
     table = schema.picks.c
     start = table.bucket - table.bucket % step if step else func.min(0)
     sums = [func.sum(table[name]).label(name) for name in ("runs", "picked")]
     sums += [cast(func.sum(table[name]), Float).label(name) for name in ("expected", "variance")]
     query = select(table.rule, start.label("start"), *sums)
     query = query.group_by(table.rule, start) if step else query.group_by(table.rule)
-    if window.since is not None:
-        query = query.where(table.bucket >= window.since)
-    if window.until is not None:
-        query = query.where(table.bucket < window.until)
+    query = window.of(query, table.bucket)
     if rules is not None:
         query = query.where(table.rule.in_(list(rules)))
     found: dict[str, dict[int, Picks]] = {}

@@ -1,7 +1,8 @@
-"""Reads sums and runs from the results store."""
+"""Queries for the sums of slices in the results store."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,19 +10,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, Select, cast, func, select
 
-from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally
+from otel_evals.statistics import CLUSTER_GROUPS, Clusters, Sums, Tally, design_effect
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.schema import HOUR, MINUTE
+from otel_evals_monitor._internal.store.database import rows_of_query
+from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
-_NUMBERS = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
 _MANY = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of time, by when outcomes were known: from `since` up to, not including, `until`.
+    """A time window of outcomes: from `since` up to, not including, `until`.
 
-    Seconds since the Unix epoch, whole minutes; None leaves that side open.
+    Both are whole minutes in seconds since the Unix epoch; None leaves that side open.
     """
 
     since: int | None = None
@@ -29,8 +30,14 @@ class Window:
 
     @property
     def hours(self) -> bool:
-        """Whether it begins and ends with an hour."""
+        """True if the window begins and ends on the hour."""
         return all(each is None or each % HOUR == 0 for each in (self.since, self.until))
+
+    def of(self, query: Select[Any], column: Any, unit: int = 1) -> Select[Any]:
+        """Limit a query to this window; the column has `unit` ticks per second."""
+        if self.since is not None:
+            query = query.where(column >= self.since * unit)
+        return query if self.until is None else query.where(column < self.until * unit)
 
 
 StoredSlice = Mapping[str, Any]
@@ -39,26 +46,34 @@ StoredSlice = Mapping[str, Any]
 
 @dataclass
 class Measured:
-    """What is known of the runs of some slices in a window of time."""
+    """Sums over the runs of some slices in a time window."""
 
     scored: Sums = field(default_factory=Sums)
     lost: Tally = field(default_factory=Tally)
-    """Runs that should have a score, and have none."""
+    """Runs that should have a score but have none."""
     sampled: Tally = field(default_factory=Tally)
     """All sampled runs."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Runs by status, those of unknown probability included."""
+    """Runs by status, including runs of unknown probability."""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Runs without a score, by status and reason."""
     clusters: Clusters | None = None
-    """Of the scored runs; None where the window is not of whole hours."""
+    """Of the scored runs; None unless the window consists of whole hours."""
     scale: float | None = 1.0
-    """Scores lie in 0..scale; None where every number is allowed."""
+    """Scores lie in 0..scale; None if every number is allowed."""
     lower_is_better: bool = False
     cost: float = 0.0
     """US dollars."""
     input_tokens: int = 0
     output_tokens: int = 0
+
+    @property
+    def design_effect(self) -> float:
+        """Factor by which clusters inflate the variance of the mean; 1 if it is unknown."""
+        if self.clusters is None or self.clusters.groups < 2:
+            return 1.0
+        effect = design_effect(self.scored, self.clusters)
+        return effect if math.isfinite(effect) else 1.0
 
     def add(self, row: Any) -> None:
         """Add a row of sums."""
@@ -77,16 +92,21 @@ class Measured:
 
 
 def stored_slices(connection: Connection, **wanted: str | None) -> dict[int, StoredSlice]:
-    """All slices by id, or those whose columns have these values; None stands for any value."""
+    """Return slices by id; `wanted` limits them to values of their columns, None to any value."""
     query = select(schema.slices)
     for name, value in wanted.items():
         if value is not None:
             query = query.where(schema.slices.c[name] == value)
-    return {row["id"]: dict(row) for row in connection.execute(query).mappings()}
+    return {row["id"]: row for row in rows_of_query(connection, query)}
+
+
+def matching(slices: Mapping[int, StoredSlice], columns: Mapping[str, Any]) -> dict[int, StoredSlice]:
+    """Return the slices with these values of columns."""
+    return {id: each for id, each in slices.items() if all(each[n] == v for n, v in columns.items())}
 
 
 def time_range(connection: Connection) -> tuple[int, int] | None:
-    """Start of the first and end of the last minute that has a rollup, in seconds; None in an empty store."""
+    """Return start and end of the recorded time in seconds; None for an empty store."""
     bucket = schema.rollups.c.bucket
     query = select(func.min(bucket), func.max(bucket)).where(schema.rollups.c.width == MINUTE)
     first, last = connection.execute(query).one()
@@ -96,14 +116,7 @@ def time_range(connection: Connection) -> tuple[int, int] | None:
 def measure(
     connection: Connection, slices: Mapping[int, StoredSlice], window: Window, by: Sequence[str]
 ) -> dict[tuple[Any, ...], Measured]:
-    """What is known of each group of slices in a window.
-
-    Args:
-        connection: from `Database.reading`.
-        slices: which ones, by id.
-        window: when.
-        by: the columns of slices that make a group.
-    """
+    """Return the sums of each group of slices in a window; `by` names the columns that define a group."""
     groups = {key: tuple(columns[name] for name in by) for key, columns in slices.items()}
     found: dict[tuple[Any, ...], Measured] = {}
     for row in connection.execute(_query(slices, window, HOUR if window.hours else MINUTE)):
@@ -123,14 +136,9 @@ def series(
     step: int,
     by: Sequence[str] = (),
 ) -> dict[tuple[Any, ...], dict[int, Measured]]:
-    """What is known in each step of time, by group and start of the step.
+    """Return the sums of each time step, by group and start of the step.
 
-    Args:
-        connection: from `Database.reading`.
-        slices: which ones, by id.
-        window: when.
-        step: seconds; a multiple of a minute.
-        by: the columns of slices that make a group; none puts all into one.
+    `step` is in seconds, a multiple of a minute; `by` names the columns that define a group.
     """
     width = HOUR if step % HOUR == 0 and window.hours else MINUTE
     bucket = schema.rollups.c.bucket
@@ -164,8 +172,8 @@ def _query(slices: Iterable[int], window: Window, width: int, start: Any = None)
             func.max(table.w_max).label("w_max"),
             func.min(table.x_min).label("x_min"),
             func.max(table.x_max).label("x_max"),
-            # PostgreSQL's sum of whole numbers is a decimal.
-            *(cast(func.sum(table[name]), table[name].type).label(name) for name in _NUMBERS),
+            # PostgreSQL's sum of integers is a decimal.
+            *(cast(func.sum(table[name]), table[name].type).label(name) for name in COUNTED),
         )
         .where(table.width == width)
         .group_by(*keys)
@@ -174,11 +182,7 @@ def _query(slices: Iterable[int], window: Window, width: int, start: Any = None)
 
 
 def _within(query: Select[Any], table: Any, slices: Iterable[int], window: Window) -> Select[Any]:
-    if window.since is not None:
-        query = query.where(table.bucket >= window.since)
-    if window.until is not None:
-        query = query.where(table.bucket < window.until)
-    ids = list(slices)
+    query, ids = window.of(query, table.bucket), list(slices)
     return query.where(table.slice_id.in_(ids)) if len(ids) <= _MANY else query
 
 
@@ -199,18 +203,10 @@ def _clusters(
 
 
 def _sums(row: Any) -> Sums:
-    """Sums of a row; what rounding left after a revision took a score back is put right."""
-    whole = Sums(
-        n=row.n,
-        w=max(0.0, row.w),
-        wx=row.wx,
-        wxx=max(0.0, row.wxx),
-        ww=max(0.0, row.ww) if row.w > 0.0 else 0.0,
-        wwx=row.wwx,
-        wwxx=max(0.0, row.wwxx),
-        w_max=row.w_max,
-        x_min=row.x_min,
-        x_max=row.x_max,
-        unknown=row.unknown,
-    )
-    return whole if row.n else Sums(unknown=row.unknown)
+    """Return the sums of a row, without the rounding errors of scores that revisions have removed."""
+    if not row.n:
+        return Sums(unknown=row.unknown)
+    signed = ("n", "wx", "wwx", "w_max", "x_min", "x_max", "unknown")
+    positive = {name: max(0.0, getattr(row, name)) for name in ("w", "wxx", "ww", "wwxx")}
+    positive["ww"] *= row.w > 0.0
+    return Sums(**{name: getattr(row, name) for name in signed}, **positive)

@@ -1,4 +1,4 @@
-"""Retention and deletion: what is too old, too much, or to be forgotten leaves the results store."""
+"""Retention limits of the results store, and deletion of traces and users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, select, text
 
 from otel_evals_monitor._internal.store import schema
-from otel_evals_monitor._internal.store.database import Database
+from otel_evals_monitor._internal.store.database import Database, rows_of_query
 from otel_evals_monitor._internal.store.writer import change_rollups
 
 _NANO = 1_000_000_000
@@ -18,16 +18,14 @@ _SELDOM = 60.0
 
 
 def holds(database: Database, evaluation_ids: Collection[str], revision: int) -> bool:
-    """Whether all of these evaluations are there, in this revision or a later one."""
+    """Return True if all of these evaluations are stored, in this revision or a later one."""
     table, wanted = schema.evaluations.c, list(evaluation_ids)
     found = 0
     with database.reading() as connection:
         for start in range(0, len(wanted), _AT_ONCE):
             some = table.evaluation_id.in_(wanted[start : start + _AT_ONCE])
-            query = (
-                select(func.count()).select_from(schema.evaluations).where(some, table.revision >= revision)
-            )
-            found += connection.execute(query).scalar_one()
+            query = select(func.count()).select_from(schema.evaluations)
+            found += connection.execute(query.where(some, table.revision >= revision)).scalar_one()
     return found == len(set(wanted))
 
 
@@ -37,16 +35,10 @@ _checked: dict[int, float] = {}
 def keep_within(
     database: Database, max_age: float | None, max_bytes: int | None, *, seldom: float = _SELDOM
 ) -> int:
-    """Delete the oldest runs beyond these limits, with their evaluations. Rollups stay.
+    """Delete the oldest runs beyond these limits, with their evaluations, and return their number.
 
-    Args:
-        database: the store.
-        max_age: seconds since the scores of a run were known; None for no limit.
-        max_bytes: size of a SQLite file; None for no limit.
-        seldom: seconds within which a second call for the same store does nothing.
-
-    Returns:
-        How many runs were deleted.
+    `max_age` is in seconds, `max_bytes` the size of a SQLite file, None no limit. Rollups stay. Checks a
+    store at most every `seldom` seconds.
     """
     if max_age is None and max_bytes is None:
         return 0
@@ -56,9 +48,9 @@ def keep_within(
     _checked[id(database)] = now
     deleted = 0
     if max_age is not None:
-        deleted += _delete_older(database, int((time.time() - max_age) * _NANO))
+        deleted += _delete(database, schema.runs.c.recorded < int((time.time() - max_age) * _NANO))
     while max_bytes is not None and database.sqlite and _used(database) > max_bytes:
-        if not (some := _delete_oldest(database)):
+        if not (some := _delete(database, most=_AT_ONCE)):
             break
         deleted += some
     return deleted
@@ -67,34 +59,29 @@ def keep_within(
 def forget(
     database: Database, *, trace_ids: Sequence[str] = (), user_ids: Sequence[str] = ()
 ) -> tuple[int, int]:
-    """Delete everything about traces or users: runs, evaluations, labels, feedback, their share of rollups.
-
-    Returns:
-        How many runs and how many evaluations were deleted.
-    """
+    """Delete all data of traces or users, also from rollups; return the number of runs and evaluations."""
     runs = schema.runs.c
     wanted = runs.trace_id.in_(list(trace_ids)) | runs.user_id.in_(list(user_ids))
     with database.writing() as connection:
         keys = connection.execute(select(runs.key, runs.trace_id).where(wanted)).all()
         evaluations = 0
         for start in range(0, len(keys), _AT_ONCE):
-            evaluations += _remove(
-                connection, [key for key, _ in keys[start : start + _AT_ONCE]], rollups=True
-            )
-        traces = {trace for _, trace in keys} | set(trace_ids)
-        for each in traces:
+            some = [key for key, _ in keys[start : start + _AT_ONCE]]
+            evaluations += _remove(connection, some, rollups=True)
+        for each in {trace for _, trace in keys} | set(trace_ids):
             connection.execute(delete(schema.feedback).where(schema.feedback.c.trace_id == each))
     if database.sqlite:
-        _overwrite(database)
+        # Remove the deleted data from the file and its log.
+        with database.reading() as connection:
+            connection.exec_driver_sql("VACUUM")
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     return len(keys), evaluations
 
 
 def _remove(connection: Connection, keys: Sequence[int], *, rollups: bool) -> int:
-    """Delete runs by key, with what hangs on them; returns the number of evaluations."""
+    """Delete runs by key, with their evaluations and labels; return the number of evaluations."""
     table = schema.evaluations
-    rows = [
-        dict(row) for row in connection.execute(select(table).where(table.c.run_key.in_(keys))).mappings()
-    ]
+    rows = rows_of_query(connection, select(table).where(table.c.run_key.in_(keys)))
     if rollups:
         change_rollups(connection, [], rows)
     ids = [row["evaluation_id"] for row in rows]
@@ -104,20 +91,12 @@ def _remove(connection: Connection, keys: Sequence[int], *, rollups: bool) -> in
     return len(rows)
 
 
-def _delete_older(database: Database, before: int) -> int:
-    return _delete(database, schema.runs.c.recorded < before)
-
-
-def _delete_oldest(database: Database) -> int:
-    return _delete(database, True, _AT_ONCE)
-
-
-def _delete(database: Database, condition: Any, most: int | None = None) -> int:
+def _delete(database: Database, condition: Any = None, most: int | None = None) -> int:
     """Delete runs, oldest first, in short transactions."""
     deleted, runs = 0, schema.runs.c
     while most is None or deleted < most:
         query = select(runs.key).order_by(runs.recorded).limit(_AT_ONCE)
-        if condition is not True:
+        if condition is not None:
             query = query.where(condition)
         with database.writing() as connection:
             keys = list(connection.execute(query).scalars())
@@ -129,17 +108,10 @@ def _delete(database: Database, condition: Any, most: int | None = None) -> int:
 
 
 def _used(database: Database) -> int:
-    """Bytes in use in a SQLite file; freed pages are used again and do not count."""
+    """Return the bytes in use in a SQLite file, without freed pages."""
     with database.reading() as connection:
         pages, free, size = (
             connection.execute(text(f"PRAGMA {name}")).scalar_one()
             for name in ("page_count", "freelist_count", "page_size")
         )
     return int((pages - free) * size)
-
-
-def _overwrite(database: Database) -> None:
-    """Have what was deleted leave the file, and its log, too."""
-    with database.reading() as connection:
-        connection.exec_driver_sql("VACUUM")
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,20 +1,22 @@
-"""Rows of the results store from the records that destinations write, whoever wrote them.
+"""Rows of the results store from the records of scored runs.
 
-A record is what `otel_evals.destinations.run_record` makes of a scored run, and what a line of a JSONL file
-holds. Fields of others are left out; a record that cannot be used raises, naming the field.
+A record is a JSON object made by `otel_evals.destinations.run_record`, such as a line of a JSONL file, and
+may come from another program. Unknown fields are ignored; an invalid record raises an error that names the
+field.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 from otel_evals.statistics import CLUSTER_GROUPS
+from otel_evals_monitor._internal.store import schema
 
 STATUSES = ("scored", "not_scored", "failed", "dropped")
 _MISSING_SUFFIXES = ("_not_recorded", "_captured_off", "_truncated")
@@ -27,7 +29,7 @@ _CONTENT = ("input", "output", "system", "history", "tool_calls", "documents", "
 
 @dataclass(frozen=True, slots=True)
 class RecordRows:
-    """What one record puts into the tables."""
+    """Rows of a record, by table."""
 
     run: dict[str, Any]
     slices: dict[int, dict[str, Any]]
@@ -36,14 +38,9 @@ class RecordRows:
 
 
 def rows_of(record: Any, *, content: bool = True) -> RecordRows:
-    """The rows of one record.
+    """Return the rows of a record, without messages, explanations and prompts unless `content`.
 
-    Args:
-        record: a JSON object.
-        content: whether to keep what was said, explanations and prompts.
-
-    Raises:
-        ValueError: the record is not that of a scored run; the message names the field.
+    A record that is not of a scored run raises ValueError with the field's name.
     """
     if not isinstance(record, Mapping):
         raise ValueError("record: must be an object")
@@ -66,13 +63,12 @@ def rows_of(record: Any, *, content: bool = True) -> RecordRows:
 
 
 def hash_of(*parts: Any) -> int:
-    """A number of 63 bits that stands for these values, the same in every process."""
+    """Return a hash of 63 bits of these values, the same in every process."""
     text = "\x1f".join(map(str, parts)).encode("utf-8", "replace")
     return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
 
 
 def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, content: bool) -> dict[str, Any]:
-    usage = record.get("usage")
     return {
         "key": key,
         "trace_id": trace_id,
@@ -85,7 +81,7 @@ def _run(record: Mapping[str, Any], key: int, trace_id: str, span_id: str, conte
         "start_time": _whole(record.get("start_time")),
         "duration": _number(record.get("duration")),
         "error_type": _text(record, "error_type") or None,
-        **_tokens(usage),
+        **_tokens(record.get("usage")),
         "content": _content(record) if content else None,
     }
 
@@ -99,7 +95,7 @@ def _content(record: Mapping[str, Any]) -> str | None:
 
 
 def _cut(value: Any) -> Any:
-    """A value of modest size, or the beginning of its text."""
+    """Return a value, or the beginning of its text if it is too long."""
     text = value if isinstance(value, str) else _json(value)
     return value if len(text) <= LARGEST_CONTENT // 8 else text[: LARGEST_CONTENT // 8]
 
@@ -119,39 +115,25 @@ def _slice(record: Mapping[str, Any], evaluation: Mapping[str, Any]) -> tuple[in
         _text(record, "agent_version"),
         _text(record, "service"),
         _text(record, "tenant"),
-        next(_models(evaluation), ""),
+        next((_text(step, "model") for step in _steps(evaluation) if step.get("model")), ""),
     )
 
 
-_SLICE = (
-    "scorer_id",
-    "scorer_version",
-    "direction",
-    "scale",
-    "rule",
-    "sampler",
-    "agent_name",
-    "agent_version",
-    "service",
-    "tenant",
-    "judge_model",
-)
+_SLICE = [column.name for column in schema.slices.columns if column.name != "id"]
 
 
 @lru_cache(maxsize=2_000)
 def _known_slice(*values: Any) -> tuple[int, dict[str, Any]]:
-    """The id and the columns of a slice. Most runs are of one that was seen."""
+    """Return the id and the columns of a slice; most runs are of a cached one."""
     return hash_of(*values), dict(zip(_SLICE, values, strict=True))
 
 
-def _models(evaluation: Mapping[str, Any]) -> Iterator[str]:
-    for step in evaluation.get("steps") or ():
-        if isinstance(step, Mapping) and step.get("model"):
-            yield _text(step, "model")
+def _steps(evaluation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [step for step in evaluation.get("steps") or () if isinstance(step, Mapping)]
 
 
 def _scale(evaluation: Mapping[str, Any]) -> float | None:
-    """The scale on record. Without one, scores in 0..1 have that scale and others have none."""
+    """Return the recorded scale; without one, 1 for scores in 0..1 and None for others."""
     if "scale" in evaluation:
         scale = _number(evaluation["scale"])
         if scale is not None and scale <= 0.0:
@@ -189,9 +171,8 @@ def _evaluation(
         "x": None if value is None else value / (scale or 1.0),
         "weight": _weight(evaluation.get("sampling")),
         "label": _text(evaluation, "label") or None,
-        "explanation": (_text(evaluation, "explanation") or _text(evaluation, "message") or None)
-        if content
-        else None,
+        "explanation": (content and (_text(evaluation, "explanation") or _text(evaluation, "message")))
+        or None,
         "cost": _number(evaluation.get("cost")),
         **_tokens(evaluation.get("usage")),
         "duration": _number(evaluation.get("duration")),
@@ -200,14 +181,18 @@ def _evaluation(
     }
 
 
+def _explanation(evaluation: Mapping[str, Any]) -> str | None:
+    return _text(evaluation, "explanation") or _text(evaluation, "message") or None
+
+
 @lru_cache(maxsize=20_000)
 def _cluster(kin: str) -> int:
-    """The group of a user, or else of a conversation, or of a run by itself."""
+    """Return the group of a user, conversation or trace."""
     return hash_of(kin) % CLUSTER_GROUPS
 
 
 def _weight(sampling: Any) -> float | None:
-    """One over the probability; None where it is unknown."""
+    """Return one over the probability; None if it is unknown."""
     probability = _number(sampling.get("probability")) if isinstance(sampling, Mapping) else None
     if probability is None:
         return None
@@ -222,7 +207,7 @@ def _tokens(usage: Any) -> dict[str, int]:
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:
-    """A field as text without what no database stores; empty where it is missing."""
+    """Return a field as text that a database can store; empty if it is missing."""
     value = record.get(name)
     if value is None:
         return ""
@@ -243,8 +228,6 @@ def _json(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    if value is None:
-        return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and abs(value) <= 1e50 else None

@@ -1,8 +1,9 @@
-"""The tables of the results store, and the statements that bring an older store up to date."""
+"""Tables of the results store, and the migrations of older stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -22,50 +23,53 @@ from sqlalchemy import (
 )
 
 MINUTE, HOUR = 60, 3600
-"""Widths of the buckets that rollups are kept for, in seconds."""
+"""Widths of rollup buckets, in seconds."""
+COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
+"""Columns of rollups that add up."""
 
 metadata = MetaData()
 # SQLite numbers the rows of an INTEGER PRIMARY KEY itself, but not those of a BIGINT.
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
-settings = Table("settings", metadata, Column("name", String, primary_key=True), Column("value", Text))
+
+def _id() -> Column[Any]:
+    return Column("id", _Id, primary_key=True)
+
+
+def _columns(kind: Any, *names: str, nullable: bool = False) -> Iterator[Column[Any]]:
+    return (Column(name, kind, nullable=nullable) for name in names)
+
+
+def _keys(kind: Any, *names: str) -> Iterator[Column[Any]]:
+    return (Column(name, kind, primary_key=True) for name in names)
+
+
+# Times are in nanoseconds since the Unix epoch, except where a comment says seconds.
+
+settings = Table("settings", metadata, *_keys(String, "name"), Column("value", Text))
 
 slices = Table(
     "slices",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),  # a hash of all other columns
-    Column("scorer_id", Text, nullable=False),
-    Column("scorer_version", Text, nullable=False),
-    Column("direction", Text, nullable=False),
-    Column("scale", Float),  # scores lie in 0..scale; NULL where every number is allowed
-    Column("rule", Text, nullable=False),
-    Column("sampler", Text, nullable=False),
-    Column("agent_name", Text, nullable=False),
-    Column("agent_version", Text, nullable=False),
-    Column("service", Text, nullable=False),
-    Column("tenant", Text, nullable=False),
-    Column("judge_model", Text, nullable=False),
+    *_columns(Text, "scorer_id", "scorer_version", "direction"),
+    Column("scale", Float),  # scores lie in 0..scale; NULL if every number is allowed
+    *_columns(Text, "rule", "sampler", "agent_name", "agent_version", "service", "tenant", "judge_model"),
 )
 
 runs = Table(
     "runs",
     metadata,
-    Column("id", _Id, primary_key=True),
-    Column("key", BigInteger, nullable=False, unique=True),  # a hash of the judged span, or conversation
-    Column("trace_id", Text, nullable=False),
-    Column("span_id", Text, nullable=False),
-    Column("conversation_id", Text),
-    Column("user_id", Text),
-    Column("agent_name", Text, nullable=False),
-    Column("agent_version", Text, nullable=False),
-    Column("tenant", Text, nullable=False),
-    Column("start_time", BigInteger, nullable=False),  # nanoseconds since the Unix epoch
+    _id(),
+    Column("key", BigInteger, nullable=False, unique=True),  # a hash of the judged span or conversation
+    *_columns(Text, "trace_id", "span_id"),
+    *_columns(Text, "conversation_id", "user_id", nullable=True),
+    *_columns(Text, "agent_name", "agent_version", "tenant"),
+    *_columns(BigInteger, "start_time"),
     Column("duration", Float),
     Column("error_type", Text),
-    Column("input_tokens", BigInteger, nullable=False),
-    Column("output_tokens", BigInteger, nullable=False),
-    Column("recorded", BigInteger, nullable=False),  # when its scores were, in nanoseconds
-    Column("content", Text),  # JSON: what was said, where content is kept
+    *_columns(BigInteger, "input_tokens", "output_tokens", "recorded"),  # recorded: time of the latest score
+    Column("content", Text),  # JSON: messages and tool calls, if content is kept
     Index("runs_by_trace", "trace_id"),
     Index("runs_by_user", "user_id"),
     Index("runs_by_time", "recorded"),
@@ -74,145 +78,129 @@ runs = Table(
 evaluations = Table(
     "evaluations",
     metadata,
-    Column("id", _Id, primary_key=True),
+    _id(),
     Column("evaluation_id", Text, nullable=False, unique=True),
-    Column("run_key", BigInteger, nullable=False),
-    Column("slice_id", BigInteger, nullable=False),
-    Column("time", BigInteger, nullable=False),  # when the outcome was known, in nanoseconds
-    Column("revision", Integer, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("missing", Boolean, nullable=False),  # whether a score should have been there
-    Column("value", Float),  # the score as the scorer gave it
+    *_columns(BigInteger, "run_key", "slice_id", "time"),
+    *_columns(Integer, "revision"),
+    *_columns(Text, "status", "reason"),
+    *_columns(Boolean, "missing"),  # whether the run should have a score and has none
+    Column("value", Float),  # the scorer's score
     Column("x", Float),  # the score divided by its scale
-    Column("weight", Float),  # one over the probability; NULL where that is unknown
-    Column("label", Text),
-    Column("explanation", Text),
+    Column("weight", Float),  # one over the probability; NULL if unknown
+    *_columns(Text, "label", "explanation", nullable=True),
     Column("cost", Float),  # US dollars
-    Column("input_tokens", BigInteger, nullable=False),
-    Column("output_tokens", BigInteger, nullable=False),
+    *_columns(BigInteger, "input_tokens", "output_tokens"),
     Column("duration", Float),
-    Column("cluster", Integer, nullable=False),  # group of its conversation or user
-    Column("details", Text),  # JSON: the scorer's steps, where content is kept
+    *_columns(Integer, "cluster"),  # group of its conversation or user
+    Column("details", Text),  # JSON: the scorer's steps, if content is kept
     Index("evaluations_by_run", "run_key"),
     Index("evaluations_by_time", "slice_id", "time"),
     Index("evaluations_by_score", "slice_id", "x", text("time DESC")),
 )
 
-_SUMS = ("w", "wx", "wxx", "ww", "wwx", "wwxx", "w_max")
 rollups = Table(
     "rollups",
     metadata,
-    Column("width", Integer, primary_key=True),
-    Column("bucket", BigInteger, primary_key=True),  # its start, seconds since the Unix epoch
-    Column("slice_id", BigInteger, primary_key=True),
-    Column("status", String, primary_key=True),
-    Column("reason", String, primary_key=True),
-    Column("missing", Boolean, nullable=False),
-    Column("n", BigInteger, nullable=False),
-    Column("unknown", BigInteger, nullable=False),
-    *(Column(name, Float, nullable=False) for name in _SUMS),
-    Column("x_min", Float),
-    Column("x_max", Float),
-    Column("cost", Float, nullable=False),
-    Column("input_tokens", BigInteger, nullable=False),
-    Column("output_tokens", BigInteger, nullable=False),
+    *_keys(Integer, "width"),
+    *_keys(BigInteger, "bucket", "slice_id"),  # the bucket's start in seconds
+    *_keys(String, "status", "reason"),
+    *_columns(Boolean, "missing"),
+    *_columns(BigInteger, "n", "unknown"),
+    *_columns(Float, "w", "wx", "wxx", "ww", "wwx", "wwxx", "w_max"),
+    *_columns(Float, "x_min", "x_max", nullable=True),
+    *_columns(Float, "cost"),
+    *_columns(BigInteger, "input_tokens", "output_tokens"),
 )
 
 clusters = Table(
     "clusters",
     metadata,
-    Column("bucket", BigInteger, primary_key=True),  # of an hour
-    Column("slice_id", BigInteger, primary_key=True),
-    Column("cluster", Integer, primary_key=True),
-    Column("w", Float, nullable=False),
-    Column("wx", Float, nullable=False),
+    *_keys(BigInteger, "bucket", "slice_id"),  # the hour's start in seconds
+    *_keys(Integer, "cluster"),
+    *_columns(Float, "w", "wx"),
 )
 
 feedback = Table(
     "feedback",
     metadata,
-    Column("id", _Id, primary_key=True),
-    Column("trace_id", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("value", Float, nullable=False),
+    _id(),
+    *_columns(Text, "trace_id", "name"),
+    *_columns(Float, "value"),
     Column("comment", Text),
-    Column("source", Text, nullable=False),
-    Column("time", BigInteger, nullable=False),
+    *_columns(Text, "source"),
+    *_columns(BigInteger, "time"),
     UniqueConstraint("trace_id", "name", "source"),
 )
 
 labels = Table(
     "labels",
     metadata,
-    Column("evaluation_id", Text, primary_key=True),
-    Column("label", Float, nullable=False),  # on the scorer's scale
-    Column("probability", Float),  # with which it was chosen for labelling; NULL where nobody chose by chance
-    Column("expected", Text),
-    Column("comment", Text),
-    Column("time", BigInteger, nullable=False),
+    *_keys(Text, "evaluation_id"),
+    *_columns(Float, "label"),  # on the scorer's scale
+    Column("probability", Float),  # of choosing the run for labelling; NULL if it was not chosen at random
+    *_columns(Text, "expected", "comment", nullable=True),
+    *_columns(BigInteger, "time"),
 )
 
 alarms = Table(
     "alarms",
     metadata,
-    Column("id", _Id, primary_key=True),
-    Column("monitor", Text, nullable=False),
-    Column("since", BigInteger, nullable=False),  # seconds since the Unix epoch
-    Column("raised", BigInteger, nullable=False),
+    _id(),
+    *_columns(Text, "monitor"),
+    *_columns(BigInteger, "since", "raised"),  # in seconds
     Column("ended", BigInteger),
-    Column("details", Text, nullable=False),
+    *_columns(Text, "details"),
     Index("alarms_by_monitor", "monitor", "ended"),
 )
 
 notices = Table(
     "notices",
     metadata,
-    Column("alarm_id", BigInteger, primary_key=True),
-    Column("receiver", Text, primary_key=True),
-    Column("told", Integer, nullable=False),  # 0 not yet, 1 its start, 2 its end
-    Column("claimed", BigInteger, nullable=False),  # seconds since the Unix epoch, of whoever is telling it
+    *_keys(BigInteger, "alarm_id"),
+    *_keys(Text, "receiver"),
+    *_columns(Integer, "told"),  # notified of: 0 nothing, 1 the start, 2 the end
+    *_columns(BigInteger, "claimed"),  # when a process began to notify, in seconds
 )
 
 picks = Table(
     "picks",
     metadata,
-    Column("bucket", BigInteger, primary_key=True),  # start of the minute, seconds since the Unix epoch
-    Column("rule", Text, primary_key=True),
-    Column("process", Text, primary_key=True),
-    Column("runs", BigInteger, nullable=False),
-    Column("picked", BigInteger, nullable=False),
-    Column("expected", Float, nullable=False),
-    Column("variance", Float, nullable=False),
+    *_keys(BigInteger, "bucket"),  # the minute's start in seconds
+    *_keys(Text, "rule", "process"),
+    *_columns(BigInteger, "runs", "picked"),
+    *_columns(Float, "expected", "variance"),
 )
 
 draws = Table(
     "draws",
     metadata,
-    Column("id", _Id, primary_key=True),
-    Column("after", BigInteger, nullable=False),  # the pool: scored runs whose number is above this one,
-    Column("last", BigInteger, nullable=False),  # up to this one
-    Column("pool", BigInteger, nullable=False),  # how many there were
-    Column("drawn", Integer, nullable=False),  # how many of them were drawn
-    Column("time", BigInteger, nullable=False),
+    _id(),
+    *_columns(BigInteger, "after", "last"),  # the pool: scored runs with ids above `after`, up to `last`
+    *_columns(BigInteger, "pool"),  # size of the pool
+    *_columns(Integer, "drawn"),  # number of runs drawn from it
+    *_columns(BigInteger, "time"),
 )
 
 drawn = Table(
     "drawn",
     metadata,
-    Column("evaluation_id", Text, primary_key=True),
-    Column("draw_id", BigInteger, nullable=False),
-    Column("position", Integer, nullable=False),
+    *_keys(Text, "evaluation_id"),
+    *_columns(BigInteger, "draw_id"),
+    *_columns(Integer, "position"),
     Index("drawn_by_draw", "draw_id"),
 )
 
+sliced = evaluations.join(slices, slices.c.id == evaluations.c.slice_id)
+labelled = labels.join(evaluations, evaluations.c.evaluation_id == labels.c.evaluation_id)
+labelled_runs = labelled.join(runs, runs.c.key == evaluations.c.run_key)
+
 
 def _second(connection: Connection) -> None:
-    """Notices by receiver instead of one for each alarm; picks; draws for the label queue."""
+    """Add notices by receiver instead of one per alarm, picks, and draws for the label queue."""
     metadata.create_all(connection)
     if "told" in {column["name"] for column in inspect(connection).get_columns("alarms")}:
         connection.execute(text("ALTER TABLE alarms DROP COLUMN told"))
 
 
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (metadata.create_all, _second)
-"""What makes each version of the schema from the one before; `settings.schema` counts them."""
+"""Migrations to each version of the schema; `settings.schema` stores how many have run."""

@@ -1,8 +1,7 @@
-"""Puts records into the results store: rows and rollups in one transaction, each evaluation once."""
+"""Writer of the results store: rows and rollups in one transaction, each evaluation once."""
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,51 +16,39 @@ from sqlalchemy.dialects import postgresql, sqlite
 from otel_evals_monitor._internal.store import schema
 from otel_evals_monitor._internal.store.database import Database
 from otel_evals_monitor._internal.store.rows import RecordRows, rows_of
-from otel_evals_monitor._internal.store.schema import HOUR, MINUTE
+from otel_evals_monitor._internal.store.schema import COUNTED, HOUR, MINUTE
 
-_log = logging.getLogger(__name__)
 _NANO = 1_000_000_000
 _Rows = dict[tuple[Any, ...], dict[str, Any]]
 _AT_ONCE = 500
+_KEYS = ("width", "bucket", "slice_id", "status", "reason")
+_CLUSTER_KEYS = ("bucket", "slice_id", "cluster")
 
 
 @dataclass
 class Written:
-    """What became of records."""
+    """Counts of written records."""
 
     runs: int = 0
     evaluations: int = 0
-    """New ones, and new revisions."""
+    """New evaluations and new revisions."""
     repeated: int = 0
-    """Evaluations that were there already."""
+    """Evaluations that were already stored."""
     unreadable: Counter[str] = field(default_factory=Counter)
-    """Records that are not those of scored runs, by what is wrong with them."""
+    """Invalid records, by problem."""
 
 
 class ResultsStore:
-    """Keeps scored runs, their outcomes and rollups. Several processes and threads may write and read one."""
+    """Stores scored runs, their outcomes and rollups. Processes and threads may share a store."""
 
     def __init__(self, place: str | os.PathLike[str], *, create: bool = True, content: bool = True) -> None:
-        """Open a store.
-
-        Args:
-            place: path of a SQLite file, or the URL of a PostgreSQL database.
-            create: False raises an error where there is no store yet.
-            content: whether to keep what was said, explanations and prompts.
-
-        Raises:
-            StoreError: it cannot be used; says why.
-        """
+        """Open a store; `content` keeps messages, explanations and prompts."""
         self.database = Database(place, create=create)
         self._content = content
         self._known_slices: set[int] = set()
 
     def write(self, records: Iterable[Any]) -> Written:
-        """Write records; those that cannot be read are counted, and the others are written.
-
-        Raises:
-            StoreError: the database did not accept them; none of the last transaction are in it.
-        """
+        """Write records; count and skip invalid records. An error rolls back the last transaction."""
         written, batch = Written(), []
         for record in records:
             try:
@@ -85,14 +72,12 @@ class ResultsStore:
         unknown = [{"id": k, **slices[k]} for k in slices if k not in self._known_slices]
         with self.database.writing() as connection:
             old = _existing(connection, list(newest))
-            fresh = [
-                row for key, row in newest.items() if key not in old or row["revision"] > old[key]["revision"]
-            ]
+            fresh = [row for id, row in newest.items() if id not in old or _is_newer(row, old[id])]
             replaced = [old[r["evaluation_id"]] for r in fresh if r["evaluation_id"] in old]
             runs = {each.run["key"]: each.run for each in batch}
-            _upsert(connection, schema.slices, unknown, ["id"], _nothing)
-            _upsert(connection, schema.runs, list(runs.values()), ["key"], _overwrite_run)
-            _upsert(connection, schema.evaluations, fresh, ["evaluation_id"], _overwrite_evaluation)
+            _upsert(connection, schema.slices, unknown, ("id",), _keep_slice)
+            _upsert(connection, schema.runs, list(runs.values()), ("key",), _overwrite_run)
+            _upsert(connection, schema.evaluations, fresh, ("evaluation_id",), _overwrite_evaluation)
             change_rollups(connection, fresh, replaced)
         self._known_slices.update(slices)
         written.runs += len(batch)
@@ -103,7 +88,7 @@ class ResultsStore:
 def change_rollups(
     connection: Connection, added: Sequence[Mapping[str, Any]], removed: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Add evaluations to the rollups, and take others out."""
+    """Add evaluations to the rollups, and remove others."""
     sums: _Rows = {}
     groups: _Rows = {}
     for rows, sign in ((added, 1), (removed, -1)):
@@ -111,32 +96,26 @@ def change_rollups(
             _count(sums, row, sign)
             _count_cluster(groups, row, sign)
     sums |= _by_hour(sums.values())
-    keys = ["width", "bucket", "slice_id", "status", "reason"]
-    ordered = [sums[key] for key in sorted(sums)]
-    _upsert(connection, schema.rollups, ordered, keys, _added)
+    _upsert(connection, schema.rollups, [sums[key] for key in sorted(sums)], _KEYS, _added)
     grouped = [groups[key] for key in sorted(groups)]
-    _upsert(connection, schema.clusters, grouped, ["bucket", "slice_id", "cluster"], _added_cluster)
-
-
-_COUNTED = ("n", "unknown", "w", "wx", "wxx", "ww", "wwx", "wwxx", "cost", "input_tokens", "output_tokens")
+    _upsert(connection, schema.clusters, grouped, _CLUSTER_KEYS, _added_cluster)
 
 
 def _new(key: tuple[Any, ...], missing: bool) -> dict[str, Any]:
-    """A row of a rollup in which nothing is counted yet."""
-    names = ("width", "bucket", "slice_id", "status", "reason")
-    row: dict[str, Any] = dict(zip(names, key, strict=True)) | dict.fromkeys(_COUNTED, 0)
+    """Return an empty row of a rollup."""
+    row: dict[str, Any] = dict(zip(_KEYS, key, strict=True)) | dict.fromkeys(COUNTED, 0)
     return row | {"missing": missing, "w_max": 0.0, "x_min": None, "x_max": None}
 
 
 def _by_hour(minutes: Iterable[Mapping[str, Any]]) -> _Rows:
-    """The rows of hours from those of their minutes."""
+    """Return the rows of hours from the rows of their minutes."""
     hours: _Rows = {}
     for row in minutes:
         key = (HOUR, row["bucket"] // HOUR * HOUR, row["slice_id"], row["status"], row["reason"])
         into = hours.get(key)
         if into is None:
             into = hours[key] = _new(key, row["missing"])
-        for name in _COUNTED:
+        for name in COUNTED:
             into[name] += row[name]
         into["w_max"] = max(into["w_max"], row["w_max"])
         for name, pick in (("x_min", min), ("x_max", max)):
@@ -146,7 +125,7 @@ def _by_hour(minutes: Iterable[Mapping[str, Any]]) -> _Rows:
 
 
 def _count(sums: _Rows, row: Mapping[str, Any], sign: int) -> None:
-    """Add a row to its minute, or take it out."""
+    """Add a row to its minute, or remove it."""
     bucket = row["time"] // _NANO // MINUTE * MINUTE
     key = (MINUTE, bucket, row["slice_id"], row["status"], row["reason"])
     into = sums.get(key)
@@ -178,21 +157,15 @@ def _count_cluster(groups: _Rows, row: Mapping[str, Any], sign: int) -> None:
     key = (row["time"] // _NANO // HOUR * HOUR, row["slice_id"], row["cluster"])
     into = groups.get(key)
     if into is None:
-        into = groups[key] = {
-            "bucket": key[0],
-            "slice_id": key[1],
-            "cluster": key[2],
-            "w": 0.0,
-            "wx": 0.0,
-        }
+        into = groups[key] = {**dict(zip(_CLUSTER_KEYS, key, strict=True)), "w": 0.0, "wx": 0.0}
     into["w"] += sign * row["weight"]
     into["wx"] += sign * row["weight"] * row["x"]
 
 
 def _added(new: Any) -> dict[str, Any]:
-    """What an upsert of a rollup changes: sums add up, ends of a range widen."""
+    """Return the changes of a rollup's upsert: sums add up, ranges widen."""
     old = schema.rollups.c
-    changed: dict[str, Any] = {name: old[name] + new[name] for name in _COUNTED}
+    changed: dict[str, Any] = {name: old[name] + new[name] for name in COUNTED}
     changed["w_max"] = case((new.w_max > old.w_max, new.w_max), else_=old.w_max)
     changed["x_min"] = case((old.x_min.is_(None) | (new.x_min < old.x_min), new.x_min), else_=old.x_min)
     changed["x_max"] = case((old.x_max.is_(None) | (new.x_max > old.x_max), new.x_max), else_=old.x_max)
@@ -200,21 +173,24 @@ def _added(new: Any) -> dict[str, Any]:
 
 
 def _newest(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The newest revision of each evaluation."""
+    """Return the newest revision of each evaluation."""
     newest: dict[str, dict[str, Any]] = {}
     for row in rows:
-        known = newest.get(row["evaluation_id"])
-        if known is None or row["revision"] > known["revision"]:
-            newest[row["evaluation_id"]] = row
+        if (id := row["evaluation_id"]) not in newest or _is_newer(row, newest[id]):
+            newest[id] = row
     return newest
 
 
+def _is_newer(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return bool(row["revision"] > other["revision"])
+
+
 def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The evaluations of these ids that are there already."""
+    """Return the stored evaluations of these ids."""
     table, found = schema.evaluations, dict[str, Mapping[str, Any]]()
     for start in range(0, len(ids), _AT_ONCE):
         some = ids[start : start + _AT_ONCE]
-        if connection.dialect.name == "sqlite":  # without SQLAlchemy's work on each of them
+        if connection.dialect.name == "sqlite":  # avoids SQLAlchemy's work per row
             places = ",".join("?" * len(some))
             query = f"SELECT * FROM evaluations WHERE evaluation_id IN ({places})"
             rows = connection.exec_driver_sql(query, tuple(some))
@@ -225,7 +201,7 @@ def _existing(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[s
 
 
 def _changes(table: Table, *kept: str) -> Callable[[Any], dict[str, Any]]:
-    """An upsert that overwrites every column but these."""
+    """Return the changes of an upsert that overwrites all other columns."""
     names = [column.name for column in table.columns if column.name not in kept]
     return lambda new: {name: new[name] for name in names}
 
@@ -234,10 +210,7 @@ def _added_cluster(new: Any) -> dict[str, Any]:
     return {name: schema.clusters.c[name] + new[name] for name in ("w", "wx")}
 
 
-def _nothing(_: Any) -> dict[str, Any]:
-    return {}
-
-
+_keep_slice = _changes(schema.slices, *schema.slices.columns.keys())
 _overwrite_run = _changes(schema.runs, "id", "key", "trace_id", "span_id")
 _overwrite_evaluation = _changes(schema.evaluations, "id", "evaluation_id")
 
@@ -246,14 +219,14 @@ def _upsert(
     connection: Connection,
     table: Table,
     rows: Sequence[Mapping[str, Any]],
-    keys: list[str],
+    keys: tuple[str, ...],
     changed: Callable[[Any], dict[str, Any]],
 ) -> None:
-    """Insert rows, or change those that are there."""
+    """Insert rows, or change existing ones."""
     if not rows:
         return
-    # Compiled here and given to the driver as it is: SQLAlchemy's work on each row costs more than SQLite's.
-    sql, names = _compiled(connection.dialect, table, tuple(rows[0]), tuple(keys), changed)
+    # Passes compiled SQL to the driver: SQLAlchemy's work per row costs more than SQLite's.
+    sql, names = _compiled(connection.dialect, table, tuple(rows[0]), keys, changed)
     if names is None:
         connection.exec_driver_sql(sql, [dict(row) for row in rows])
     else:
@@ -268,7 +241,7 @@ def _compiled(
     keys: tuple[str, ...],
     changed: Callable[[Any], dict[str, Any]],
 ) -> tuple[str, tuple[str, ...] | None]:
-    """An upsert's SQL, and the order of its parameters where they have no names."""
+    """Return an upsert's SQL, and the order of its parameters if they are positional."""
     statement = (sqlite if dialect.name == "sqlite" else postgresql).insert(table)
     values = changed(statement.excluded)
     conflict = statement.on_conflict_do_update if values else statement.on_conflict_do_nothing

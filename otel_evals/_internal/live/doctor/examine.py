@@ -1,4 +1,4 @@
-"""Examines a process or a file, and writes the reports that `otel-evals doctor -- ...` reads."""
+"""Examines a configuration file, and writes the reports that `otel-evals doctor -- ...` reads."""
 
 from __future__ import annotations
 
@@ -10,22 +10,11 @@ from pathlib import Path
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.live.doctor.findings import Diagnosis, fine, problem
 from otel_evals._internal.live.doctor.outside import check_outside
-from otel_evals._internal.live.doctor.process import check_process
-from otel_evals._internal.live.providers import Providers
-from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
 REPORTS = "OTEL_EVALS_DOCTOR"
 """Environment variable: folder in which `otel-evals doctor -- ...` expects the reports of its program."""
-
-
-def examine(pipeline: Pipeline | None, used: Providers, *, ask_judges: bool, timeout: float) -> Diagnosis:
-    """Examine scoring in this process, and the endpoints, judges and destinations that it uses."""
-    found = list(check_process(pipeline, used))
-    if pipeline is not None:
-        found += check_outside(pipeline.config, ask=ask_judges, timeout=timeout)
-    return Diagnosis(findings=tuple(found))
 
 
 def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:

@@ -21,13 +21,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Finding]:
-    """Check the endpoints, judges and destinations of a configuration.
-
-    Args:
-        config: rules and destinations.
-        ask: ask each judge one short question, which costs a few tokens.
-        timeout: seconds for each connection and each question.
-    """
+    """Check the endpoints, judges and destinations of a configuration."""
     names = [f"OTEL_EXPORTER_OTLP{signal}_ENDPOINT" for signal in _ENDPOINTS]
     for address, name in {os.environ[name].strip(): name for name in names if os.environ.get(name)}.items():
         yield _reached("otlp", name, address, timeout)
@@ -41,7 +35,6 @@ def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Find
 
 
 def _reached(check: str, name: str, address: str, timeout: float) -> Finding:
-    """Check that a server listens at an address."""
     parts = urlsplit(address if "//" in address else f"//{address}")
     try:
         port = parts.port or _PORTS.get(parts.scheme, 4317)
@@ -53,7 +46,6 @@ def _reached(check: str, name: str, address: str, timeout: float) -> Finding:
 
 
 def _judge(model: str, judge: Any) -> Finding:
-    """Check that a judge has its key, without a call."""
     judge = getattr(judge, "judge", judge)  # behind a cache
     if find_spec("litellm") is None or not hasattr(judge, "api_key"):
         return fine("judges", f"{model} was not asked")
@@ -66,7 +58,6 @@ def _judge(model: str, judge: Any) -> Finding:
 
 
 def _asked(model: str, judge: Any, timeout: float) -> Finding:
-    """Ask one short question."""
     asked = JudgeRequest(instructions="", prompt="Answer with the word yes.", schema=None, scorer_id="doctor")
 
     async def ask() -> str:

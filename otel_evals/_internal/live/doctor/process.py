@@ -15,26 +15,23 @@ from otel_evals._internal.live.doctor.findings import Finding, fine, note, probl
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
 
-_OPENINFERENCE = {
-    "agents": ("openai-agents", "OpenAIAgentsInstrumentor"),
-    "langchain": ("langchain", "LangChainInstrumentor"),
-    "crewai": ("crewai", "CrewAIInstrumentor"),
-    "llama_index": ("llama-index", "LlamaIndexInstrumentor"),
-    "openai": ("openai", "OpenAIInstrumentor"),
-    "anthropic": ("anthropic", "AnthropicInstrumentor"),
+_BY_OPENINFERENCE = "{0}Instrumentor().instrument()  # pip install openinference-instrumentation-{1}"
+_FRAMEWORKS = {
+    "pydantic_ai": ("pydantic-ai", "pydantic_ai.Agent.instrument_all()"),
+    "agents": ("OpenAI Agents", _BY_OPENINFERENCE.format("OpenAIAgents", "openai-agents")),
+    "langchain": ("LangChain", _BY_OPENINFERENCE.format("LangChain", "langchain")),
+    "crewai": ("CrewAI", _BY_OPENINFERENCE.format("CrewAI", "crewai")),
+    "llama_index": ("LlamaIndex", _BY_OPENINFERENCE.format("LlamaIndex", "llama-index")),
+    "openai": ("the OpenAI client", _BY_OPENINFERENCE.format("OpenAI", "openai")),
+    "anthropic": ("the Anthropic client", _BY_OPENINFERENCE.format("Anthropic", "anthropic")),
 }
-"""By module: the instrumentation's package, after `openinference-instrumentation-`, and its class."""
+"""Name, and line of code that records its spans, by module."""
 _BY_HAND = "see docs/instrument.md for an agent without a framework"
 _CONFIGURE = "otel_evals.configure(rules=[answered()])  # or OTEL_EVALS_CONFIG and opentelemetry-instrument"
 
 
 def check_process(pipeline: Pipeline | None, used: Providers) -> Iterator[Finding]:
-    """Check everything in this process.
-
-    Args:
-        pipeline: the configured pipeline.
-        used: the providers that it is connected to.
-    """
+    """Check the configured pipeline, and the providers that it is connected to."""
     yield from _check_environment()
     if pipeline is None:
         yield problem("configure", "nothing is configured in this process", _CONFIGURE)
@@ -93,7 +90,6 @@ def _check_provider(tracers: Any) -> Iterator[Finding]:
 
 
 def _mlflow_has_another(tracers: Any) -> bool:
-    """Return True if MLflow traces with another provider."""
     tracing = getattr(sys.modules.get("mlflow.tracing.provider"), "provider", None)
     own = getattr(tracing, "get", lambda: None)()
     return hasattr(own, "add_span_processor") and not same_provider(own, tracers)
@@ -125,7 +121,6 @@ def _check_signals(pipeline: Pipeline, used: Providers) -> Iterator[Finding]:
 
 
 def _check_spans(pipeline: Pipeline) -> Iterator[Finding]:
-    """Check which instrumentations sent spans."""
     seen, unclaimed = pipeline.stats().seen, pipeline.dialects.unclaimed()
     claimed = pipeline.dialects.claimed()
     if seen:
@@ -137,17 +132,13 @@ def _check_spans(pipeline: Pipeline) -> Iterator[Finding]:
     else:
         scopes = f"only from {', '.join(unclaimed)}" if unclaimed else "none at all"
         text = f"no spans of an agent or a model were seen; {scopes}"
-        yield problem("instrumentation", text, _instrumentation())
+        found = installed_framework()
+        yield problem("instrumentation", text, found[1] if found else _BY_HAND)
 
 
-def _instrumentation() -> str:
-    """Return a line that instruments the first installed framework."""
-    if find_spec("pydantic_ai") is not None:
-        return "pydantic_ai.Agent.instrument_all()"
-    for module, (package, name) in _OPENINFERENCE.items():
-        if find_spec(module) is not None:
-            return f"pip install openinference-instrumentation-{package}, then {name}().instrument()"
-    return _BY_HAND
+def installed_framework() -> tuple[str, str] | None:
+    """Return the name of the first installed framework, and the line of code that records its spans."""
+    return next((words for module, words in _FRAMEWORKS.items() if find_spec(module) is not None), None)
 
 
 def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:

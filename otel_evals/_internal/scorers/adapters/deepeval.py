@@ -9,8 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from otel_evals._internal.model import Direction, NotScored, Run, Score, StepRecord, ToolCall, Usage
-from otel_evals._internal.scorers.adapters.loader import built
-from otel_evals._internal.scorers.extras import extra_library
+from otel_evals._internal.scorers.extras import built, extra_library
 from otel_evals._internal.scoring.fingerprint import fingerprint
 from otel_evals._internal.scoring.scorer import Scorer, missing, to_score
 from otel_evals._internal.util.plain import as_text

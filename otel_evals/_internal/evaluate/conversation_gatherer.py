@@ -25,8 +25,6 @@ from otel_evals._internal.sampling.decide import Decision
 from otel_evals._internal.sampling.randomness import conversation_number
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["ConversationStage", "JoinedConversation"]
-
 _logger = logging.getLogger(__name__)
 _PAUSE = 0.02
 """Seconds between two looks at conversations that are due while there is no room for their evaluations."""
@@ -59,7 +57,7 @@ class _Known:
     """What the store has of each run, by trace id and root span id."""
 
 
-class ConversationStage:
+class ConversationGatherer:
     """Gathers the runs of conversations and says which conversations are due.
 
     Args:
