@@ -148,6 +148,7 @@ class RecordedSpan(NamedTuple):
     owner: int
 
     def record(self) -> SpanRecord:
+        """Return the span."""
         return self.span
 
 

@@ -111,7 +111,7 @@ class Evaluator:
         if self._store is not None:
             self._store.keep(group, jobs)
         self.submit(jobs)
-        return [job.target for job in jobs]
+        return list(dict.fromkeys(job.target for job in jobs))
 
     def score_conversation(self, joined: JoinedConversation) -> None:
         """Ask rules about a conversation and start what they sampled."""

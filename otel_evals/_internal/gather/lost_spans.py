@@ -31,6 +31,7 @@ class LostSpans:
         return found
 
     def evict(self, trace_id: str, spans: Iterable[SpanRecord]) -> None:
+        """Remember that the spans of a trace were evicted."""
         ended = max((span.end_time or 0 for span in spans), default=0)
         self._remember(self.evicted, trace_id, max(ended, self.evicted.get(trace_id, 0)))
 

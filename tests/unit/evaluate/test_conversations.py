@@ -353,7 +353,7 @@ def test_rules_of_a_conversation_are_configured_in_code_and_in_yaml(tmp_path: Pa
 
 
 def test_idle_goes_with_conversations_only() -> None:
-    with pytest.raises(ConfigError, match=r"idle: goes with scope='conversation', not with 'run'"):
+    with pytest.raises(ConfigError, match=r"idle: only applies to scope='conversation', not 'run'"):
         Rule(polite, idle=60)
     with pytest.raises(ConfigError, match="idle"):
         Rule(polite, scope="conversation", idle=0)
