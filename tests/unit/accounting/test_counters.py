@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from otel_evals import RuleStats, Stats
-from otel_evals._internal.accounting.counters import Counters
+from otel_evals._internal.accounting.ledger import Counters
 from otel_evals.model import Outcome
 from tests.support.replacing import replace
 from tests.support.scored import OUTCOMES, evaluation
