@@ -6,7 +6,9 @@ from typing import Any
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, Usage
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 
 _TOKENS = "codex.turn.token_usage."

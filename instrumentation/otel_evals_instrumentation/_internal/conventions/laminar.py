@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import PLATFORM, AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention
 
 _KINDS = {
     "LLM": OperationKind.INFERENCE,

@@ -8,17 +8,14 @@ from msgspec.structs import replace
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import Document, Message, OperationKind, Part, Source, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import (
-    PLATFORM,
-    AttributeNames,
-    Convention,
-    SpanReader,
-)
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention
 from otel_evals_instrumentation._internal.readers.documents import documents_of
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.metadata import read_metadata
 from otel_evals_instrumentation._internal.readers.parts import text_of
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 

@@ -6,7 +6,9 @@ from msgspec.structs import replace
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 
 _TEMPLATES = (

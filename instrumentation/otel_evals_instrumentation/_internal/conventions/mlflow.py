@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import (
-    PLATFORM,
-    AttributeNames,
-    Convention,
-    SpanReader,
-    kind_of,
-)
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention, kind_of
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
 

@@ -9,13 +9,10 @@ from msgspec.structs import replace
 from otel_evals.dialects import Dialect
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
 from otel_evals_instrumentation._internal.conventions.openinference_beeai import kind_of_event, read_event
-from otel_evals_instrumentation._internal.readers.convention import (
-    LIBRARY,
-    AttributeNames,
-    Convention,
-    SpanReader,
-)
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention
 from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse, unquoted
 

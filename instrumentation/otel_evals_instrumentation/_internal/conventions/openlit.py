@@ -6,8 +6,9 @@ import re
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind, Part
-from otel_evals_instrumentation._internal.readers.convention import Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.single_message import role_of
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import unmasked
 
 _LINES = re.compile(r"^(system|developer|user|human|assistant|ai|model|tool): ?", re.MULTILINE)

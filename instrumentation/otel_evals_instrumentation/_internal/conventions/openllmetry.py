@@ -9,13 +9,10 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.conventions import openllmetry_llamaindex
 from otel_evals_instrumentation._internal.conventions.openllmetry_langchain import read_documents
 from otel_evals_instrumentation._internal.conventions.openllmetry_rerank import is_rerank, read_rerank
-from otel_evals_instrumentation._internal.readers.convention import (
-    LIBRARY,
-    AttributeNames,
-    Convention,
-    SpanReader,
-)
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
+from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention
 from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
 from otel_evals_instrumentation._internal.readers.values import unquoted
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import Document, OperationKind, SpanEvent, SpanRecord
-from otel_evals_instrumentation._internal.readers.convention import Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.documents import text_among
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
 
 _STORES = ("chromadb", "pinecone", "qdrant", "milvus", "marqo", "weaviate", "lancedb")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind, Part
-from otel_evals_instrumentation._internal.readers.convention import LAST, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.convention import LAST, Convention
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind
 from otel_evals_instrumentation._internal.conventions.openinference import TABLE
-from otel_evals_instrumentation._internal.readers.convention import SpanReader
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 
 
 def smolagents() -> Dialect:
