@@ -16,7 +16,7 @@ _EVERY = 16
 
 
 class ContentLog:
-    """Is told every run on the engine's thread; answers from any."""
+    """Takes every run on the engine's thread; may be read on any thread."""
 
     def __init__(self) -> None:
         self._off: dict[str, str] = {}

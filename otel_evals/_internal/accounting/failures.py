@@ -60,7 +60,7 @@ class _Rule:
 
 
 class FailureLog:
-    """Is told every outcome on the engine's thread; answers from any.
+    """Takes every outcome on the engine's thread; may be read on any thread.
 
     Args:
         content: whether messages of errors may be told: they may quote what was judged.

@@ -34,11 +34,11 @@ class Health:
     content_off: Mapping[str, str] = field(default_factory=dict)
     """Instrumentations that left content out, each with the setting that turns it on."""
     losses: Mapping[str, int] = field(default_factory=dict)
-    """Everything lost so far, by stage and reason."""
+    """Everything lost so far, by what was lost and the reason."""
 
     @property
     def ok(self) -> bool:
-        """Whether scoring makes progress, no rule fails again and again, and no destination fails."""
+        """Return True if scoring makes progress, no rule fails again and again, and no destination fails."""
         return self.status in ("healthy", "idle") and not self.failing_destinations
 
 

@@ -84,7 +84,7 @@ class PickLog:
         self._forget()
 
     def _is(self, row: MinuteOfPicks) -> bool:
-        """Whether nothing was counted in this minute since."""
+        """Return True if nothing was counted in this minute since."""
         return self._counts.get((row.minute, row.rule)) == row.picks
 
     def _forget(self) -> None:

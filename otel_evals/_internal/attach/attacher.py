@@ -87,7 +87,7 @@ class Attacher:
         if self._metrics is not None:
             try:
                 self._metrics.estimates.expect(rule, run)
-            except BaseException as error:  # somebody else's meter
+            except BaseException as error:  # a meter of the application
                 message = "metrics of rule %s could not be begun"
                 tell(_logger, message, rule, error=error, level=logging.WARNING)
 
@@ -158,7 +158,7 @@ class Attacher:
         if self._spans is not None:
             try:
                 self._spans.abandon(opened.span, outcome, reason, end_time)
-            except BaseException as error:  # a span processor of somebody else's
+            except BaseException as error:  # a span processor of the application
                 message = "an evaluation span could not be ended"
                 tell(_logger, message, error=error, level=logging.WARNING)
 

@@ -179,7 +179,7 @@ class Estimates:
         for series in dict.fromkeys(untold):
             try:
                 self._tell_of(series)
-            except BaseException as error:  # somebody else's meter
+            except BaseException as error:  # a meter of the application
                 tell(_logger, "estimates could not be counted", error=error)
             series.clear()
 

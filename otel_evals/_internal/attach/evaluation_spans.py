@@ -229,7 +229,7 @@ class EvaluationSpan(ScorerSpan):
             return self._recorded
 
     def is_recording(self) -> bool:
-        """Whether anything written on it is recorded."""
+        """Return True if anything written on it is recorded."""
         return self._recorded is None or self._recorded.is_recording()
 
     def set_attribute(self, key: str, value: Any) -> None:
@@ -263,7 +263,7 @@ class EvaluationSpan(ScorerSpan):
         self.needed = True
         try:
             return self.recorded
-        except Exception:  # a span processor of somebody else's
+        except Exception:  # a span processor of the application
             _logger.debug("an evaluation span could not be started", exc_info=True)
             return INVALID_SPAN
 

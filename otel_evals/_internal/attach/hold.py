@@ -168,7 +168,7 @@ class PendingScores:
         return pending.attributes
 
     def lets_pass(self, span: ReadableSpan) -> bool:
-        """Whether a span may pass, whatever scores there are."""
+        """Return True if a span may pass, whatever scores there are."""
         return not self.open or (span.end_time or 0) <= self._passing_until
 
     def _forget_oldest(self) -> None:
@@ -295,7 +295,7 @@ class ScoringSpanExporter(SpanExporter):
         return None
 
     def _watched(self) -> bool:
-        """Whether the thread that releases spans runs, started now if need be; called with the lock held."""
+        """Start the thread that releases spans, unless it runs; returns whether it does. Needs the lock."""
         if self._thread is None or not self._thread.is_alive():
             inside = self._scores.context.copy().run
             thread = threading.Thread(target=inside, args=(self._serve,), name="otel-evals-hold", daemon=True)
@@ -314,7 +314,7 @@ class ScoringSpanExporter(SpanExporter):
             self._waiting.changed.notify_all()
 
     def _none_left(self) -> bool:
-        """Whether no span is held that may pass; called with the lock held."""
+        """Return True if no span is held that may pass; called with the lock held."""
         held = self._held.values()
         return not self._everything and not any(self._scores.lets_pass(each.span) for each in held)
 

@@ -141,7 +141,7 @@ class _Sending:
         """An error that every other request would have too."""
 
     def screened(self, item: ScoreItem) -> bool:
-        """Whether a score is not sent at all."""
+        """Return True if a score is not sent at all."""
         reason = self._destination.refuses(item)
         if reason is not None:
             problem = f"{self._destination.name} has no place for {item.name} = {item.value}"

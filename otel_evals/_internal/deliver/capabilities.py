@@ -21,7 +21,7 @@ _FAILED: Any = object()
 
 
 async def holds(destination: Destination, evaluation_ids: Collection[str], revision: int) -> bool:
-    """Whether the destination already has all of these evaluations, as far as it can tell."""
+    """Return True if the destination already has all of these evaluations, as far as it can tell."""
     ask = getattr(destination, "holds", None)
     if ask is None:
         return False
@@ -29,7 +29,7 @@ async def holds(destination: Destination, evaluation_ids: Collection[str], revis
 
 
 async def keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
-    """Whether the destination keeps what rules picked, or has no use for it; within ten seconds."""
+    """Return True if the destination keeps what rules picked, or has no use for it; within ten seconds."""
     keep = getattr(destination, "keep_picks", None)
     if keep is None:
         return True

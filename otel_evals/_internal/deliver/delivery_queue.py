@@ -108,7 +108,7 @@ class DeliveryQueue:
             self._abandon()
 
     async def flush(self) -> bool:
-        """Deliver what is queued now without waiting for full batches; whether nothing was lost."""
+        """Deliver what is queued now without waiting for full batches; returns whether nothing was lost."""
         lost = self.stats.failed + self.stats.dropped
         target = self._flush_to = self._pending.accepted
         self._hurry()

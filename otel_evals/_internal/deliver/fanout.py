@@ -123,7 +123,7 @@ class FanOut:
         await _all(queue.run for queue in self._queues)
 
     async def force_flush(self, deadline_seconds: float) -> bool:
-        """Deliver what was put so far; whether all of it was accepted within the deadline."""
+        """Deliver what was put so far; returns whether all of it was accepted within the deadline."""
         accepted: list[bool] = []
 
         async def flush(queue: DeliveryQueue) -> None:

@@ -91,7 +91,7 @@ class ScoreItem:
 
     @property
     def whole_run(self) -> bool:
-        """Whether a run is judged, not an agent within it and not a conversation."""
+        """Return True if a run is judged, not an agent within it and not a conversation."""
         return self.session is None and self.evaluation.span_id == self.run.root_span_id
 
     @property

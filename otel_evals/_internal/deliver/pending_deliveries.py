@@ -73,7 +73,7 @@ class PendingDeliveries:
 
     @property
     def full(self) -> bool:
-        """Whether no more can be queued."""
+        """Return True if no more can be queued."""
         return len(self._queue) >= self._queue_size or self._bytes >= self._max_bytes
 
     @property

@@ -88,7 +88,7 @@ def unaccepted(answer: object) -> Sequence[Unaccepted]:
 
 
 def _is_known(evaluation: object) -> bool:
-    """Whether it is an evaluation with ids by which it can be found."""
+    """Return True if it is an evaluation with ids by which it can be found."""
     if type(evaluation) is not Evaluation:
         return False
     return (

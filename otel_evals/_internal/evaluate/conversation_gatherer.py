@@ -1,6 +1,6 @@
-"""The stage of conversations: gathers runs until their conversation is idle, then hands it on as one run.
+"""Gathers runs until their conversation is idle, then hands it on as one run.
 
-Lives on the engine's thread only.
+Used on the engine's thread only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ConversationGatherer:
 
     Args:
         config: rules and bounds.
-        ledger: is told what waits, and what belongs to no conversation.
+        ledger: counts what waits, and runs without a conversation.
         store: keeps runs over a crash while they wait.
     """
 

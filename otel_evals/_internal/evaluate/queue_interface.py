@@ -1,6 +1,6 @@
 """The durable queue's interface: the pipeline calls it to keep sampled runs over a crash.
 
-`DurableQueue` itself keeps nothing and is the default, so no stage has to test whether a store is configured.
+`DurableQueue` itself keeps nothing and is the default, so no step has to test whether a store is configured.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class DurableQueue:
         """Wait until all scored runs are queued for their destinations."""
 
     async def flush(self, seconds: float) -> bool:
-        """Write everything; whether that was done in time."""
+        """Write everything; returns whether that was done in time."""
         return True
 
     async def prepare_shutdown(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""The rules that hold now, and those that held before, until what they sampled has ended.
+"""The current rules, and earlier ones until everything that they sampled has ended.
 
-Lives on the engine's thread only, but for what says otherwise.
+Used on the engine's thread only, unless a docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RuleSets:
         return any(run.start_time < when and not is_sampled(c, trace_id, state) for when, c in self.raised)
 
     def retire(self) -> None:
-        """Let go of earlier rules under which nothing is pending."""
+        """Drop earlier rules under which nothing is pending."""
         for each in [each for each in self.earlier if not each.live]:
             self.earlier.remove(each)
             self._spawn(asyncio.to_thread(each.scheduler.close))

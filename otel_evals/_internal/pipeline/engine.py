@@ -105,7 +105,7 @@ class Engine:
 
     @property
     def here(self) -> bool:
-        """Whether the caller is on the engine's thread."""
+        """Return True if the caller is on the engine's thread."""
         return self.thread.here
 
     @property
@@ -134,7 +134,7 @@ class Engine:
         return self._inspector().health(stalled_after, closed=closed)
 
     def flush(self, timeout: float) -> bool:
-        """Score and deliver what was captured so far; whether that was done in time."""
+        """Score and deliver what was captured so far; returns whether that was done in time."""
         until = time.monotonic() + timeout
         return self._run(lambda: self._flush(until), timeout + 0.5) is True
 

@@ -125,11 +125,11 @@ class EngineThread(Generic[_Item]):
 
     @property
     def here(self) -> bool:
-        """Whether the caller is on the engine's thread."""
+        """Return True if the caller is on the engine's thread."""
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], object]) -> None:
-        """Have a function called on the engine's thread."""
+        """Call a function on the engine's thread."""
         if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
             self._call_soon(loop, function)
 
@@ -162,17 +162,17 @@ class EngineThread(Generic[_Item]):
 
     @property
     def started(self) -> bool:
-        """Whether the thread was ever started."""
+        """Return True if the thread was ever started."""
         return self._thread is not None
 
     @property
     def unstartable(self) -> bool:
-        """Whether the thread could not be started when it was last tried."""
+        """Return True if the thread could not be started when it was last tried."""
         return self._thread is None and self._start_again > 0
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """Return True if the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def drain(self, until: float = inf) -> None:

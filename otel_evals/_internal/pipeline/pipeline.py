@@ -157,7 +157,7 @@ class Pipeline:
         return self._engine.destination_stats()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Score and deliver everything captured so far; whether that was done in time.
+        """Score and deliver everything captured so far; returns whether that was done in time.
 
         Judged spans that have ended are then released, scored or not. Conversations that are not idle yet
         keep waiting.

@@ -320,7 +320,7 @@ class Steps:
     def close(self) -> None:
         """End what does not live on the engine's thread; once that thread has ended."""
         self.rule_sets.close()
-        with suppress(BaseException):  # somebody else's log handler
+        with suppress(BaseException):  # a log handler of the application
             self._loss_log.close(self.losses())
             self._ledger.failures.close()
 

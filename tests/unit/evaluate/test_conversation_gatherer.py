@@ -10,7 +10,7 @@ import pytest
 
 from otel_evals import Rule, Run, Score, sampling, scorer
 from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun, Recovered
-from otel_evals._internal.read.rejoin import read_again
+from otel_evals._internal.read.reader import RunReader
 from otel_evals._internal.sampling.randomness import conversation_number
 from tests.support.trace_builder import DIALECTS
 from tests.support.traffic import agent_run
@@ -173,7 +173,7 @@ def test_a_run_of_a_process_that_has_ended_is_taken_back() -> None:
             records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
             w.captured = []
             state = ConversationState({"turns@conversation": 4}, ("turns@conversation",))
-            runs = read_again(records, DIALECTS, {})
+            runs = RunReader(DIALECTS, w.ledger).read_again(records, {})
             w.steps.resume(Recovered(conversations=[(KeptRun(), runs, state)]))
             await w.until(lambda: w.scored.runs)
             assert judged(w) == [("c1", 5, "one")]
@@ -218,7 +218,7 @@ def test_a_conversation_that_cannot_be_read_costs_nothing_else(caplog: pytest.Lo
             say(w, "bad", "c2")
             records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
             w.captured = []
-            (bad,) = read_again(records, DIALECTS, {})
+            (bad,) = RunReader(DIALECTS, w.ledger).read_again(records, {})
             object.__setattr__(bad, "conversation_id", Odd("c2"))
             assert w.steps.conversations.take([bad], w.loop.time()) == []
             await w.until(lambda: w.scored.runs)

@@ -15,7 +15,7 @@ from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling, sco
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.gather.gatherer import SpanGroup
-from otel_evals._internal.read.rejoin import read_again
+from otel_evals._internal.read.reader import RunReader
 from otel_evals.model import Dropped, Sampled
 from otel_evals.sampling import Chance
 from tests.support.trace_builder import DIALECTS
@@ -200,7 +200,7 @@ def test_what_the_store_hands_back_is_scored_as_it_was_sampled_and_its_cascades_
             agent_run(w.tracer)
             records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
             w.captured = []
-            (judged,) = read_again(records, DIALECTS, {})
+            (judged,) = RunReader(DIALECTS, w.ledger).read_again(records, {})
             sampled = Sampled(0.5, "ratio(0.5)")
             jobs = w.steps.rule_sets.resume([Resumption("cheap", judged, sampled, revision=3)])
             assert [(job.rule.name, job.sampled) for job in jobs] == [("cheap", sampled)]

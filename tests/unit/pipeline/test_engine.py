@@ -64,7 +64,7 @@ def test_runs_are_scored_and_counted_off_the_callers_thread() -> None:
 def test_nothing_runs_before_there_is_something_to_score() -> None:
     threads = threading.active_count()
     with app(Rule(one)) as a:
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads, "one of an earlier test may have ended"
         assert a.engine.health(60.0, closed=False).status == "idle"
         assert a.engine.stats().seen == 0
 
