@@ -8,7 +8,7 @@ from __future__ import annotations
 from otel_evals._internal.dialect import ENTRY_POINT_GROUP, Dialect, Dialects, load_dialects
 from otel_evals._internal.model.derived import recovered
 from otel_evals._internal.model.operations import CONTENT
-from otel_evals._internal.model.record import Record
+from otel_evals._internal.model.spans import Record
 from otel_evals._internal.util.fields import field_values
 
 __all__ = [

@@ -1,9 +1,8 @@
-"""The mark on everything that happens inside a scorer, by which capture recognises what it must not score.
+"""The mark on everything that happens inside a scorer, so that capture does not score it.
 
-Within the process it is a context value; to other services it is propagated in baggage and in tracestate,
-since either may be stripped on the way. There it is signed, with a key that strangers do not have, because
-whoever sends a request can write these headers: a mark without a signature counts for nothing. The signature
-covers the hour, not the trace, whose id changes where only baggage is passed on.
+Within the process it is a context value. Other services receive it in baggage and in tracestate, since either
+may be stripped on the way. It is signed there, because any sender can write these headers; an unsigned mark
+is ignored. The signature covers the hour, not the trace, whose id changes if only baggage is passed on.
 """
 
 from __future__ import annotations
@@ -24,58 +23,39 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
 
-__all__ = [
-    "TRUST_KEY",
-    "Marking",
-    "ScorerSpan",
-    "is_marked",
-    "mark",
-    "marked_context",
-    "marked_state",
-    "marking",
-    "need_span",
-    "signature",
-    "state_marking",
-]
-
 Marking = Literal["", "here", "signed", "unsigned"]
-"""By whom something is marked: not at all, by this process, by one that has the key, or by anybody."""
+"""Origin of a mark: none, this process, a sender with the key, or any sender."""
 
 TRUST_KEY = "OTEL_EVALS_TRUST_KEY"
-"""The environment variable with the key of all services that score and whose judges call one another."""
+"""The environment variable with the key that all services share whose judges call each other."""
 _KEY = context_api.create_key(semconv.MARK)
-_MOST_MEMBERS = 32
-"""Of a tracestate, by W3C's Trace Context."""
+_MOST_MEMBERS = 32  # of a tracestate, by W3C's Trace Context
 _SECONDS = 3_600
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ScorerSpan(NonRecordingSpan):
-    """The current span while a scorer runs. It is recorded only if something needs it."""
+    """The current span while a scorer runs; recorded only if it is needed."""
 
     needed = False
-    """Whether a judge was called, or a span started below this one."""
+    """True once a judge was called, or a span started below this one."""
 
 
 def need_span(context: Context | None = None) -> None:
-    """Have the evaluation span recorded if it is the current one; does nothing elsewhere.
-
-    Args:
-        context: where to look for it; the current context by default.
-    """
+    """Record the evaluation span if it is the current one in a context; does nothing elsewhere."""
     span = trace.get_current_span(context)
     if isinstance(span, ScorerSpan):
         span.needed = True
 
 
 def mark(context: Context | None = None) -> Context:
-    """A context in which every span is marked, in this process and in the services called from it."""
+    """Return a context in which every span is marked, in this process and in the services called from it."""
     marked = context_api.set_value(_KEY, True, context)
     return baggage.set_baggage(semconv.MARK, signature(), _with_marked_state(marked))
 
 
 def marked_context() -> Context:
-    """A context with the mark and nothing else."""
+    """Return a context with only the mark."""
     return _marked_context(signature())
 
 
@@ -85,7 +65,7 @@ def _marked_context(_: str) -> Context:
 
 
 def marked_state(state: TraceState | None) -> TraceState:
-    """A tracestate with the mark."""
+    """Return a tracestate with the mark."""
     if not state:
         return _state_of_mark(signature())
     if semconv.MARK_IN_TRACE_STATE in state:
@@ -101,12 +81,12 @@ def _state_of_mark(signed: str) -> TraceState:
 
 
 def is_marked(context: Context | None, parent: SpanContext | None = None) -> bool:
-    """Whether a span that starts in this context, with this parent, is marked here or with a signature."""
+    """Return True if a span that starts in this context, with this parent, has a mark that counts."""
     return marking(context, parent) in ("here", "signed")
 
 
 def marking(context: Context | None, parent: SpanContext | None = None) -> Marking:
-    """By whom a span that starts in this context, with this parent, is marked."""
+    """Return the origin of the mark of a span that starts in this context, with this parent."""
     current = context_api.get_current() if context is None else context
     if current and _KEY in current:
         return "here"
@@ -120,19 +100,19 @@ def marking(context: Context | None, parent: SpanContext | None = None) -> Marki
 
 
 def state_marking(trace_state: str) -> Marking:
-    """By whom a span with this tracestate is marked."""
+    """Return the origin of the mark in a tracestate."""
     prefix = f"{semconv.MARK_IN_TRACE_STATE}="
     found = [m.strip().removeprefix(prefix) for m in trace_state.split(",") if m.strip().startswith(prefix)]
     return "" if not found else "signed" if any(map(_is_signature, found)) else "unsigned"
 
 
 def signature() -> str:
-    """What stands in baggage and tracestate as the mark's value, during this hour."""
+    """Return the mark's value in baggage and tracestate during this hour."""
     return _signature_of(int(time.time()) // _SECONDS)
 
 
 def _is_signature(value: object) -> bool:
-    """Whether a mark was signed in this hour or in one beside it, as clocks differ and scorers take time."""
+    """Return True for a signature of this hour or an adjacent one: clocks differ and scorers take time."""
     if not isinstance(value, str):
         return False
     given, hour = value.encode(errors="replace"), int(time.time()) // _SECONDS
@@ -146,10 +126,10 @@ def _signature_of(hour: int) -> str:
 
 @lru_cache(maxsize=1)
 def _key() -> bytes:
-    """The key of the environment; else one that the processes of this machine share until it is started anew.
+    """Return the key from the environment, or else one that this machine's processes share until a reboot.
 
-    The kernel draws the boot id at random, and shows it to local processes, containers included, only.
-    Elsewhere each process, with those forked from it, has a key of its own.
+    The kernel's boot id is random and visible to local processes only, including containers. On other systems
+    each process, with its forks, has a key of its own.
     """
     given = os.environ.get(TRUST_KEY, "").strip()
     if given:
@@ -161,7 +141,7 @@ def _key() -> bytes:
 
 
 def _with_marked_state(context: Context) -> Context:
-    """The context with the mark in its span's tracestate, which the spans below inherit.
+    """Add the mark to the tracestate of a context's span, for the spans below to inherit.
 
     A recording span cannot be changed; evaluation spans have the mark from their start.
     """

@@ -21,8 +21,8 @@ from otel_evals._internal.gather.lost_spans import LostSpans
 from otel_evals._internal.gather.open_trace import OpenTrace
 from otel_evals._internal.live.providers import Providers, make_missing
 from otel_evals._internal.model.sizes import size_of_span
-from otel_evals._internal.pipeline.assembly_limits import assembly_limits
 from otel_evals._internal.pipeline.engine import Engine
+from otel_evals._internal.pipeline.steps import assembly_limits
 from otel_evals._internal.recursion import state_marking
 from otel_evals._internal.sampling.consistent import credible_state, is_sampled
 

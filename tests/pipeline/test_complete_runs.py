@@ -49,35 +49,35 @@ def eligible(wired: Wired) -> int:
 
 def test_a_run_of_a_known_scope_is_read_as_soon_as_its_root_ends() -> None:
     async def main() -> None:
-        async with wired(has_output, grace=GRACE) as stages:
-            await after_many_runs(stages, lambda: agent_span(stages).end())
-            agent_span(stages).end()
-            stages.feed()
-            assert eligible(stages) == 41, "it did not wait"
+        async with wired(has_output, grace=GRACE) as steps:
+            await after_many_runs(steps, lambda: agent_span(steps).end())
+            agent_span(steps).end()
+            steps.feed()
+            assert eligible(steps) == 41, "it did not wait"
 
     anyio.run(main)
 
 
 def test_a_run_waits_while_a_span_of_its_trace_is_open_in_another_thread() -> None:
     async def main() -> None:
-        async with wired(has_output, grace=GRACE) as stages:
-            await after_many_runs(stages, lambda: agent_span(stages).end())
-            root = agent_span(stages)
-            child = stages.tracer.start_span(
+        async with wired(has_output, grace=GRACE) as steps:
+            await after_many_runs(steps, lambda: agent_span(steps).end())
+            root = agent_span(steps)
+            child = steps.tracer.start_span(
                 "execute_tool t",
                 context=set_span_in_context(root),
                 attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t"},
             )
             root.end()
-            stages.feed()
-            assert eligible(stages) == 40
+            steps.feed()
+            assert eligible(steps) == 40
             other = threading.Thread(target=child.end)
             other.start()
             other.join()
-            stages.feed()
-            await stages.settled()
-            assert eligible(stages) == 41
-            assert not stages.ledger.stats().ignored
+            steps.feed()
+            await steps.settled()
+            assert eligible(steps) == 41
+            assert not steps.ledger.stats().ignored
 
     anyio.run(main)
 
@@ -85,9 +85,9 @@ def test_a_run_waits_while_a_span_of_its_trace_is_open_in_another_thread() -> No
 @pytest.mark.parametrize("when", ["before", "after", "another thread"])
 def test_no_log_record_is_lost_however_late_it_comes(when: str) -> None:
     async def main() -> None:
-        async with wired(has_output, grace=GRACE) as stages:
+        async with wired(has_output, grace=GRACE) as steps:
             provider = LoggerProvider(shutdown_on_exit=False)
-            provider.add_log_record_processor(stages.logs)
+            provider.add_log_record_processor(steps.logs)
             logger = provider.get_logger("tests.app")
 
             def log(span: Span) -> None:
@@ -100,7 +100,7 @@ def test_no_log_record_is_lost_however_late_it_comes(when: str) -> None:
                 )
 
             def run() -> None:
-                span = agent_span(stages, output=False)
+                span = agent_span(steps, output=False)
                 if when == "before":
                     log(span)
                 span.end()
@@ -111,17 +111,17 @@ def test_no_log_record_is_lost_however_late_it_comes(when: str) -> None:
                     other.start()
                     other.join()
 
-            await after_many_runs(stages, run)
+            await after_many_runs(steps, run)
             for _ in range(3):
-                span = agent_span(stages, output=False)
+                span = agent_span(steps, output=False)
                 span.end()
-                stages.feed()
+                steps.feed()
                 log(span)
-                stages.feed()
-            evaluations = await stages.settled()
+                steps.feed()
+            evaluations = await steps.settled()
             outcomes = [e.outcome for e in evaluations]
             assert [o.value for o in outcomes if isinstance(o, Score)] == [1.0] * 43
-            assert not stages.ledger.stats().ignored
+            assert not steps.ledger.stats().ignored
 
     anyio.run(main)
 
@@ -130,20 +130,20 @@ def test_a_choice_that_was_logged_on_the_applications_span_is_the_answer() -> No
     """Instrumentations log a stream's choice when it was read to its end, after the call's span."""
 
     async def main() -> None:
-        async with wired(has_output, grace=GRACE) as stages:
+        async with wired(has_output, grace=GRACE) as steps:
             provider = LoggerProvider(shutdown_on_exit=False)
-            provider.add_log_record_processor(stages.logs)
+            provider.add_log_record_processor(steps.logs)
             logger = provider.get_logger("tests.app")
             for _ in range(5):
-                request = set_span_in_context(stages.tracer.start_span("GET /answer"))
+                request = set_span_in_context(steps.tracer.start_span("GET /answer"))
                 attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-                stages.tracer.start_span("chat m", context=request, attributes=attributes).end()
+                steps.tracer.start_span("chat m", context=request, attributes=attributes).end()
                 body = {"index": 0, "message": {"role": "assistant", "content": "It is on its way."}}
                 logger.emit(LogRecord(context=request, event_name="gen_ai.choice", body=body))
-                stages.feed()
+                steps.feed()
             await asyncio.sleep(GRACE * 1.5)
-            stages.feed()
-            outcomes = [e.outcome for e in await stages.settled()]
+            steps.feed()
+            outcomes = [e.outcome for e in await steps.settled()]
             assert [o.value for o in outcomes if isinstance(o, Score)] == [1.0] * 5
 
     anyio.run(main)

@@ -14,7 +14,7 @@ MAX_BYTES = 10_000_000
 SENT = 300_000_000
 """Bytes of content that each attack sends."""
 ALLOWED = 150_000_000
-"""Bytes that the process may grow by: a few stages of `max_bytes`, each once read and once redacted."""
+"""Bytes that the process may grow by: a few steps of `max_bytes`, each once read and once redacted."""
 
 APPLICATION = """
     import gc, json, os, resource, sys, time

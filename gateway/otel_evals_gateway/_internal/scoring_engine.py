@@ -71,7 +71,7 @@ class ScoringEngine:
             raise ConfigError("store", "is needed for rules of scope conversation with `gateway.kafka`")
         queue = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
-        self.engine = Engine(config, dialects, attacher, gatherer=self._new_gatherer, store=queue)
+        self.engine = Engine(config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=queue)
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans

@@ -57,6 +57,10 @@ class Ledger:
         if loss.trace_id:
             self.trace_log.ignored(loss.trace_id, loss.reason, loss.count)
 
+    def lost_late(self, trace_id: str, count: int = 1) -> None:
+        """Late spans were lost: their run is not kept."""
+        self.lost(Loss("span", "span_late", trace_id, count))
+
     def assembled(self, trace_id: str, spans: int, runs: Sequence[Run]) -> None:
         """Spans of a trace were assembled into runs."""
         self.trace_log.assembled(trace_id, spans, runs)

@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-__all__ = ["LossLog"]
-
 _logger = logging.getLogger(__name__)
 
 
@@ -16,7 +14,6 @@ class LossLog:
     """Polls counters that only grow, so that counting a loss logs nothing by itself.
 
     Args:
-        totals: gives the losses so far, by stage and reason.
         quiet: seconds without a loss after which a series has ended.
         apart: least seconds between the first lines of two series.
         every: least seconds between two polls; calls in between do nothing.
@@ -25,14 +22,12 @@ class LossLog:
 
     def __init__(
         self,
-        totals: Callable[[], Mapping[str, int]],
         *,
         quiet: float = 10.0,
         apart: float = 60.0,
         every: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._totals = totals
         self._quiet = quiet
         self._apart = apart
         self._every = every
@@ -45,12 +40,12 @@ class LossLog:
         self._changed = 0.0
         self._began = float("-inf")
 
-    def poll(self) -> None:
-        """Compare the totals with those of the last poll, and log when a series begins or has ended."""
+    def poll(self, losses: Mapping[str, int]) -> None:
+        """Compare the losses so far with those of the last poll; log when a series begins or has ended."""
         now = self._clock()
         if now < self.next_poll:
             return
-        self.next_poll, totals = now + self._every, Counter(self._totals())
+        self.next_poll, totals = now + self._every, Counter(losses)
         if totals != self._last:
             self._last, self._changed = totals, now
         if self._losing:
@@ -60,9 +55,9 @@ class LossLog:
             self._losing, self._began = True, now
             _logger.warning("scoring is losing data: %s", _listed(totals - self._logged))
 
-    def close(self) -> None:
-        """Log what has not been logged, when scoring is shut down."""
-        self._last = Counter(self._totals())
+    def close(self, losses: Mapping[str, int]) -> None:
+        """Log the losses that have not been logged, when scoring is shut down."""
+        self._last = Counter(losses)
         if self._last != self._logged:
             self._end("shut down")
 

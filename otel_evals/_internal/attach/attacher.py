@@ -85,14 +85,24 @@ class Attacher:
         """Record evaluation spans in this way from now on; None for none."""
         self._spans = spans
 
-    def open(self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int) -> Opened:
-        """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on."""
+    def open(
+        self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int, context: contextvars.Context
+    ) -> Opened:
+        """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on.
+
+        Args:
+            run: what is judged.
+            span_id: the judged span.
+            rule: the name of the rule.
+            scorer_id: the scorer of the rule.
+            start_time: in nanoseconds since the Unix epoch.
+            context: what the scorer will run in.
+        """
         self.expect(rule, run)
         judged = _judged(run, span_id)
         span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
-        own = contextvars.Context()  # nothing of the engine's, or of whoever woke it
-        own.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
-        return Opened(judged, span, own)
+        context.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
+        return Opened(judged, span, context)
 
     def _open_span(
         self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context

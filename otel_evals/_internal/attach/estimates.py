@@ -1,8 +1,8 @@
 """Metrics of which any OpenTelemetry backend can compute the mean score of all runs, and its interval.
 
 A histogram of the scores of sampled runs says nothing about the others as soon as a sampler looks at the run.
-These counters are the sums that weighted estimates are made of (`otel_evals._internal.statistics.sums`): they add up over
-processes and time, and their increase over a time window is all that the window's estimate needs.
+These counters are the sums behind weighted estimates (`otel_evals._internal.statistics.sums`): they add up
+over processes and time, and their increase over a time window is all that the window's estimate needs.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ do to it at the same time can only be judged with both in view.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -56,9 +57,14 @@ class PendingScores:
 
     Capture announces a span with `expect` on the application's thread; the engine adds scores and ends with
     `finish`. Only announced spans are ever held.
+
+    Args:
+        context: has the privacy settings of the pipeline.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: contextvars.Context | None = None) -> None:
+        self.context = context or contextvars.Context()
+        """For what the exporters do on threads of their own."""
         self._pending: dict[_Key, _Pending] = {}
         self._taking = threading.Lock()
         self._listeners: list[Callable[[_Key | None], None]] = []
@@ -269,7 +275,8 @@ class ScoringSpanExporter(SpanExporter):
     def _watched(self) -> bool:
         """Whether the thread that releases spans runs, started now if need be; called with the lock held."""
         if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=self._serve, name="otel-evals-hold", daemon=True)
+            inside = self._scores.context.copy().run
+            thread = threading.Thread(target=inside, args=(self._serve,), name="otel-evals-hold", daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # no thread can be had, at the moment or any more

@@ -11,7 +11,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from otel_evals import semconv
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.attach.estimates import BoundedNames, Estimates, MetricDimension
-from otel_evals._internal.deliver.delivery_queue import DestinationStats
+from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.model import Evaluation, Run, Score
 from otel_evals._internal.redis_server import servers
 

@@ -1,4 +1,4 @@
-"""Bounds what was captured and waits to be taken: by count and, where much waits, by bytes."""
+"""Bounds the captured items that wait for the engine, by count and, if many wait, by bytes."""
 
 from __future__ import annotations
 
@@ -11,53 +11,50 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan, RecordedSpan
 from otel_evals._internal.model.sizes import size_of_event, size_of_span, size_of_value
 
-__all__ = ["UNMEASURED", "Backlog", "Intake", "size_of_captured"]
-
 UNMEASURED: Final = 200
-"""So many items may wait without being measured: to measure costs as much as to capture."""
+"""Number of items that may wait unmeasured; measuring an item costs as much as capturing it."""
 _REMEMBERED: Final = 10_000
 
 
 class Backlog:
-    """Decides, for a queue of captured items, which are refused, and counts those.
+    """Decides which captured items a queue refuses, and counts them.
 
     Args:
-        capacity: how many items may wait.
-        max_bytes: how many bytes of them, from the two hundredth on.
+        capacity: number of items that may wait.
+        max_bytes: of waiting items, from the two hundredth on.
     """
 
     def __init__(self, capacity: int, max_bytes: int) -> None:
         self.capacity = capacity
         self.free = min(UNMEASURED, capacity)
-        """How many items may wait without `admits` being asked."""
+        """Number of items that may wait before `admits` is called."""
         self._max_bytes = max_bytes
-        self.bytes = 0
-        """Of those that wait and were measured."""
+        self.bytes = 0  # of the waiting items that were measured
         self._refusing = threading.Lock()
         self.refused = 0
         self.traces: dict[int, None] = {}
-        """Ids of the traces of which items were refused, the newest ten thousand."""
+        """Ids of the newest ten thousand traces with refused items."""
 
     def admits(self, item: Any, waiting: int) -> bool:
-        """Whether an item may join so many that wait; if not, it is counted."""
+        """Return True if an item may join those that wait; otherwise it is counted as refused."""
         size = size_of_captured(item) if waiting >= UNMEASURED else 0
         if waiting >= self.capacity or self.bytes + size > self._max_bytes:
             self.lose(item)
             return False
-        self.bytes += size  # several threads may add at once: what is lost of that is little
+        self.bytes += size  # not atomic: threads that add at the same moment may lose a little
         return True
 
     def room(self, waiting: int) -> int:
-        """How many more items may wait beside so many."""
+        """Return how many more items may wait."""
         return max(0, self.capacity - waiting) if self.bytes < self._max_bytes else 0
 
     def add(self, items: Iterable[Any], waiting: int) -> None:
-        """Items join so many that wait, whether or not there is room for them."""
+        """Count items that join the queue even if it is full."""
         if waiting >= UNMEASURED:
             self.bytes += sum(map(size_of_captured, items))
 
     def taken(self, waiting: int, left: int) -> None:
-        """So many of the items that waited are left."""
+        """Scale the bytes to the items that are left of those that waited."""
         self.bytes = self.bytes * left // waiting if left else 0
 
     def close(self) -> None:
@@ -65,12 +62,12 @@ class Backlog:
         self.capacity = self.free = 0
 
     def refuse(self, count: int) -> None:
-        """Count items that nobody takes."""
+        """Count items without remembering their traces."""
         with self._refusing:
             self.refused += count
 
     def lose(self, item: Any) -> None:
-        """Count an item that nobody takes, and remember that its trace lacks it."""
+        """Count a refused item, and remember that its trace is incomplete."""
         self.refuse(1)
         trace_id = _trace_of(item)
         if trace_id is not None:
@@ -81,16 +78,16 @@ class Backlog:
 
 
 class Intake(Protocol):
-    """Where captured items go."""
+    """Takes captured items."""
 
     backlog: Backlog
 
     def put(self, item: CapturedItem) -> None:
-        """Take an item. Must not wait and must not raise."""
+        """Take an item. Must neither wait nor raise."""
 
 
 def size_of_captured(item: Any) -> int:
-    """Approximate bytes of a captured item, or of a span of the SDK."""
+    """Return the approximate bytes of a captured item, or of a span of the SDK."""
     if isinstance(item, RecordedSpan):
         return size_of_span(item.span)
     if isinstance(item, CapturedLog):

@@ -1,16 +1,21 @@
-"""What the ways in hand over: ended spans that a dialect claims, and log records of spans."""
+"""Captured items: ended spans that a dialect claims, and log records of spans."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
+from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
     DEFAULT_TRACE_STATE,
     SpanKind,
+    Status,
     StatusCode,
     format_span_id,
     format_trace_id,
@@ -19,20 +24,10 @@ from opentelemetry.trace import (
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.sampling.consistent import credible_state
 
-__all__ = [
-    "CapturedItem",
-    "CapturedLog",
-    "CapturedSpan",
-    "IntakeItem",
-    "RecordedSpan",
-    "UnclaimedSpan",
-    "to_record",
-]
-
+# Places in a `SpanContext`, which is a tuple: its properties cost a call each.
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
-_TRACE_STATE: Final = 4
-"""Places in a `SpanContext`, which is a tuple: its properties cost a call each."""
+_IS_REMOTE: Final = 2
 _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
     StatusCode.UNSET: "UNSET",
     StatusCode.OK: "OK",
@@ -41,18 +36,18 @@ _STATUS: dict[StatusCode, Literal["UNSET", "OK", "ERROR"]] = {
 
 
 class CapturedSpan(msgspec.Struct, gc=False):
-    """A claimed span on its way to assembly; made on the application's threads, so as cheap as can be."""
+    """A claimed span. Created on the application's threads, so it must be cheap."""
 
     span: ReadableSpan
     owner: int
     """Span id of the nearest claimed span above that was still open; 0 for none."""
     foreign: bool = False
-    """Whether its tracestate came with a request, from somebody who is not trusted."""
+    """True if its tracestate came with a request from an untrusted sender."""
     lacking: bool = False
-    """Whether spans below it may have been refused."""
+    """True if spans below it may have been refused."""
 
     def record(self) -> SpanRecord:
-        """The span as dialects read it."""
+        """Return the span as dialects read it."""
         record = to_record(self.span)
         if self.foreign:
             record = replace(record, trace_state=credible_state(0, record.trace_state, trusted=False))
@@ -60,19 +55,17 @@ class CapturedSpan(msgspec.Struct, gc=False):
 
 
 class RecordedSpan(NamedTuple):
-    """A claimed span that has become a record on its way."""
+    """A claimed span that is already a record; fields as in `CapturedSpan`."""
 
     span: SpanRecord
     owner: int
-    """As in `CapturedSpan`."""
 
     def record(self) -> SpanRecord:
-        """The span as dialects read it."""
         return self.span
 
 
 class CapturedLog(NamedTuple):
-    """A log record that belongs to a span, on its way to assembly."""
+    """A log record that belongs to a span."""
 
     trace_id: int
     span_id: int
@@ -80,7 +73,7 @@ class CapturedLog(NamedTuple):
 
 
 class UnclaimedSpan(NamedTuple):
-    """The place of a received span that no dialect claims: claimed spans may stand above and below it."""
+    """The place of a received span that no dialect claims; claimed spans may be above and below it."""
 
     trace_id: str
     span_id: str
@@ -89,80 +82,109 @@ class UnclaimedSpan(NamedTuple):
 
 CapturedItem = CapturedSpan | RecordedSpan | CapturedLog
 IntakeItem = CapturedItem | UnclaimedSpan
-"""What the engine takes: what was captured in process, or received."""
+"""What the engine takes: items captured in process, or received."""
+
+
+_PROPERTIES = (
+    "name",
+    "context",
+    "parent",
+    "kind",
+    "start_time",
+    "end_time",
+    "status.status_code",
+    "status.description",
+    "instrumentation_scope",
+    "resource",
+    "attributes",
+    "events",
+    "links",
+)
+
+
+def _reader() -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that reads the fields behind a span's properties, without a Python call for each.
+
+    Falls back to the properties for an SDK that keeps their values elsewhere.
+    """
+    fields = attrgetter(*["_" + name.replace(".", "._") for name in _PROPERTIES])
+    parts: Any = {name: object() for name in _PROPERTIES[:6]}
+    span = ReadableSpan(
+        **parts,
+        status=Status(StatusCode.ERROR, "for the test"),
+        instrumentation_scope=InstrumentationScope("name"),
+        resource=Resource({}),
+        attributes={"key": 1},
+        events=(Event("name"),),
+    )
+    try:
+        return fields if fields(span) == read_properties(span) else read_properties
+    except Exception:
+        return read_properties
+
+
+read_properties = attrgetter(*_PROPERTIES)
+read_fields = _reader()
+
+# Spans come in the order of their traces, and share a scope and a resource: the last of each is enough.
+_last_trace = (0, format_trace_id(0))
+_last_scope: tuple[InstrumentationScope | None, str, str] = (None, "", "")
+_last_resource: tuple[Resource | None, dict[str, Any]] = (None, {})
 
 
 def to_record(span: ReadableSpan) -> SpanRecord:
-    """The span as dialects read it."""
-    context: Any = span.context
-    scope = span.instrumentation_scope
-    parent = span.parent
-    status, kind, state = span.status, span.kind, context[_TRACE_STATE]
+    """Return the span as dialects read it. Runs for every span, so it makes no call that it can avoid."""
+    global _last_trace, _last_scope, _last_resource
+    read = read_fields if type(span) is ReadableSpan else read_properties
+    name, context, parent, kind, start, end, code, message, scope, resource, *rest = read(span)
+    attributes, events, links = rest
+    trace_id, span_id, _, flags, state = context[:5]
+    known_id, trace_text = _last_trace
+    if trace_id != known_id:
+        trace_text = format_trace_id(trace_id)
+        _last_trace = trace_id, trace_text
+    known_scope, scope_name, scope_version = _last_scope
+    if scope is not known_scope:
+        scope_name, scope_version = (scope.name or "", scope.version or "") if scope else ("", "")
+        _last_scope = scope, scope_name, scope_version
+    known_resource, shared = _last_resource
+    if resource is not known_resource:
+        shared = _plain(resource.attributes)
+        _last_resource = resource, shared
+    dropped = getattr(attributes, "dropped", None)
+    copied = attributes.copy() if type(attributes) is BoundedAttributes else _plain(attributes)
     return SpanRecord(
-        trace_id=_trace_id(context[_TRACE_ID]),
-        span_id=format_span_id(context[_SPAN_ID]),
-        parent_span_id=format_span_id(parent[_SPAN_ID]) if parent else None,
-        name=span.name,
+        trace_id=trace_text,
+        span_id=f"{span_id:016x}",
+        parent_span_id=f"{parent[_SPAN_ID]:016x}" if parent else None,
+        name=name,
         kind="INTERNAL" if kind is SpanKind.INTERNAL else kind.name,
-        start_time=span.start_time or 0,
-        end_time=span.end_time,
-        attributes=_plain(span.attributes),
-        events=_events(span) if getattr(span, "_events", True) else (),
-        status="UNSET" if status.status_code is StatusCode.UNSET else _STATUS[status.status_code],
-        status_message=status.description or "",
-        scope_name=(scope.name if scope else "") or "",
-        scope_version=(scope.version if scope else "") or "",
-        resource=_resource(span.resource),
-        trace_flags=int(context.trace_flags),
+        start_time=start or 0,
+        end_time=end,
+        attributes=copied if type(copied) is dict else dict(copied),
+        events=_events(events) if getattr(events, "_dq", events) else (),
+        status="UNSET" if code is StatusCode.UNSET else _STATUS[code],
+        status_message=message or "",
+        scope_name=scope_name,
+        scope_version=scope_version,
+        resource=shared,
+        trace_flags=int(flags),
         trace_state=state.to_header() if state is not DEFAULT_TRACE_STATE and state else "",
-        parent_is_remote=parent is not None and parent.is_remote,
-        dropped_attributes=span.dropped_attributes,
-        links=_links(span) if getattr(span, "_links", True) else (),
+        parent_is_remote=parent is not None and parent[_IS_REMOTE],
+        dropped_attributes=span.dropped_attributes if dropped is None else dropped,
+        links=tuple([_ids(link.context) for link in links]) if getattr(links, "_dq", links) else (),
     )
 
 
-def _events(span: ReadableSpan) -> tuple[SpanEvent, ...]:
-    """Only called where there are any: the SDK's properties copy its lists, at a microsecond each."""
-    return tuple(
-        [SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in span.events]
-    )
-
-
-def _links(span: ReadableSpan) -> tuple[tuple[str, str], ...]:
-    return tuple([_ids(link.context) for link in span.links])
+def _events(events: Iterable[Event]) -> tuple[SpanEvent, ...]:
+    return tuple([SpanEvent(name=e.name, time=e.timestamp, attributes=_plain(e.attributes)) for e in events])
 
 
 def _ids(context: Any) -> tuple[str, str]:
     return format_trace_id(context[_TRACE_ID]), format_span_id(context[_SPAN_ID])
 
 
-_last_trace = (0, format_trace_id(0))
-"""A trace's spans come one after the other, and one text serves them all."""
-
-
-def _trace_id(number: int) -> str:
-    global _last_trace
-    known, text = _last_trace
-    if number != known:
-        text = format_trace_id(number)
-        _last_trace = (number, text)
-    return text
-
-
-_last_resource: tuple[Resource | None, dict[str, Any]] = (None, {})
-"""A process's spans share one resource, so one copy of its attributes serves them all."""
-
-
-def _resource(resource: Resource) -> dict[str, Any]:
-    global _last_resource
-    known, attributes = _last_resource
-    if resource is not known:
-        attributes = _plain(resource.attributes)
-        _last_resource = (resource, attributes)
-    return attributes
-
-
 def _plain(attributes: Any) -> dict[str, Any]:
-    """Attributes as a dict; the SDK's own copy is many times faster than iterating over them."""
+    """Return attributes as a dict; the SDK's own copy is many times faster than iterating over them."""
     copied = attributes.copy() if hasattr(attributes, "copy") else attributes or {}
     return copied if type(copied) is dict else dict(copied)

@@ -1,9 +1,9 @@
-"""The way in, in process: a span processor and a log-record processor.
+"""Capture in process: a span processor and a log-record processor.
 
-Both run on the application's threads, so they do the least there is to do: a ratio test on the trace id,
-a look at who claims the span, and an append. Nothing is parsed, nothing waits, nothing is raised.
+Both run on the application's threads, so they do little: a ratio test on the trace id, a look-up of the
+dialect, and an append. They parse nothing, never wait and never raise.
 
-Which span is a run's root is decided here, because only here is it known which spans above are still open:
+They also decide which span is the root of a run, because only they know which spans above are still open:
 a claimed span below no open claimed span is a root.
 """
 
@@ -16,10 +16,7 @@ from typing import Any, Final
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.trace import (
-    DEFAULT_TRACE_STATE,
-    SpanContext,
-)
+from opentelemetry.trace import DEFAULT_TRACE_STATE, SpanContext
 
 from otel_evals import semconv
 from otel_evals._internal.capture.backlog import Intake
@@ -31,28 +28,26 @@ from otel_evals._internal.model import SpanEvent
 from otel_evals._internal.recursion import need_span
 from otel_evals._internal.sampling.consistent import credible_state, randomness, threshold
 
-__all__ = ["CaptureLogRecords", "CaptureSpans"]
-
 _logger = logging.getLogger(__name__)
 _MAX_OPEN = 50_000
 _UNSEEN: Any = object()
+# Places in a `SpanContext`, which is a tuple: its properties cost a call each.
 _TRACE_ID: Final = 0
 _SPAN_ID: Final = 1
 _TRACE_STATE: Final = 4
-"""Places in a `SpanContext`, which is a tuple: its properties cost a call each."""
 
 
 class CaptureSpans(SpanProcessor):
     """Hands claimed spans of possibly sampled traces to the engine.
 
     Args:
-        intake: where they go.
-        dialects: who claims them.
-        ceiling: the highest sampling probability of any rule; traces that lose at it are not looked at.
+        intake: takes the spans.
+        dialects: claim spans.
+        ceiling: the highest sampling probability of any rule; traces rejected at it are ignored.
         expect: called with trace id and span id of each span that a score may be attached to.
-        trust_remote: whether marks and thresholds of requests are believed, whoever sends them.
-        nested_targets: whether spans other than roots may be judged.
-        open_spans: where open spans are kept.
+        trust_remote: believe marks and thresholds of all requests.
+        nested_targets: spans other than roots may be scored.
+        open_spans: the registry of open spans.
         flush: called by `force_flush` with milliseconds.
         close: called by `shutdown`.
     """
@@ -82,7 +77,7 @@ class CaptureSpans(SpanProcessor):
         self._foreign = RemoteState(trust_all=trust_remote)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Remember an open span, so that the spans below it find it; None stands for one that is ours."""
+        """Remember an open span for the spans below it; None marks a span of an evaluation."""
         try:
             context = span.context
             parent = span.parent
@@ -121,18 +116,18 @@ class CaptureSpans(SpanProcessor):
             self._intake.put(CapturedSpan(span, owner, foreign, lacking))
         except Exception:
             _logger.debug("an ended span was not captured", exc_info=True)
-        finally:  # only now: assembly takes a span that is not open for one that was handed over
+        finally:  # last: assembly takes a span that is not open for one that was handed over
             self._open.pop(span_id, None)
 
     def keeps(self, trace_id: int, span_id: int) -> bool:
-        """Whether the trace of this span may be sampled."""
+        """Return True if the trace of this span may be sampled."""
         return self._open.get(span_id) is not None or randomness(trace_id) >= self._floor
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Score what has been captured, in half the time given.
 
-        The other half, and the answer, are left to the processors that export: a provider may skip those
-        that come after one that took all the time or says it has failed.
+        The other half, and the result, are left to the processors that export: a provider may skip those
+        after one that took all the time or failed.
         """
         self._flush(timeout_millis // 2)
         return True
@@ -143,7 +138,7 @@ class CaptureSpans(SpanProcessor):
 
     @property
     def remote(self) -> Mapping[str, int]:
-        """What was made of the marks and thresholds of requests, counted; see `RemoteState`."""
+        """Counts of marks and thresholds in requests; see `RemoteState`."""
         return self._foreign.counts
 
     def reset(self) -> None:
@@ -151,7 +146,7 @@ class CaptureSpans(SpanProcessor):
         self._open.clear()
 
     def _is_foreign(self, span: ReadableSpan, context: SpanContext) -> bool:
-        """Whether a stranger wrote the span's tracestate, however many others have come since."""
+        """Return True if an untrusted sender wrote the span's tracestate, however long ago."""
         state = context[_TRACE_STATE]
         if state is DEFAULT_TRACE_STATE or not state or self._foreign.trusts(state):
             return False
@@ -164,7 +159,7 @@ class CaptureSpans(SpanProcessor):
         return parent is not None
 
     def _loses(self, context: SpanContext) -> bool:
-        """Whether no rule can pick this trace."""
+        """Return True if no rule can sample this trace."""
         floor = self._floor
         if floor == 0:
             return False
@@ -191,7 +186,7 @@ class CaptureSpans(SpanProcessor):
         return 0
 
     def _forget_oldest(self) -> None:
-        """Spans that are never ended must not pile up."""
+        """Drop the oldest open spans: some may never end."""
         for span_id in list(self._open)[: _MAX_OPEN // 10]:
             self._open.pop(span_id, None)
 
@@ -200,8 +195,8 @@ class CaptureLogRecords(LogRecordProcessor):
     """Hands log records that carry content of GenAI spans to the engine.
 
     Args:
-        intake: where they go.
-        keeps: whether a span's trace may be sampled; `CaptureSpans.keeps`.
+        intake: takes the log records.
+        keeps: returns True if a span's trace may be sampled; `CaptureSpans.keeps`.
     """
 
     def __init__(self, intake: Intake, keeps: Callable[[int, int], bool]) -> None:
@@ -209,7 +204,7 @@ class CaptureLogRecords(LogRecordProcessor):
         self._keeps = keeps
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        """Hand over a record that belongs to a span, unless it is ours or its trace loses the sampling."""
+        """Hand over a record of a span, unless an evaluation logged it or no rule samples its trace."""
         try:
             record = log_record.log_record
             trace_id, span_id = record.trace_id, record.span_id

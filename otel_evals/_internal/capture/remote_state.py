@@ -1,8 +1,8 @@
-"""What requests bring along from other services, and how much of it is believed.
+"""Decides how far to believe the `baggage` and `tracestate` of requests.
 
-Whoever sends a request writes its `baggage` and `tracestate`. So a mark counts if it is signed, and the
-sampling threshold of a request (`ot=th:` in its tracestate) does not count at all, unless everything is
-trusted, because a proxy at the edge removes these headers.
+Any sender can write these headers. So a mark counts only if it is signed, and the sampling threshold of a
+request (`ot=th:` in its tracestate) does not count, unless everything is trusted because a proxy at the edge
+removes these headers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from opentelemetry.trace import SpanContext, TraceState
 
 from otel_evals._internal.recursion import TRUST_KEY, marking
 
-__all__ = ["RemoteState"]
-
 _logger = logging.getLogger(__name__)
 _MOST_TRACES = 10_000
 
 
 class RemoteState:
-    """Decides about the state of requests, and counts.
+    """Decides about the headers of requests, and counts.
 
     Args:
         trust_all: believe everything.
@@ -31,18 +29,18 @@ class RemoteState:
     def __init__(self, *, trust_all: bool = False) -> None:
         self._trust_all = trust_all
         self.traces: dict[int, None] = {}
-        """Traces whose tracestate is not believed, the latest ones."""
+        """The latest traces whose tracestate is not believed."""
         self.counts: Counter[str] = Counter()
-        """`marked`: requests that are not scored, as evaluations of this deployment sent them.
-        `mark_not_signed`: requests that are scored although they say so.
-        `threshold_not_trusted`: requests whose sampling threshold is left out of account."""
+        """`marked`: requests that are not scored because evaluations of this deployment sent them.
+        `mark_not_signed`: requests with an unsigned mark, which are scored.
+        `threshold_not_trusted`: requests whose sampling threshold is ignored."""
 
     def trusts(self, state: TraceState) -> bool:
-        """Whether a tracestate is believed, whoever wrote it: nothing in it is about sampling, or all is."""
+        """Return True if a tracestate is believed: everything is, or it says nothing of sampling."""
         return self._trust_all or "ot" not in state
 
     def note(self, context: SpanContext) -> None:
-        """Note the tracestate of a span whose parent is remote."""
+        """Record the tracestate of a span with a remote parent."""
         if not context.trace_state or self.trusts(context.trace_state):
             return
         if context.trace_id not in self.traces:
@@ -52,7 +50,7 @@ class RemoteState:
                 self.traces.pop(next(iter(self.traces)), None)
 
     def is_ours(self, context: Context | None, parent: SpanContext | None) -> bool:
-        """Whether a span with no span of ours above it belongs to an evaluation."""
+        """Return True if a span without a captured span above it belongs to an evaluation."""
         found = marking(context, parent)
         if found == "unsigned" and not self._trust_all:
             if not self.counts["mark_not_signed"]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import anyio.lowlevel
@@ -15,7 +16,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_val
 
 from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.destination import Destination, Unaccepted
-from otel_evals._internal.deliver.pending_deliveries import Parcel, Parcels
+from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry, is_ours, reason_of, told, unaccepted
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.util.calls import hide_task
@@ -23,13 +24,17 @@ from otel_evals._internal.util.cancellation import is_cancelled
 from otel_evals._internal.util.error_log import content_is_shown, tell
 from otel_evals._internal.util.plain import plain_text, type_name
 
-__all__ = ["DeliveryCallback", "DeliveryQueue", "DestinationStats"]
-
 _log = logging.getLogger(__name__)
 _PARKED = 4  # times the size of the queue
 
-DeliveryCallback = Callable[[str, Sequence[ScoredRun], str], None]
-"""Called with a destination's name, scored runs, and `exported` or the reason why they were not."""
+Delivered = tuple[str, Sequence[ScoredRun], str]
+"""A destination's name, scored runs, and `exported` or the reason why they were not."""
+
+
+def taken_from(results: asyncio.Queue[Delivered]) -> Iterator[Delivered]:
+    """Take everything that is in a queue of results now."""
+    while not results.empty():
+        yield results.get_nowait()
 
 
 class DeliveryQueue:
@@ -50,20 +55,20 @@ class DeliveryQueue:
         retry: Retry,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
-        on_result: DeliveryCallback | None = None,
+        results: asyncio.Queue[Delivered] | None = None,
     ) -> None:
         self.name = name
         self.stats = DestinationStats()
         self.finished = anyio.Event()
         self.failing = False
         """Whether the last attempt failed."""
-        self._on_result, self._destination = on_result, destination
+        self._results, self._destination = results, destination
         self._batch_size = batch_size
         self._delay = delay
         self._retry = retry
         self._clock = clock
         self._draw = draw
-        self._parcels = Parcels(queue_size, queue_size * _PARKED, max_bytes)
+        self._pending = PendingDeliveries(queue_size, queue_size * _PARKED, max_bytes)
         self._due: float | None = None
         self._failed_at = self._quiet_until = self._asked_until = -math.inf
         self._warned: set[str] = set()
@@ -80,13 +85,13 @@ class DeliveryQueue:
             scored: is reported when it was delivered.
             leaving: is sent; by default the scored run as it is.
         """
-        if end := "shutdown" if self._closing else "queue_full" if self._parcels.full else "":
+        if end := "shutdown" if self._closing else "queue_full" if self._pending.full else "":
             self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
             return
-        self._parcels.put(scored, leaving or scored)
+        self._pending.put(scored, leaving or scored)
         self.stats = replace(self.stats, pending=self.stats.pending + 1)
-        if self._parcels.queued in (1, self._batch_size):
+        if self._pending.queued in (1, self._batch_size):
             self._wake.set()
 
     async def run(self) -> None:
@@ -97,7 +102,7 @@ class DeliveryQueue:
         try:
             with anyio.CancelScope() as self._scope:
                 while await self._filled():
-                    await self._deliver(self._parcels.batch(self._batch_size, self._clock()))
+                    await self._deliver(self._pending.batch(self._batch_size, self._clock()))
                     await anyio.lowlevel.checkpoint()  # a destination need not wait for anything
         finally:
             self._abandon()
@@ -105,9 +110,9 @@ class DeliveryQueue:
     async def flush(self) -> bool:
         """Deliver what is queued now without waiting for full batches; whether nothing was lost."""
         lost = self.stats.failed + self.stats.dropped
-        target = self._flush_to = self._parcels.accepted
+        target = self._flush_to = self._pending.accepted
         self._hurry()
-        while (oldest := self._parcels.oldest) is not None and oldest <= target:
+        while (oldest := self._pending.oldest) is not None and oldest <= target:
             await self._moved.wait()
         return lost == self.stats.failed + self.stats.dropped
 
@@ -137,18 +142,18 @@ class DeliveryQueue:
 
     @property
     def _flushing(self) -> bool:
-        oldest = self._parcels.oldest
+        oldest = self._pending.oldest
         return self._closing or (oldest is not None and oldest <= self._flush_to)
 
     def _hurry(self) -> None:
         """Shorten waits, but not below what the destination asked for."""
-        self._parcels.hasten(self._retry.first)
+        self._pending.hasten(self._retry.first)
         self._quiet_until = min(self._quiet_until, self._failed_at + self._retry.first)
         self._wake.set()
 
     async def _filled(self) -> bool:
         """Wait until there is a batch to send; False when closed and empty."""
-        while self._parcels or not self._closing:
+        while self._pending or not self._closing:
             now = self._clock()
             ready = self._ready_at(now)
             if ready <= now:
@@ -158,10 +163,10 @@ class DeliveryQueue:
 
     def _ready_at(self, now: float) -> float:
         """When the next batch is to be sent, as far as is known now."""
-        ready = self._parcels.next_due
-        if self._parcels.queued:
+        ready = self._pending.next_due
+        if self._pending.queued:
             self._due = self._due or now + self._delay
-            at_once = self._flushing or self._parcels.queued >= self._batch_size
+            at_once = self._flushing or self._pending.queued >= self._batch_size
             ready = min(ready, now if at_once else self._due)
         return max(ready, self._quiet_until, self._asked_until)
 
@@ -172,7 +177,7 @@ class DeliveryQueue:
 
     # --- sending ---
 
-    async def _deliver(self, batch: Sequence[Parcel]) -> None:
+    async def _deliver(self, batch: Sequence[PendingDelivery]) -> None:
         self._due = None
         began = self._clock()
         answer = await self._attempt(batch)
@@ -180,7 +185,7 @@ class DeliveryQueue:
         failures = _failures(batch, answer)
         if not failures:
             self._warned.clear()
-        now, tries = self._clock(), 1 + max((parcel.tries for parcel in batch), default=0)
+        now, tries = self._clock(), 1 + max((delivery.tries for delivery in batch), default=0)
         asked = max((_asked(error) for pairs in failures.values() for _, error in pairs), default=0.0)
         wait = asked + self._retry.wait(tries, self._draw())
         if self._flushing:
@@ -189,75 +194,74 @@ class DeliveryQueue:
             self._asked_until = now + asked
         if isinstance(answer, BaseException) and _may_pass(answer):
             self._failed_at, self._quiet_until = now, now + wait
-        ended: defaultdict[str, list[Parcel]] = defaultdict(list)
-        for parcel in batch:
-            parcel.first_try = min(parcel.first_try, began) + asked
-            if again := self._left(parcel, failures.get(parcel.number, ()), now + wait):
-                parcel.keep([evaluation for evaluation in again if evaluation is not None])
-                parcel.parked_at, parcel.asked = now, asked
-                ended["queue_full"] += self._parcels.park(parcel, now + wait)
+        ended: defaultdict[str, list[PendingDelivery]] = defaultdict(list)
+        for delivery in batch:
+            delivery.first_try = min(delivery.first_try, began) + asked
+            if again := self._left(delivery, failures.get(delivery.number, ()), now + wait):
+                delivery.keep([evaluation for evaluation in again if evaluation is not None])
+                delivery.parked_at, delivery.asked = now, asked
+                ended["queue_full"] += self._pending.park(delivery, now + wait)
             else:
-                ended[next(iter(parcel.lost), "exported")].append(parcel)
+                ended[next(iter(delivery.lost), "exported")].append(delivery)
         self._finish(ended)
 
-    async def _attempt(self, batch: Sequence[Parcel]) -> BaseException | Sequence[Unaccepted]:
+    async def _attempt(self, batch: Sequence[PendingDelivery]) -> BaseException | Sequence[Unaccepted]:
         try:
             with anyio.fail_after(self._retry.timeout):
-                answer = await self._destination.export([parcel.left for parcel in batch])
+                answer = await self._destination.export([delivery.left for delivery in batch])
         except BaseException as error:
             if is_cancelled(error):
                 raise
             return told(error)
         return unaccepted(answer)
 
-    def _left(self, parcel: Parcel, failures: Sequence[_Failure], until: float) -> list[Evaluation | None]:
-        """What of a parcel is worth another attempt; the rest of what failed is lost."""
-        parcel.tries += 1
-        parcel.attempts += any(reason_of(error) != TRACE_NOT_FOUND for _, error in failures)
+    def _left(
+        self, delivery: PendingDelivery, failures: Sequence[_Failure], until: float
+    ) -> list[Evaluation | None]:
+        """What of a delivery is worth another attempt; the rest of what failed is lost."""
+        delivery.tries += 1
+        delivery.attempts += any(reason_of(error) != TRACE_NOT_FOUND for _, error in failures)
         again = []
         for evaluation, error in failures:
-            worth_it = self._again(parcel, error, until)
+            worth_it = self._again(delivery, error, until)
             if not (worth_it and reason_of(error) == TRACE_NOT_FOUND):  # spans may come after their scores
                 self._warn(error)
             if worth_it:
                 again.append(evaluation)
             else:
-                parcel.lost[reason_of(error)] += evaluation is not None
+                delivery.lost[reason_of(error)] += evaluation is not None
         return again
 
-    def _again(self, parcel: Parcel, error: BaseException, until: float) -> bool:
+    def _again(self, delivery: PendingDelivery, error: BaseException, until: float) -> bool:
         absent = reason_of(error) == TRACE_NOT_FOUND
-        in_time = until <= parcel.first_try + (self._retry.absent if absent else self._retry.total)
-        return _may_pass(error) and in_time and (absent or parcel.attempts < self._retry.attempts)
+        in_time = until <= delivery.first_try + (self._retry.absent if absent else self._retry.total)
+        return _may_pass(error) and in_time and (absent or delivery.attempts < self._retry.attempts)
 
     # --- counting ---
 
-    def _finish(self, ended: Mapping[str, Sequence[Parcel]]) -> None:
-        """Count parcels by their end: `exported`, or the reason why they were not."""
-        for end, parcels in ended.items():
-            if not parcels:
+    def _finish(self, ended: Mapping[str, Sequence[PendingDelivery]]) -> None:
+        """Count deliveries by their end: `exported`, or the reason why they were not."""
+        for end, deliveries in ended.items():
+            if not deliveries:
                 continue
             lost: Counter[str] = Counter()
-            for parcel in parcels:
-                self._parcels.done(parcel)
-                lost += parcel.lost
+            for delivery in deliveries:
+                self._pending.done(delivery)
+                lost += delivery.lost
                 if end in ("queue_full", "shutdown"):
-                    lost[end] += len(parcel.left.evaluations)
-            self.stats = self.stats.ended(end, len(parcels), lost, pending=True)
-            self._report([parcel.scored for parcel in parcels], end)
+                    lost[end] += len(delivery.left.evaluations)
+            self.stats = self.stats.ended(end, len(deliveries), lost, pending=True)
+            self._report([delivery.scored for delivery in deliveries], end)
         self._notify()
 
     def _abandon(self) -> None:
         self._closing = True
-        self._finish({"shutdown": self._parcels.clear()})
+        self._finish({"shutdown": self._pending.clear()})
         self.finished.set()
 
     def _report(self, batch: Sequence[ScoredRun], end: str) -> None:
-        if self._on_result is not None:
-            try:
-                self._on_result(self.name, batch, end)
-            except BaseException as error:
-                tell(_log, "what became of a batch could not be reported", error=error)
+        if self._results is not None:
+            self._results.put_nowait((self.name, batch, end))
 
     def _notify(self) -> None:
         self._moved.set()
@@ -277,9 +281,9 @@ _Failure = tuple[Evaluation | None, BaseException]
 
 
 def _failures(
-    batch: Sequence[Parcel], answer: BaseException | Sequence[Unaccepted]
+    batch: Sequence[PendingDelivery], answer: BaseException | Sequence[Unaccepted]
 ) -> Mapping[int, Sequence[_Failure]]:
-    """What was not accepted, by parcel."""
+    """What was not accepted, by delivery."""
     if isinstance(answer, BaseException):
         return {p.number: [(e, answer) for e in p.left.evaluations or (None,)] for p in batch}
     errors = {_key(each.evaluation): each.error for each in answer}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections import Counter
@@ -10,10 +11,11 @@ from functools import partial
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from otel_evals._internal.deliver.capabilities import holds, keeps_picks, link_traces
 from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.deliver.delivery_queue import DeliveryCallback, DeliveryQueue
+from otel_evals._internal.deliver.delivery_queue import Delivered, DeliveryQueue
 from otel_evals._internal.deliver.destination import Destination
 from otel_evals._internal.deliver.preset import EventPreset
 from otel_evals._internal.deliver.retry import Retry
@@ -43,7 +45,7 @@ class FanOut:
         retry: Retry | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
-        on_result: DeliveryCallback | None = None,
+        results: asyncio.Queue[Delivered] | None = None,
     ) -> None:
         """Create the queues.
 
@@ -56,8 +58,7 @@ class FanOut:
             retry: when a batch is sent again after a failure.
             clock: seconds, monotonic.
             draw: random numbers in [0, 1), for the jitter of retries.
-            on_result: called with a destination's name, scored runs, and `exported` or the reason why they
-                were not.
+            results: gets how each delivery ended.
 
         Raises:
             ConfigError: a size is not positive.
@@ -80,19 +81,21 @@ class FanOut:
                 retry=retry or Retry(),
                 clock=clock,
                 draw=draw,
-                on_result=on_result,
+                results=results,
             )
             for destination, name in zip(destinations, _names(destinations), strict=True)
         ]
 
-    def put(self, scored: ScoredRun) -> None:
-        """Queue a scored run for every destination. Never waits, never raises; a full queue is counted."""
-        self.put_to(scored, None)
+    def put(self, scored: ScoredRun, names: Collection[str] | None = None) -> list[str]:
+        """Queue a scored run for the destinations named, or for all; returns their names.
 
-    def put_to(self, scored: ScoredRun, names: Collection[str] | None) -> list[str]:
-        """Queue a scored run for the destinations named, or for all; returns their names."""
+        Never waits, never raises; a full queue is counted. The run is redacted; its evaluations were, when
+        they were made.
+        """
+        if not self._queues:
+            return []
         queues = [queue for queue in self._queues if names is None or queue.name in names]
-        leaving = redacted(scored) if queues else scored
+        leaving = replace(scored, run=redacted(scored.run)) if queues else scored
         for queue in queues:
             queue.put(scored, leaving)
         return [queue.name for queue in queues]

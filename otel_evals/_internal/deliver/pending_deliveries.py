@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.model.sizes import size_of_run
 
-__all__ = ["Parcel", "Parcels"]
+__all__ = ["PendingDeliveries", "PendingDelivery"]
 
 
 @dataclass(slots=True, eq=False)
-class Parcel:
+class PendingDelivery:
     """A scored run on its way."""
 
     number: int
@@ -44,7 +44,7 @@ class Parcel:
             self.left = replace(self.left, evaluations=tuple(evaluations))
 
 
-class Parcels:
+class PendingDeliveries:
     """The queue and the parked scored runs of one destination, each bounded.
 
     Args:
@@ -56,9 +56,9 @@ class Parcels:
     def __init__(self, queue_size: int, parked_size: int, max_bytes: int) -> None:
         self._queue_size = queue_size
         self._parked_size = parked_size
-        self._queue: deque[Parcel] = deque()
-        self._parked: list[tuple[float, int, Parcel]] = []
-        self._open: dict[int, Parcel] = {}
+        self._queue: deque[PendingDelivery] = deque()
+        self._parked: list[tuple[float, int, PendingDelivery]] = []
+        self._open: dict[int, PendingDelivery] = {}
         self._max_bytes = max_bytes
         self._bytes = 0
         self.accepted = 0
@@ -86,14 +86,14 @@ class Parcels:
     def put(self, scored: ScoredRun, left: ScoredRun) -> None:
         """Queue a scored run, to be sent in another form."""
         self.accepted += 1
-        parcel = self._open[self.accepted] = Parcel(self.accepted, scored, left)
-        parcel.size = size_of_run(scored.run)
-        self._bytes += parcel.size
-        self._queue.append(parcel)
+        delivery = self._open[self.accepted] = PendingDelivery(self.accepted, scored, left)
+        delivery.size = size_of_run(scored.run)
+        self._bytes += delivery.size
+        self._queue.append(delivery)
 
-    def park(self, parcel: Parcel, until: float) -> list[Parcel]:
-        """Keep a parcel until it is tried again; returns those that give way to it, the oldest first."""
-        heapq.heappush(self._parked, (until, parcel.number, parcel))
+    def park(self, delivery: PendingDelivery, until: float) -> list[PendingDelivery]:
+        """Keep a delivery until it is tried again; returns those that give way to it, the oldest first."""
+        heapq.heappush(self._parked, (until, delivery.number, delivery))
         if len(self._parked) <= self._parked_size:
             return []
         least = min(self._parked, key=lambda each: each[1])
@@ -104,8 +104,8 @@ class Parcels:
     def hasten(self, soonest: float) -> None:
         """Have what is parked tried again `soonest` seconds after its last try, or as it was asked."""
         self._parked = [
-            (min(until, parcel.parked_at + max(soonest, parcel.asked)), number, parcel)
-            for until, number, parcel in self._parked
+            (min(until, delivery.parked_at + max(soonest, delivery.asked)), number, delivery)
+            for until, number, delivery in self._parked
         ]
         heapq.heapify(self._parked)
 
@@ -114,9 +114,9 @@ class Parcels:
         """When the next parked one is to be tried again; infinity if none is parked."""
         return self._parked[0][0] if self._parked else math.inf
 
-    def batch(self, size: int, now: float) -> list[Parcel]:
+    def batch(self, size: int, now: float) -> list[PendingDelivery]:
         """The next to be sent: those that are due again, and as many new ones where there are any."""
-        taken: list[Parcel] = []
+        taken: list[PendingDelivery] = []
         again = size if not self._queue else max(1, size // 2)
         while len(taken) < again and self.next_due <= now:
             taken.append(heapq.heappop(self._parked)[2])
@@ -124,12 +124,12 @@ class Parcels:
             taken.append(self._queue.popleft())
         return taken
 
-    def done(self, parcel: Parcel) -> None:
+    def done(self, delivery: PendingDelivery) -> None:
         """It has arrived, or is lost."""
-        if self._open.pop(parcel.number, None) is not None:
-            self._bytes -= parcel.size
+        if self._open.pop(delivery.number, None) is not None:
+            self._bytes -= delivery.size
 
-    def clear(self) -> list[Parcel]:
+    def clear(self) -> list[PendingDelivery]:
         """All that are left, oldest first; none is queued or parked any more."""
         self._queue.clear()
         self._parked.clear()

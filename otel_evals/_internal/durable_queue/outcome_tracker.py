@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from otel_evals._internal.durable_queue.deliveries import Deliveries
 from otel_evals._internal.evaluate.job import Job, Target
-from otel_evals._internal.evaluate.queue_interface import DurableQueue, StoreClient
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, QueueParts
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Dropped, Outcome, ScoredRun
 
@@ -34,9 +34,9 @@ class OutcomeTracker(DurableQueue):
     def open_traces(self) -> set[str]:
         return set(self._open)
 
-    def open(self, client: StoreClient) -> None:
-        self._client = client
-        self._deliveries = Deliveries(client.put)
+    def open(self, parts: QueueParts) -> None:
+        self._evaluations = parts.evaluations
+        self._deliveries = Deliveries(parts.fan_out.put)
 
     def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
         for target in {job.target: None for job in jobs}:
@@ -97,7 +97,7 @@ class OutcomeTracker(DurableQueue):
 
     def _submit(self, job: Job) -> None:
         job.ended = False
-        self._client.submit([job])
+        self._evaluations.submit([job])
 
     def _end(self, target: Target) -> None:
         self._open.subtract(_traces(target))

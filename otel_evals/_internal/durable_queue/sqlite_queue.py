@@ -32,7 +32,8 @@ from otel_evals._internal.evaluate.queue_interface import (
     ConversationState,
     DurableQueue,
     KeptRun,
-    StoreClient,
+    QueueParts,
+    Recovered,
 )
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, ScoredRun, SpanRecord
@@ -59,15 +60,21 @@ class SQLiteQueue(DurableQueue):
         """Runs in progress."""
         self._late_spans = LateSpans(self._join)
         self._asking: set[asyncio.Future[None]] = set()
+        self._recovered: Recovered | None = None
         self._stopping = False
 
     def use_rules(self, rules: Iterable[Rule]) -> None:
         self._rules = {rule.name: rule for rule in rules}
 
-    def open(self, client: StoreClient) -> None:
-        self._client = client
-        self._deliveries = Deliveries(client.put)
-        self._writer = Writer(self._config, client.post, self._room, self._take_up, self._resolve_undecided)
+    def open(self, parts: QueueParts) -> None:
+        self._parts = parts
+        self._evaluations = parts.evaluations
+        self._deliveries = Deliveries(parts.fan_out.put)
+        self._writer = Writer(self._config, parts.post, self._room, self._take_up, self._resolve_undecided)
+
+    def recovered(self) -> Recovered | None:
+        recovered, self._recovered = self._recovered, None
+        return recovered
 
     def start(self) -> None:
         self._writer.start()
@@ -219,7 +226,7 @@ class SQLiteQueue(DurableQueue):
 
     def _postpone(self, run: StoredRun, job: Job, outcome: Outcome) -> None:
         retries.postpone(run, run.position(job), outcome)
-        self._client.withdraw(job, run.reason)
+        self._evaluations.withdraw(job, run.reason)
 
     def _resolve_undecided(self, run: StoredRun) -> None:
         """End or postpone the jobs that waited until the writer knew if their run is in the file."""
@@ -228,7 +235,7 @@ class SQLiteQueue(DurableQueue):
             if run.kept:
                 self._postpone(run, job, outcome)
             else:
-                self._client.finish(job, outcome)
+                self._evaluations.end(job, outcome)
 
     def _done(self, run: StoredRun, awaited: object) -> None:
         """Note that a target, or an earlier evaluation of one, was delivered or postponed."""
@@ -243,7 +250,7 @@ class SQLiteQueue(DurableQueue):
             self._score_again(run)
             return
         if run.late:
-            self._client.lose_late(run.trace_id, len(run.late))
+            self._parts.ledger.lost_late(run.trace_id, len(run.late))
         run.status = retries.settled(run)
         if run.kept is not False:
             self._writer.save(run)
@@ -271,7 +278,7 @@ class SQLiteQueue(DurableQueue):
     async def _deliver_to_lacking(self, run: StoredRun, target: Target, scored: ScoredRun) -> None:
         """Deliver only to destinations without the evaluations: the crashed process may have delivered."""
         ids = [evaluation.evaluation_id for evaluation in scored.evaluations]
-        lacking = await self._client.lacking(ids, run.status.revision)
+        lacking = await self._parts.fan_out.lacking(ids, run.status.revision)
         self._send(run, target, target.span_id, scored, lacking)
 
     def _sent(
@@ -289,7 +296,7 @@ class SQLiteQueue(DurableQueue):
     # --- runs that other processes left ---
 
     def _room(self) -> int:
-        return 0 if self._stopping else max(1, self._config.queue_size // 2) - self._client.waiting
+        return 0 if self._stopping else max(1, self._config.queue_size // 2) - self._evaluations.waiting
 
     def _take_up(self, runs: Sequence[StoredRun]) -> None:
         """Continue with claimed runs."""
@@ -312,13 +319,13 @@ class SQLiteQueue(DurableQueue):
             self._resume(run)
 
     def _take_back(self, run: StoredRun, state: ConversationState) -> None:
-        """Add a run to its conversation, which the conversation stage stores again."""
+        """Have the run added to its conversation, which stores it again; then it is deleted here."""
         if self._stopping:
             return
         if state.asked.keys() & self._rules.keys():
-            for each in self._client.read(run.spans, run.links):
-                self._client.take_back(each, state)
-            self._delete([run])
+            self._recovered = self._recovered or Recovered()
+            runs = self._parts.read(run.spans, run.links)
+            self._recovered.conversations.append((run, runs, state))
         else:
             run.status = retries.absent(run.status)
             self._writer.save(run)
@@ -327,7 +334,8 @@ class SQLiteQueue(DurableQueue):
         """Score a run whose process ended in the grace period, before the rules were evaluated."""
         if not self._stopping:
             self._ended[run.spans[0].span_id] = run
-            self._client.score_group(SpanGroup(run.spans, run.links))
+            self._recovered = self._recovered or Recovered()
+            self._recovered.groups.append(SpanGroup(run.spans, run.links))
 
     def _ask(self, questions: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(questions)
@@ -342,9 +350,9 @@ class SQLiteQueue(DurableQueue):
     async def _resume_crashed(self, run: StoredRun) -> None:
         """Ask the destinations first: the process may have crashed between delivery and commit."""
         lacking: dict[str, tuple[str, ...]] = {}
-        expected = expected_ids(run, self._rules, lambda: self._client.read(run.spans, run.links))
+        expected = expected_ids(run, self._rules, lambda: self._parts.read(run.spans, run.links))
         for span_id, ids in expected.items():
-            destinations = await self._client.lacking(ids, run.status.revision)
+            destinations = await self._parts.fan_out.lacking(ids, run.status.revision)
             if destinations is not None:
                 lacking[span_id] = tuple(destinations)
         run.lacking = lacking
@@ -359,12 +367,12 @@ class SQLiteQueue(DurableQueue):
         all_begun = object()  # awaited too, so the run cannot settle before everything has begun
         run.awaited = {all_begun}
         try:
-            runs = judged_runs(run, self._client.read(run.spans, run.links))
+            runs = judged_runs(run, self._parts.read(run.spans, run.links))
             found, absent = resumptions(run, runs, self._rules)
             self._deliver_owed(run, runs)
-            jobs = self._client.resume(found)
+            jobs = self._evaluations.resume(found)
             self._adopt(run, jobs)
-            self._client.submit(jobs)
+            self._evaluations.submit(jobs)
         except Exception as error:
             tell(_logger, "a stored run could not be resumed", error=error)
             run.failed = f"{type_name(error)}: {plain_text(error)}"[:500]
@@ -390,7 +398,7 @@ class SQLiteQueue(DurableQueue):
         if run is not None:
             add_late(run, late)
         elif self._stopping:
-            self._client.lose_late(trace_id, len(late))
+            self._parts.ledger.lost_late(trace_id, len(late))
         else:
             self._writer.ask(trace_id, lambda found: self._rejoin(trace_id, late, found))
 
@@ -401,7 +409,7 @@ class SQLiteQueue(DurableQueue):
                 run.status = replace(run.status, state="done")
                 self._writer.save(run)
         if owner is None:
-            self._client.lose_late(trace_id, len(late))
+            self._parts.ledger.lost_late(trace_id, len(late))
         else:
             add_late(owner, late)
             self._score_again(owner)

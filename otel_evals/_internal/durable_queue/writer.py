@@ -9,6 +9,7 @@ and both ends of it are next to each other.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import sqlite3
 import threading
@@ -111,7 +112,9 @@ class Writer:
         """Start the thread, if it is not running."""
         with self._starting:
             if self._thread is None and not self._closing:
-                thread = threading.Thread(target=self._run, name="otel-evals-store", daemon=True)
+                # In a copy of this context, which has the privacy settings of the pipeline.
+                main, args = contextvars.copy_context().run, (self._run,)
+                thread = threading.Thread(target=main, args=args, name="otel-evals-store", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:  # the system has no thread left: the next run tries again

@@ -1,50 +1,69 @@
-"""The stages from a run to its scores: the rules decide, scorers run, outcomes are attached and delivered.
+"""From a run to its delivered scores: rules decide, scorers run, outcomes are attached and delivered.
 
-Lives on the engine's thread only.
+`_attempt` and `end` are the path of one evaluation, from its scorer to the delivery of its score. Used on
+the engine's thread only.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.attach.attacher import Attacher, Opened
+from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.evaluate.conversation_stage import JoinedConversation
-from otel_evals._internal.evaluate.job import Job, Target
+from otel_evals._internal.evaluate.conversation_gatherer import JoinedConversation
+from otel_evals._internal.evaluate.job import Job, Result, Target
+from otel_evals._internal.evaluate.lane import Lane
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.evaluate.scheduler import Scheduler
 from otel_evals._internal.gather.gatherer import SpanGroup
-from otel_evals._internal.model import Dropped, Evaluation, Loss, NotScored, Outcome, Run, Score, ScoredRun
+from otel_evals._internal.model import (
+    Dropped,
+    Evaluation,
+    Loss,
+    NotScored,
+    Outcome,
+    Run,
+    ScoredRun,
+    ScorerFailure,
+)
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.read.rejoin import group_of
 from otel_evals._internal.read.runs import subruns
-from otel_evals._internal.redaction.redactor import redacted
+from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions, chance_of
+from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outcome
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.util.calls import abandoned_threads
+from otel_evals._internal.util.cancellation import is_cancelled
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["Evaluations"]
-
 _logger = logging.getLogger(__name__)
+_AT_ONCE_SECONDS = 0.001
+"""How long queued jobs of a scorer that never waits are run before other work has its turn."""
+_CLEANUP_SECONDS = 0.05
+"""Seconds after its timeout in which a cancelled scorer may still return a partial result."""
 
 
-class Evaluations:
-    """Takes runs to their ends.
+class Evaluator:
+    """Evaluates runs by the rules of one configuration.
 
     Args:
         config: rules and limits.
-        ledger: is told what becomes of every run.
-        attacher: puts outcomes where the traces are.
-        deliver: takes scored runs that the store does not see to.
+        ledger: counts what happens to every run.
+        attacher: attaches outcomes to the traces.
+        deliver: takes scored runs that the store does not deliver.
         store: keeps sampled runs until they are scored and delivered.
-        settled: set whenever no evaluation is pending; shared by those whose runs the ledger counts.
+        settled: set whenever no evaluation is pending; shared by evaluators with one ledger.
         progress: knows which evaluations were made before.
+        draw: random numbers in [0, 1), for the jitter of retries.
     """
 
     def __init__(
@@ -56,6 +75,7 @@ class Evaluations:
         store: DurableQueue,
         settled: asyncio.Event | None = None,
         progress: Progress | None = None,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._ledger = ledger
         self._attacher = attacher
@@ -66,18 +86,19 @@ class Evaluations:
         self._rules = {rule.name: rule for rule in config.rules}
         self._decider = Decider(config.rules)
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
-        self._opened: dict[Job, Opened] = {}
         self._warned: set[str] = set()
         self._settled = settled or asyncio.Event()
         self.live: set[Job] = set()
-        """Jobs that were submitted and have not left."""
-        self.scheduler = Scheduler(config.rules, config.queue_size, config.max_bytes, self._start, self._end)
+        """Jobs that were submitted and have not ended."""
+        self._context = private_context(config.redact, content=config.capture_content)
+        """For what follows an attempt, which is not part of what its scorer does."""
+        self.scheduler = self._context.run(Scheduler, config.rules, config.queue_size, config.max_bytes, draw)
 
     def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
-        """Ask the rules about runs and start what they sampled; returns the targets of that.
+        """Ask the rules about runs and start what they sampled; returns the target of each job.
 
         Args:
-            runs: those that a group of spans came to.
+            runs: the runs of a group of spans.
             group: the spans, for the store.
         """
         jobs: list[Job] = []
@@ -89,7 +110,7 @@ class Evaluations:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
         self._store.keep(group, jobs)
         self.submit(jobs)
-        return list(dict.fromkeys(job.target for job in jobs))
+        return [job.target for job in jobs]
 
     def score_conversation(self, joined: JoinedConversation) -> None:
         """Ask rules about a conversation and start what they sampled."""
@@ -125,27 +146,35 @@ class Evaluations:
         """Start jobs, or drop them for a reason."""
         for job in jobs:
             self.live.add(job)
+            lane = self.scheduler.lanes[job.rule.name]
             known = self._progress.known(job) if self._progress and drop is None else None
             if known is not None:
-                self._conclude(job, known, known.outcome)
-            elif drop is None and any(o.span.spans_dropped for o in job.run.operations):
-                self.finish(job, NotScored(reason="run_truncated"))
+                self.end(job, known.outcome, known)
+            elif drop is None and job.run.truncated:
+                self.end(job, NotScored(reason="run_truncated"))
+            elif reason := drop or self.scheduler.stopped_for:
+                self.end(job, Dropped(reason=reason))
+            elif lane.ready and not lane.queue and len(lane.running) < lane.rule.concurrency:
+                self._start(lane, job)
+                if not job.ended:
+                    self.scheduler.hold(job)
             else:
-                self.scheduler.submit(job, drop)
+                for dropped in self.scheduler.queue(job):
+                    self.end(dropped, Dropped(reason="queue_full"))
 
     def withdraw(self, job: Job, reason: str) -> None:
         """End a job without an outcome: the store keeps it for later."""
         target, rule = job.target, job.rule
         self._ledger.stored(job.run, rule.name, reason)
-        opened = self._opened.pop(job, None)
-        if opened is not None:
-            self._attacher.abandon(opened, "stored", reason, job.paused)
+        if job.opened is not None:
+            self._attacher.abandon(job.opened, "stored", reason, job.paused)
+            job.opened = None
         for gone in target.decisions[rule.asked_with].give_up(rule.scorer_id):
             target.awaited.discard(gone.name)
         self._leave(job)
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until no evaluation is pending; whether that was so within these seconds."""
+        """Wait until no evaluation is pending; returns whether that was so within these seconds."""
         while self._ledger.pending:
             self._settled.clear()
             try:
@@ -154,19 +183,22 @@ class Evaluations:
                 return False
         return True
 
-    def finish(self, job: Job, outcome: Outcome) -> None:
-        """End a job with an outcome."""
-        if job.run.unreadable and not isinstance(outcome, Dropped):
-            outcome = NotScored(reason="unreadable")  # whatever its scorer made of what was missing
-        evaluation = self._evaluation(job, outcome)
-        if self._progress:
-            self._progress.ended(evaluation, job.run)
-        self._conclude(job, evaluation, outcome)
+    async def prepare(self) -> None:
+        """Prepare all scorers, concurrently."""
+        await asyncio.gather(*map(self._prepare, self.scheduler.lanes.values()))
+
+    def abort(self, reason: str) -> None:
+        """Drop all jobs that have not ended, and all that are submitted from now on."""
+        self.scheduler.stopped_for = reason
+        for lane in self.scheduler.lanes.values():
+            for job in lane.clear():
+                if not job.ended:
+                    self.end(job, Dropped(reason=reason))
 
     # --- deciding ---
 
     def _jobs_of(self, run: Run) -> list[Job]:
-        """The jobs that the rules make of a run: one per rule, or one for each agent in it."""
+        """The jobs of a run: one per rule that samples it, or one for each agent in it."""
         jobs: list[Job] = []
         targets: dict[str, Target] = {}
         for scope in self._scopes:
@@ -181,15 +213,18 @@ class Evaluations:
         decisions, decided = self._decider.decide(run, asked_with)
         self._tell(run, decided)
         target.decisions[asked_with] = decisions
-        target.awaited.update(each.rule.name for each in decided if each.status != "not_sampled")
-        return [_job(each, target, decisions) for each in decided if each.status == "sampled"]
+        jobs = []
+        for each in decided:
+            if each.status != "not_sampled":
+                target.awaited.add(each.rule.name)
+            if each.status == "sampled":
+                jobs.append(_job(each, target, decisions))
+        return jobs
 
     def _follow(self, job: Job, outcome: Outcome) -> None:
-        """Have the rules decide that waited for this outcome."""
+        """Let the rules decide that waited for this outcome, and start what they sample."""
         target, rule = job.target, job.rule
         decisions = target.decisions[rule.asked_with]
-        if not decisions.waiting:
-            return
         decided = self._decider.follow(decisions, rule.scorer_id, outcome)
         self._tell(job.run, decided)
         for each in decided:
@@ -209,50 +244,90 @@ class Evaluations:
                 message = "a condition of rule %s failed; further failures are only counted"
                 tell(_logger, message, each.rule.name, error=each.error, level=logging.WARNING)
 
-    # --- scoring ---
+    # --- one evaluation ---
 
-    def _conclude(self, job: Job, evaluation: Evaluation, outcome: Outcome) -> None:
-        self._ledger.ended(job.rule.name, evaluation, job.error)
-        job.error = None
-        self._attacher.attach(job.run, evaluation, self._opened.pop(job, None))
-        job.target.evaluations.append(evaluation)
-        self._follow(job, outcome)
-        self._leave(job)
-
-    def _start(self, job: Job) -> contextvars.Context:
-        before = self._opened.get(job)
-        if before is not None:
-            self._attacher.abandon(before, "retried", end_time=job.paused)
+    def _start(self, lane: Lane, job: Job) -> None:
+        """Begin an attempt; that of a scorer that never waits has ended when this returns."""
+        if (failure := lane.stuck) is not None:
+            return self.end(job, failure)
+        if job.opened is not None:
+            self._attacher.abandon(job.opened, "retried", end_time=job.paused)
+        lane.begin(job)
         rule = job.rule
-        opened = self._attacher.open(job.run, job.target.span_id, rule.name, rule.scorer_id, job.started)
-        self._opened[job] = opened
-        return opened.context
+        opened = job.opened = self._attacher.open(
+            job.run, job.target.span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
+        )
+        if lane.scorer.at_once:
+            return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
+        opened.context.run(abandoned_threads.set, lane.threads)
+        job.task = asyncio.get_running_loop().create_task(self._attempt(lane, job), context=opened.context)
+        if lane.watch is None:
+            self._watch(lane)
+        return None
 
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        if isinstance(outcome, Score | NotScored) or not self._store.defer(job, outcome):
-            self.finish(job, outcome)
+    async def _attempt(self, lane: Lane, job: Job) -> None:
+        """One attempt, from the scorer's call to all that follows from its result."""
+        task = job.task
+        try:
+            result: Result = await lane.scorer.score(job.run)
+        except BaseException as error:  # not even SystemExit may end the engine
+            if task is not _current_task(task):
+                raise  # the loop is gone, and this coroutine is closed
+            result = asyncio.CancelledError("the scorer cancelled itself") if is_cancelled(error) else error
+        if job.task is task:
+            job.task = None
+            self._context.run(self._attempted, lane, job, result)
+        else:  # its job has ended meanwhile
+            lane.abandoned.discard(task)
 
-    def _leave(self, job: Job) -> None:
-        """One outcome less to come for a target; after the last, the target is complete."""
-        target = job.target
-        self.live.discard(job)
-        target.awaited.discard(job.rule.name)
-        if not target.awaited:
-            self._complete(target)
-        if not self._ledger.counters.pending:
-            self._settled.set()
+    def _attempted(self, lane: Lane, job: Job, result: Result) -> None:
+        """End the job with the outcome of an attempt, or have it wait for another one."""
+        outcome: Outcome
+        if not isinstance(result, BaseException):
+            outcome = to_outcome(result, attempts=job.attempts)
+        elif job.timed_out:
+            outcome = lane.timeout(job)
+        elif (seconds := lane.seconds_until_retry(job, result)) is not None:
+            return self._retry_later(lane, job, seconds)
+        else:
+            job.error = root_cause(result)
+            outcome = failure_of(result, attempts=job.attempts)
+        self.end(job, outcome)
+        return None
 
-    def _complete(self, target: Target) -> None:
-        """All that was to come for a target is there: deliver it."""
-        if not target.run.turns:  # a conversation's spans are not held for it
-            self._attacher.release(target.run.trace_id, target.span_id)
-        stored = self._store.deliver(target)
-        if not stored and target.evaluations:
-            self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
+    def end(self, job: Job, outcome: Outcome, known: Evaluation | None = None) -> None:
+        """End an evaluation with its outcome, and deliver the scored run with the last one of its target.
 
-    def _evaluation(self, job: Job, outcome: Outcome) -> Evaluation:
+        Args:
+            job: queued, running, or given back by the store.
+            outcome: as the scorer gave it; content and secrets are removed here, once.
+            known: the evaluation, if it was made before.
+        """
+        lane, target, rule = self.scheduler.lanes[job.rule.name], job.target, job.rule
+        self.scheduler.release(job)
+        try:
+            if known is None:
+                may_pass = isinstance(outcome, ScorerFailure | Dropped)
+                if may_pass and self._store.defer(job, outcome):
+                    return
+                if job.run.unreadable and not isinstance(outcome, Dropped):
+                    outcome = NotScored(reason="unreadable")  # whatever its scorer concluded from the rest
+            evaluation = known or self._conclude(job, outcome)
+            self._ledger.ended(rule.name, evaluation, job.error)
+            self._attacher.attach(job.run, evaluation, job.opened)
+            target.evaluations.append(evaluation)
+            job.error = job.opened = None
+            if target.decisions[rule.asked_with].waiting:
+                self._follow(job, outcome)
+            self._leave(job)
+        finally:
+            if lane.queue:
+                self._fill(lane)
+
+    def _conclude(self, job: Job, outcome: Outcome) -> Evaluation:
+        """The evaluation of an outcome as it may leave the process."""
         scorer, run = job.rule.scorer, job.run
-        return Evaluation(
+        evaluation = Evaluation(
             evaluation_id=evaluation_id(run, job.rule.evaluates_as, scorer.version),
             scorer_id=scorer.id,
             scorer_version=scorer.version,
@@ -269,8 +344,90 @@ class Evaluations:
             rule=job.rule.name,
             conversation_id=run.conversation_id if run.turns else None,
         )
+        if self._progress:
+            self._progress.ended(evaluation, run)
+        return evaluation
+
+    def _leave(self, job: Job) -> None:
+        """Remove a job that has ended from its target, and deliver the target after its last job."""
+        target = job.target
+        self.live.discard(job)
+        target.awaited.discard(job.rule.name)
+        if not target.awaited:
+            if not target.run.turns:  # a conversation's spans are not held for it
+                self._attacher.release(target.run.trace_id, target.span_id)
+            if not self._store.deliver(target) and target.evaluations:
+                self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
+        if not self._ledger.counters.pending:
+            self._settled.set()
+
+    # --- slots, timeouts, retries ---
+
+    async def _prepare(self, lane: Lane) -> None:
+        await lane.prepare()
+        self._fill(lane)
+
+    def _fill(self, lane: Lane) -> None:
+        """Start queued jobs while there are free slots."""
+        if lane.filling or not lane.ready:
+            return  # called from within the loop below, by a job that ended at once
+        lane.filling = True
+        try:
+            until = time.monotonic() + _AT_ONCE_SECONDS
+            while lane.queue and len(lane.running) < lane.rule.concurrency:
+                self._start(lane, lane.queue.popleft())
+                if lane.scorer.at_once and lane.queue and time.monotonic() > until:
+                    asyncio.get_running_loop().call_soon(self._fill, lane)
+                    break
+        finally:
+            lane.filling = False
+
+    def _watch(self, lane: Lane) -> None:
+        """End overdue attempts. They began in order and have the same time, so one timer serves them all."""
+        loop = asyncio.get_running_loop()
+        for job in lane.overdue():
+            if job.task is not None and job.task.done():  # cancelled before it began
+                job.timed_out, job.task = False, None
+                self._attempted(lane, job, asyncio.CancelledError("the scorer cancelled itself"))
+            elif job.task is not None:  # a scorer that lacks only its reason may still return its score
+                job.timer = loop.call_later(_CLEANUP_SECONDS, self._give_up, lane, job, context=self._context)
+                job.task.cancel()
+        left = lane.seconds_left
+        lane.watch = None if left is None else loop.call_later(left, self._watch, lane, context=self._context)
+
+    def _give_up(self, lane: Lane, job: Job) -> None:
+        if not job.ended:
+            self.end(job, lane.timeout(job))
+
+    def _retry_later(self, lane: Lane, job: Job, seconds: float) -> None:
+        """Free the slot until the next attempt."""
+        job.paused = time.time_ns()
+        lane.release(job)
+        lane.retrying.add(job)
+        loop = asyncio.get_running_loop()
+        job.timer = loop.call_later(seconds, self._retry, lane, job, context=self._context)
+        self._fill(lane)
+
+    def _retry(self, lane: Lane, job: Job) -> None:
+        lane.retrying.discard(job)
+        if not job.ended:
+            lane.queue.appendleft(job)
+            self._fill(lane)
 
 
 def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:
     rule = decision.rule
     return Job(rule, decisions.run, decisions.on_record[rule.scorer_id], target)
+
+
+def _score_at_once(scorer: Scorer, run: Run) -> Result:
+    """The result of a scorer that never waits; an exception is a value."""
+    try:
+        return scorer.score_at_once(run)
+    except BaseException as error:
+        return error
+
+
+def _current_task(task: asyncio.Task[None] | None) -> asyncio.Task[Any] | None:
+    """The task that the loop of this one runs now; None if that loop has ended."""
+    return None if task is None else asyncio.current_task(task.get_loop())

@@ -19,6 +19,7 @@ from otel_evals._internal.processes.child import Child, ProcessDiedError
 from otel_evals._internal.processes.portable import pack
 from otel_evals._internal.redaction.redactor import current_redaction
 from otel_evals._internal.scoring.scorer import Scorer, StepFailure
+from otel_evals._internal.util.error_log import content_is_shown
 from otel_evals._internal.util.retry import backoff
 from otel_evals.errors import JudgeUnavailableError
 
@@ -63,7 +64,7 @@ class IsolatedScorer(Scorer):
 
     def __init__(self, scorer: Scorer, timeout: float) -> None:
         self.id, self.version, self.direction = scorer.id, scorer.version, scorer.direction
-        self._packed = pack((scorer, current_redaction()))
+        self._packed = pack((scorer, current_redaction(), content_is_shown()))
         self._timeout = timeout
         self._idle: list[Child] = []
         self._all: set[Child] = set()

@@ -14,6 +14,7 @@ from otel_evals._internal.recursion import mark
 from otel_evals._internal.redaction.redactor import use_redaction
 from otel_evals._internal.scoring.outcome import asked_wait, failure_of, root_cause, to_outcome
 from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.util.error_log import show_content
 
 __all__ = ["Raised", "main"]
 
@@ -34,15 +35,16 @@ class Raised:
 def main() -> None:
     """Score the runs that arrive on the pipe until it is closed."""
     parent = Parent()
+    try:
+        scorer: Scorer
+        scorer, redaction, content = pickle.loads(parent.receive() or b"")
+        use_redaction(redaction)
+        show_content(content)
+        scorer.prepare()
+    except BaseException as error:
+        parent.send(pickle.dumps(raised(error)))
+        return
     with asyncio.Runner() as runner:
-        try:
-            scorer: Scorer
-            scorer, redaction = pickle.loads(parent.receive() or b"")
-            use_redaction(redaction)
-            scorer.prepare()
-        except BaseException as error:
-            parent.send(pickle.dumps(raised(error)))
-            return
         parent.send(pickle.dumps(None))
         while (frame := parent.receive()) is not None:
             parent.send(runner.run(_answer(scorer, frame)))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from dataclasses import dataclass, field
 
+from otel_evals._internal.attach.attacher import Opened
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.model import Evaluation, NotScored, Run, Sampled, Score
 from otel_evals._internal.sampling.decide import RunDecisions
-
-__all__ = ["Job", "Result", "Target"]
 
 Result = Score | NotScored | BaseException
 """The result of one attempt at scoring; exceptions are values here."""
@@ -44,8 +42,8 @@ class Job:
     """Bytes of its run, while it counts among what is held."""
     revision: int = 0
     """The revision of its evaluation; 0 for that of its target."""
-    context: contextvars.Context | None = None
-    """The context that the current attempt runs in; set when it starts."""
+    opened: Opened | None = None
+    """The attempt's place among the traces; set when it starts."""
     attempts: int = 0
     started: int = 0
     """When the last attempt began, in nanoseconds since the Unix epoch; 0 before the first."""
@@ -54,7 +52,7 @@ class Job:
     paused: int | None = None
     """When it ended without an outcome, in nanoseconds since the Unix epoch; None during an attempt."""
     ended: bool = False
-    task: asyncio.Task[Result] | None = None
+    task: asyncio.Task[None] | None = None
     """The current attempt."""
     timer: asyncio.TimerHandle | None = None
     """Of the end of an attempt that timed out, or of the next attempt's start."""

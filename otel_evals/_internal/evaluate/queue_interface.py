@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from otel_evals._internal.accounting.counters import StoreStats
+from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.config.rules import Rule
+from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, Sampled, ScoredRun, SpanRecord
-
-__all__ = ["ConversationState", "DurableQueue", "KeptRun", "Resumption", "StoreClient"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +45,47 @@ class KeptRun:
     __slots__ = ()
 
 
-class StoreClient(Protocol):
-    """What a store calls in the stages: `post` from any thread, everything else on the engine's thread."""
-
-    def post(self, function: Callable[[], object]) -> None:
-        """Have a function called on the engine's thread."""
-
-    def read(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """Assemble spans into runs."""
-
-    def score_group(self, group: SpanGroup) -> None:
-        """Evaluate the rules for the runs of a group of spans, as if these had just ended."""
-
-    def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
-        """Create the jobs of evaluations from the store."""
-
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue jobs that `resume` created."""
-
-    def finish(self, job: Job, outcome: Outcome) -> None:
-        """End a job with an outcome."""
-
-    def withdraw(self, job: Job, reason: str) -> None:
-        """End a job without an outcome: the store will try it again."""
-
-    def take_back(self, run: Run, state: ConversationState) -> None:
-        """Add a run to its conversation, which waited to become idle in a process that has ended."""
-
-    def lose_late(self, trace_id: str, count: int) -> None:
-        """Count late spans whose run is not in the store."""
-
-    def put(self, scored: ScoredRun, destinations: Collection[str] | None) -> Collection[str]:
-        """Queue a scored run for destinations, all or those named; returns their names."""
-
-    def lacking(self, evaluation_ids: Sequence[str], revision: int) -> Awaitable[Sequence[str] | None]:
-        """Names of the destinations that lack evaluations of a revision; None where none of them can tell."""
+class Evaluations(Protocol):
+    """The evaluations in progress, as a durable queue resumes and ends them."""
 
     @property
     def waiting(self) -> int:
         """Jobs that are queued."""
+
+    def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
+        """Create the jobs of evaluations from the queue."""
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Start jobs that `resume` created."""
+
+    def end(self, job: Job, outcome: Outcome) -> None:
+        """End a job with an outcome."""
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        """End a job without an outcome: the queue will try it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueParts:
+    """The steps that a durable queue works with, on the engine's thread."""
+
+    evaluations: Evaluations
+    fan_out: FanOut
+    ledger: Ledger
+    read: Callable[[Sequence[SpanRecord], Mapping[str, str | None]], list[Run]]
+    """Assembles stored spans into runs."""
+    post: Callable[[Callable[[], object]], None]
+    """Calls a function on the engine's thread; may be called on any thread."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Work of processes that have ended, for which no rule was evaluated yet."""
+
+    groups: list[SpanGroup] = field(default_factory=list)
+    """The spans of runs that had ended."""
+    conversations: list[tuple[KeptRun, list[Run], ConversationState]] = field(default_factory=list)
+    """Runs whose conversation waited to become idle; the kept run is deleted once they are kept anew."""
 
 
 class DurableQueue:
@@ -97,8 +99,12 @@ class DurableQueue:
         """Ids of the traces with evaluations that are not delivered, as far as nothing is kept of them."""
         return set()
 
-    def open(self, client: StoreClient) -> None:
-        """Connect the store to the stages."""
+    def open(self, parts: QueueParts) -> None:
+        """Connect the queue to the pipeline."""
+
+    def recovered(self) -> Recovered | None:
+        """Give the pipeline the work of other processes; called after each function that was posted."""
+        return None
 
     def use_rules(self, rules: Iterable[Rule]) -> None:
         """Resume the evaluations of these rules from now on."""

@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.evaluate.evaluator import Evaluations
+from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.model import Loss, Run
+from otel_evals._internal.evaluate.queue_interface import Resumption
+from otel_evals._internal.model import Loss, Outcome, Run
 from otel_evals._internal.sampling.consistent import is_sampled
 
 __all__ = ["RuleSets"]
@@ -23,21 +24,21 @@ _RAISES = 16
 
 
 class RuleSets:
-    """The evaluations under each set of rules.
+    """The evaluator of each set of rules.
 
     Args:
         config: with the first rules.
-        make: makes the evaluations under a configuration's rules.
+        make: makes the evaluator of a configuration's rules.
     """
 
-    def __init__(self, config: Config, make: Callable[[Config], Evaluations]) -> None:
+    def __init__(self, config: Config, make: Callable[[Config], Evaluator]) -> None:
         self._make = make
         self._ceiling = config.ceiling
         self.raised: deque[tuple[int, float]] = deque(maxlen=_RAISES)
         """When a set of rules came that samples more than the one before, and how much that one sampled."""
         self._tasks: set[asyncio.Future[None]] = set()
         self.current = make(config)
-        self.earlier: list[Evaluations] = []
+        self.earlier: list[Evaluator] = []
 
     def use(self, config: Config) -> None:
         """Judge by other rules from now on; what was sampled ends under the rules that sampled it."""
@@ -46,10 +47,10 @@ class RuleSets:
         self._ceiling = config.ceiling
         self.earlier.append(self.current)
         self.current = self._make(config)
-        self._spawn(self.current.scheduler.prepare())
+        self._spawn(self.current.prepare())
 
-    def of(self, job: Job) -> Evaluations:
-        """The evaluations that a job belongs to."""
+    def _of(self, job: Job) -> Evaluator:
+        """The evaluator that a job belongs to."""
         return next((each for each in self.earlier if job in each.live), self.current)
 
     def whole(self, runs: Sequence[Run]) -> tuple[Sequence[Run], list[Loss]]:
@@ -74,6 +75,22 @@ class RuleSets:
             self.earlier.remove(each)
             self._spawn(asyncio.to_thread(each.scheduler.close))
 
+    def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
+        """Create the jobs of evaluations from the durable queue."""
+        return self.current.resume(resumptions)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Start jobs that `resume` created."""
+        self.current.submit(jobs)
+
+    def end(self, job: Job, outcome: Outcome) -> None:
+        """End a job with an outcome."""
+        self._of(job).end(job, outcome)
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        """End a job without an outcome: the durable queue will try it again."""
+        self._of(job).withdraw(job, reason)
+
     @property
     def waiting(self) -> int:
         """Jobs that have no slot yet."""
@@ -86,7 +103,7 @@ class RuleSets:
     def abort(self, reason: str) -> None:
         """Drop all jobs that have not ended, and all that are submitted from now on."""
         for each in self._all:
-            each.scheduler.abort(reason)
+            each.abort(reason)
 
     def close(self) -> None:
         """End the scoring processes; after the engine's thread has ended."""
@@ -99,7 +116,7 @@ class RuleSets:
             each.scheduler.disown()
 
     @property
-    def _all(self) -> list[Evaluations]:
+    def _all(self) -> list[Evaluator]:
         return [*self.earlier, self.current]
 
     def _spawn(self, coroutine: object) -> None:

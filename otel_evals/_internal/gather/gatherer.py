@@ -1,18 +1,18 @@
-"""What collects spans until runs are complete, whether captured in process or received: its interface."""
+"""The interface of what collects spans until runs are complete, whether captured in process or received."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.model import Loss, SpanRecord
 
-__all__ = ["CLOSED_AT_ONCE", "AssemblyLimits", "Gathered", "Gatherer", "SpanGroup"]
-
 CLOSED_AT_ONCE: Final = 256
-"""How many runs are closed before they are judged, while nothing else on the engine's loop has its turn."""
+"""Number of runs closed before they are scored, while nothing else on the engine's loop gets a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,13 @@ class AssemblyLimits:
     max_spans_per_trace: int
     max_bytes: int
 
-    def excess(self, traces: Mapping[str, _Sized], size: int, newest: str) -> tuple[str, str] | None:
-        """The trace to evict, and why; None within the bounds.
+    def excess(self, traces: Mapping[str, Any], size: int, newest: str) -> tuple[str, str] | None:
+        """Return the trace to evict and the reason; None within the bounds.
 
         Args:
-            traces: the open ones, the least recently active first: it goes.
-            size: their bytes.
-            newest: the one that was just added to; if it alone takes half of the bytes, it goes.
+            traces: the open traces with their `size`, the least recently active first: it is evicted.
+            size: bytes of all of them.
+            newest: the trace just added to; it is evicted if it alone takes half of the bytes.
         """
         if size > self.max_bytes:
             greedy = newest in traces and traces[newest].size > self.max_bytes // 2
@@ -39,27 +39,23 @@ class AssemblyLimits:
         return (next(iter(traces)), "too_many_traces") if len(traces) > self.max_traces else None
 
 
-class _Sized(Protocol):
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class SpanGroup:
+class SpanGroup(msgspec.Struct, frozen=True, gc=False):
     """The spans of one run, or of several runs that belong together."""
 
     spans: tuple[SpanRecord, ...]
     links: Mapping[str, str | None]
     """By span id: the nearest ancestor of a span whose parent is not among the spans."""
+    size: int = 0
+    """Approximate bytes of the spans; 0 if unknown."""
 
 
-@dataclass(slots=True, eq=False)
-class Gathered:
+class Gathered(msgspec.Struct, eq=False):
     """The result of adding a batch of captured items."""
 
-    losses: list[Loss] = field(default_factory=list)
-    late: list[tuple[SpanRecord, str | None]] = field(default_factory=list)
+    losses: list[Loss] = []  # a struct copies its defaults
+    late: list[tuple[SpanRecord, str | None]] = []
     """Spans whose run is closed, each with the id of its nearest known ancestor."""
-    ended: list[tuple[str, SpanGroup]] = field(default_factory=list)
+    ended: list[tuple[str, SpanGroup]] = []
     """Ids of roots that have ended, with the spans so far; their grace period begins."""
 
 
@@ -76,16 +72,16 @@ class Gatherer(Protocol):
         """Ids of the traces with spans whose run is not closed."""
 
     def waiting(self, trace_id: str) -> int:
-        """How many spans of a trace wait for their run to close. May be called from any thread."""
+        """Count the spans of a trace whose run has not closed. May be called from any thread."""
 
     def add(self, items: Collection[IntakeItem], now: float) -> Gathered:
         """Add items. Never raises; an item that cannot be decoded is a loss."""
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close the runs that are complete, some hundred at a time; with infinity, all that need not wait."""
+        """Close complete runs, some hundred at a time; with infinity, all that need not wait."""
 
     def evict_old(self, now: float) -> list[Loss]:
-        """Evict what has waited for too long."""
+        """Evict traces that have waited too long."""
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
-        """Forget all that is open; returns the losses, those of items that were never added among them."""
+        """Forget all open traces; returns the losses, including items that were never added."""

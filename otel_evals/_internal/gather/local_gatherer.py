@@ -1,7 +1,7 @@
 """Collects the spans of open traces until a run's root has ended, within bounds.
 
-Lives on the engine's thread only. A run closes after a grace period from its root's end, or at once where it
-is complete; a span that arrives after that is late. What the bounds evict is returned, with the reason.
+Runs on the engine's thread only. A run closes after a grace period from its root's end, or at once if it is
+complete; a span that arrives after that is late. Evictions are returned with their reason.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from otel_evals._internal.gather.unread import SpanPlace, count_unread, places_o
 from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span
 
-__all__ = ["SpanGatherer"]
-
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
 _UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
@@ -55,13 +53,13 @@ class _Span(msgspec.Struct, gc=False):
     size: int
 
 
-class SpanGatherer:
+class LocalGatherer:
     """Collects spans and log records by trace, and closes runs.
 
     Args:
         limits: the bounds.
-        report_ended: whether `add` returns the roots that have ended, before their grace period is over.
-        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
+        report_ended: return roots from `add` as soon as they have ended, before their grace period is over.
+        open_spans: returns the spans that have not ended; without it, every run waits for its grace period.
     """
 
     def __init__(
@@ -82,20 +80,17 @@ class SpanGatherer:
         self._lost = LostSpans(_REMEMBERED)
         self._bytes = 0
         self.next_close = inf  # on the caller's clock, as all times
-        self.next_eviction = inf  # when to call `evict_old` at the latest
+        self.next_eviction = inf
 
     def waiting(self, trace_id: str) -> int:
-        """How many spans of a trace wait for their root to end. May be called from any thread."""
         trace = self._traces.get(trace_id)
         return 0 if trace is None else len(trace.spans)
 
     @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces with spans whose run is not closed."""
         return set(self._traces)
 
     def add(self, items: Collection[IntakeItem], now: float) -> Gathered:
-        """Add captured spans and log records. Never raises; an item that cannot be decoded is a loss."""
         gathered = Gathered()
         if self._complete.adding(len(items)):
             self.next_close = -inf
@@ -103,7 +98,7 @@ class SpanGatherer:
             try:
                 if isinstance(item, CapturedLog):
                     self._add_log(item, gathered)
-                elif not isinstance(item, UnclaimedSpan):  # here the spans that are open tell what is above
+                elif not isinstance(item, UnclaimedSpan):  # in process, the owner is known without them
                     self._add_span(item, now, gathered)
             except Exception:
                 _logger.debug("a captured item could not be decoded", exc_info=True)
@@ -111,18 +106,12 @@ class SpanGatherer:
         return gathered
 
     def close_due(self, now: float) -> list[SpanGroup]:
-        """Close the runs that are complete, and those whose grace period is over."""
         closed = [self._close_root(*root) for root in (self._complete.take() if self._complete.roots else ())]
         while self._due and self._due[0][0] <= now and (len(closed) < CLOSED_AT_ONCE or now == inf):
             due, trace_id, root = self._due.popleft()
             closed.append(self._close_root(trace_id, root, waited=due <= now < inf))
         self.next_close = self._due[0][0] if self._due else inf
         return [group for group in closed if group is not None]
-
-    def _close_root(self, trace_id: str, root: str, *, waited: bool = False) -> SpanGroup | None:
-        trace = self._traces.get(trace_id)
-        group = self._close(trace_id, trace, root, waited=waited) if trace and root in trace.spans else None
-        return group if group and group.spans else None  # else a span above has ended: it closes with that
 
     def evict_old(self, now: float) -> list[Loss]:
         """Evict the traces whose root has not ended, and that had no new span for `max_age`."""
@@ -137,7 +126,6 @@ class SpanGatherer:
         return lost
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
-        """Forget all traces; returns the runs that are lost with them, and with items that were not added."""
         ended = {root for _, _, root in self._due}
         places = dict(places_of(items))
         for trace_id, trace in self._traces.items():
@@ -147,12 +135,19 @@ class SpanGatherer:
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
         record = item.record()
-        owner = format_span_id(item.owner) if item.owner else None
+        span_id, trace_id = record.span_id, record.trace_id
+        owner = f"{item.owner:016x}" if item.owner else None
         above = owner or record.parent_span_id
-        if above in self._closed or record.span_id in self._closed:
+        if above in self._closed or span_id in self._closed:
             self._take_late(record, above, gathered)
             return
-        trace = self._trace(record.trace_id, now)
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = _Trace(now)
+            self.next_eviction = min(self.next_eviction, now + self._limits.max_age)
+        else:
+            trace.last_seen = now
+            self._traces.move_to_end(trace_id)
         if self._lost.evicted and self._lost.was_evicted(record):
             self._drop_with_evicted(trace, record, gathered)
             return
@@ -162,25 +157,28 @@ class SpanGatherer:
         trace.scopes.add(record.scope_name)
         trace.came_late = trace.came_late or (trace.root_ended and above in trace.spans)
         size = size_of_span(record)
-        trace.spans[record.span_id] = _Span(record, above, owner is None, size)
+        trace.spans[span_id] = _Span(record, above, owner is None, size)
         trace.size += size
         self._bytes += size
         if owner is None and above not in trace.spans:
             self._end_root(trace, record, now, gathered)
         if len(self._traces) > self._limits.max_traces or self._bytes > self._limits.max_bytes:
-            gathered.losses += self._evict_excess(record.trace_id)
+            gathered.losses += self._evict_excess(trace_id)
 
     def _drop(self, span: SpanRecord, owner: str, gathered: Gathered) -> None:
-        """Drop a span that is one too many; the run that it belongs to is told when it closes."""
-        self._remember(span.span_id)  # so that its late children are late, and no runs
+        """Drop a span beyond the limit; its run is marked as truncated when it closes."""
+        self._remember(span.span_id)  # its children then count as late and start no run
         self._lost.drop(span.span_id, owner)
         gathered.losses.append(Loss("span", "span_limit_per_trace", span.trace_id))
 
     def _drop_with_evicted(self, trace: _Trace, span: SpanRecord, gathered: Gathered) -> None:
-        """Drop a span that began before its trace was evicted, and what is below it: their run is lost."""
+        """Drop a span that began before its trace was evicted, and all spans below it: their run is lost."""
         below = [s for s in trace.spans if trace.spans[self._root_of(trace, s)].above == span.span_id]
         for span_id in below:
-            self._take_out(trace, span_id)
+            held = trace.spans.pop(span_id)
+            trace.size -= held.size
+            self._bytes -= held.size
+            self._remember(span_id)
         self._remember(span.span_id)
         if not trace.spans:
             self._traces.pop(span.trace_id, None)
@@ -210,58 +208,64 @@ class SpanGatherer:
         elif lost := self._logs.add(span_id, item.event):
             gathered.losses.append(Loss("log", "log_limit", format_trace_id(item.trace_id), lost))
 
-    def _trace(self, trace_id: str, now: float) -> _Trace:
+    def _close_root(self, trace_id: str, root: str, *, waited: bool = False) -> SpanGroup | None:
+        """Close the run of a root; returns None if it was evicted, or if it closes with a span above it."""
         trace = self._traces.get(trace_id)
-        if trace is None:
-            trace = self._traces[trace_id] = _Trace(now)
-            self.next_eviction = min(self.next_eviction, now + self._limits.max_age)
-        else:
-            trace.last_seen = now
-            self._traces.move_to_end(trace_id)
-        return trace
-
-    def _close(self, trace_id: str, trace: _Trace, root: str, *, waited: bool = False) -> SpanGroup:
-        mine = [s for s in trace.spans if self._root_of(trace, s) == root]
-        scopes = tuple({trace.spans[s].record.scope_name for s in mine})
+        if trace is None or root not in trace.spans:
+            return None
+        spans, closed, top = trace.spans, self._closed, trace.spans[root].record
+        mine = self._members(trace, root)
+        if not mine:
+            return None
+        scopes = tuple({spans[span_id].record.scope_name for span_id in mine})
         punctual = not trace.came_late
         records: list[SpanRecord] = []
         links: dict[str, str | None] = {}
+        size, with_logs = 0, False
         for span_id in mine:
-            record = (held := self._take_out(trace, span_id, scopes)).record
+            held = spans.pop(span_id)
+            record, size = held.record, size + held.size
+            closed[span_id] = scopes
             if self._logs.by_span and (logs := self._logs.take(span_id)):
                 punctual = False
                 record = replace(record, logs=tuple(logs))
             if self._lost.dropped_below and self._lost.has_dropped_below(span_id):
                 record = replace(record, spans_dropped=True)
+            with_logs = with_logs or bool(record.logs)
             records.append(record)
             if span_id != root and held.above != record.parent_span_id:
                 links[span_id] = held.above
-        if self._logs.by_span and (
-            choice := take_choice(next(r for r in records if r.span_id == root), self._logs)
-        ):
+        trace.size -= size
+        self._bytes -= size
+        while len(closed) > _REMEMBERED:
+            closed.popitem(last=False)
+        if self._logs.by_span and (choice := take_choice(top, self._logs)):
             punctual = False
             records.append(choice)
         if waited or not punctual:
             self._complete.learn(scopes, complete=punctual)
-        if not trace.spans:
+        if not spans:
             self._traces.pop(trace_id, None)
-        return SpanGroup(tuple(records), links)
-
-    def _take_out(self, trace: _Trace, span_id: str, scopes: Collection[str] = ()) -> _Span:
-        held = trace.spans.pop(span_id)
-        trace.size -= held.size
-        self._bytes -= held.size
-        self._remember(span_id, scopes)
-        return held
+        return SpanGroup(tuple(records), links, 0 if with_logs else size)
 
     def _so_far(self, trace: _Trace, root: str) -> SpanGroup:
-        """The spans of a run as if it closed now, without log records."""
-        mine = [trace.spans[s] for s in trace.spans if self._root_of(trace, s) == root]
+        """Return the spans of a run as if it closed now, without log records."""
+        mine = [trace.spans[span_id] for span_id in self._members(trace, root)]
         links = {h.record.span_id: h.above for h in mine if h.above != h.record.parent_span_id}
-        return SpanGroup(tuple(h.record for h in mine), {s: links[s] for s in links if s != root})
+        links.pop(root, None)
+        return SpanGroup(tuple([held.record for held in mine]), links)
+
+    def _members(self, trace: _Trace, root: str) -> list[str]:
+        """Return the spans whose topmost span is a root, in the order of their arrival."""
+        spans, members = trace.spans, []
+        is_top = spans[root].above not in spans or spans[root].above == root
+        for span_id, held in spans.items():
+            if (is_top and root in (span_id, held.above)) or self._root_of(trace, span_id) == root:
+                members.append(span_id)
+        return members
 
     def _root_of(self, trace: _Trace, span_id: str) -> str:
-        """The topmost span above this one that has ended; malformed traces may have cycles."""
+        """Return the topmost span above this one that has ended; malformed traces may have cycles."""
         for _ in range(len(trace.spans)):
             above = trace.spans[span_id].above
             if above is None or above not in trace.spans or above == span_id:
@@ -281,7 +285,7 @@ class SpanGatherer:
         return lost
 
     def _evict(self, trace_id: str, reason: str) -> list[Loss]:
-        """Lose the runs of a trace: also what comes later of those that go on."""
+        """Drop a trace and the runs in it, including their spans that have not ended yet."""
         trace = self._traces.pop(trace_id)
         self._bytes -= trace.size
         tops = {self._root_of(trace, s) for s in trace.spans}

@@ -1,55 +1,46 @@
-"""What limits removed of runs that go on, so that no part of a run is taken for the whole."""
+"""Remembers spans removed by limits, so that a partial run is not taken for a whole one."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any
 
 from otel_evals._internal.model import SpanRecord
 
-__all__ = ["LostSpans"]
-
-_Value = TypeVar("_Value")
-
 
 class LostSpans:
-    """Remembers what was dropped and evicted.
-
-    Args:
-        most: how many spans, and how many traces, are remembered.
-    """
+    """Remembers dropped spans and evicted traces, at most `most` of each."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.dropped_below: OrderedDict[str, None] = OrderedDict()
         """Ids of open spans below which spans were dropped."""
         self.evicted: OrderedDict[str, int] = OrderedDict()
-        """By trace id: when the last of its evicted spans ended."""
+        """By trace id: the end of the last of its evicted spans."""
 
     def drop(self, span_id: str, owner: str) -> None:
-        """A span was dropped, whose nearest claimed span above is still open."""
+        """Record a dropped span, and its nearest claimed span above, which is still open."""
         self.dropped_below.pop(span_id, None)
-        _remember(self.dropped_below, owner, None, self._most)
+        self._remember(self.dropped_below, owner, None)
 
     def has_dropped_below(self, span_id: str) -> bool:
-        """Whether a span was dropped below this one; forgets it, since nobody else asks."""
+        """Return True once if a span was dropped below this one."""
         found = span_id in self.dropped_below
         self.dropped_below.pop(span_id, None)
         return found
 
     def evict(self, trace_id: str, spans: Iterable[SpanRecord]) -> None:
-        """These spans of a trace were evicted."""
+        """Record the eviction of these spans of a trace."""
         ended = max((span.end_time or 0 for span in spans), default=0)
-        _remember(self.evicted, trace_id, max(ended, self.evicted.get(trace_id, 0)), self._most)
+        self._remember(self.evicted, trace_id, max(ended, self.evicted.get(trace_id, 0)))
 
     def was_evicted(self, span: SpanRecord) -> bool:
-        """Whether a span began before others of its trace were evicted that may be part of its run."""
+        """Return True if a span began before other spans of its run may have been evicted."""
         return span.start_time <= self.evicted.get(span.trace_id, -1)
 
-
-def _remember(known: OrderedDict[str, _Value], key: str, value: _Value, most: int) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > most:
-        known.popitem(last=False)
+    def _remember(self, known: OrderedDict[str, Any], key: str, value: int | None) -> None:
+        known[key] = value
+        known.move_to_end(key)
+        if len(known) > self._most:
+            known.popitem(last=False)

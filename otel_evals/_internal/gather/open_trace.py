@@ -1,4 +1,4 @@
-"""What has arrived of a trace that is not complete."""
+"""The spans and log records of a trace that is not complete."""
 
 from __future__ import annotations
 
@@ -11,33 +11,31 @@ from msgspec.structs import replace
 from otel_evals._internal.model import SpanEvent, SpanRecord
 from otel_evals._internal.model.sizes import size_of_event, size_of_span
 
-__all__ = ["OpenTrace"]
-
 _LEFT_OUT = 10_000
 _LINK_BYTES = 200
 
 
 @dataclass(slots=True)
 class OpenTrace:
-    """What has arrived of a trace."""
+    """The spans and log records of a trace so far."""
 
     first_seen: float
     last_seen: float
     spans: dict[str, SpanRecord] = field(default_factory=dict)
     arrived: dict[str, float] = field(default_factory=dict)
-    """When each claimed span arrived."""
+    """Arrival time of each claimed span."""
     links: dict[str, str | None] = field(default_factory=dict)
     """The parents of unclaimed spans."""
     logs: dict[str, list[SpanEvent]] = field(default_factory=dict)
     size: int = 0
     """Bytes of the spans, links and log records."""
     left_out: deque[str] = field(default_factory=lambda: deque(maxlen=_LEFT_OUT))
-    """The newest spans that were one too many; what comes below them is late, and no run."""
+    """The newest spans dropped at a limit; spans below them are late and start no run."""
     rooted: bool = False
-    """Whether a span without a parent has arrived."""
+    """True once a span without a parent has arrived."""
 
     def add_link(self, span_id: str, parent: str | None, most: int) -> int:
-        """Keep the parent of an unclaimed span, of at most so many; returns the bytes it takes."""
+        """Keep the parent of an unclaimed span, for at most `most` spans; returns its bytes."""
         if span_id in self.links or len(self.links) >= most:
             return 0
         self.links[span_id] = parent
@@ -45,7 +43,7 @@ class OpenTrace:
         return _LINK_BYTES
 
     def add_log(self, span_id: str, log: SpanEvent, most: int) -> int | None:
-        """Keep a log record, of so many spans and of each; returns its bytes, or None if it is dropped."""
+        """Keep a log record, at most `most` per span and spans; returns its bytes, None if it is dropped."""
         held = self.logs.setdefault(span_id, []) if len(self.logs) < most else self.logs.get(span_id)
         if held is None or len(held) >= most:
             return None
@@ -55,20 +53,20 @@ class OpenTrace:
         return size
 
     def take_logs_of(self, span_id: str) -> SpanRecord:
-        """A claimed span with its log records, oldest first, which are kept no longer."""
+        """Return a claimed span with its log records, oldest first, and drop them here."""
         span, logs = self.spans[span_id], self.logs.pop(span_id, None)
         if logs:
             span = replace(span, logs=_oldest_first(logs))
         return replace(span, spans_dropped=True) if self.left_out else span
 
     def measure(self) -> int:
-        """What `size` should be, counted anew."""
+        """Measure `size` again."""
         logs = (log for held in self.logs.values() for log in held)
         spans = sum(map(size_of_span, self.spans.values()))
         return spans + _LINK_BYTES * len(self.links) + sum(map(size_of_event, logs))
 
     def top(self, span_id: str) -> str:
-        """The topmost claimed span above this one that has arrived; malformed traces may have cycles."""
+        """Return the topmost claimed span above this one that has arrived; malformed traces have cycles."""
         top, above, seen = span_id, self.spans[span_id].parent_span_id, {span_id}
         while above is not None and above not in seen:
             seen.add(above)
@@ -79,7 +77,7 @@ class OpenTrace:
         return top
 
     def unclaimed_with_logs(self) -> Iterator[SpanRecord]:
-        """Unclaimed spans in whose context something was logged: it may belong to a claimed span beside."""
+        """Yield unclaimed spans with log records, which may belong to a claimed span next to them."""
         trace_id = next((span.trace_id for span in self.spans.values()), "")
         for span_id, parent in self.links.items():
             if logs := self.logs.pop(span_id, None):
@@ -89,5 +87,4 @@ class OpenTrace:
 
 
 def _oldest_first(logs: Iterable[SpanEvent]) -> tuple[SpanEvent, ...]:
-    """Log records in the order of their times."""
     return tuple(sorted(logs, key=lambda log: log.time))

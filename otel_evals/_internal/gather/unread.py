@@ -1,7 +1,4 @@
-"""Counts the runs whose spans are not read any more, because scoring ends.
-
-No span becomes a record for it: there may be tens of thousands, and no time.
-"""
+"""Counts the runs whose spans are not read because scoring ends, without reading all those spans."""
 
 from __future__ import annotations
 
@@ -14,21 +11,19 @@ from opentelemetry.trace import format_span_id, format_trace_id
 from otel_evals._internal.capture.items import CapturedSpan, IntakeItem, RecordedSpan
 from otel_evals._internal.model import Loss
 
-__all__ = ["SpanPlace", "count_unread", "places_of"]
-
 
 class SpanPlace(NamedTuple):
-    """Where a captured span stands."""
+    """The place of a captured span in its trace."""
 
     trace_id: str
     above: str | None
-    """Id of the nearest claimed span above that was still open, or else of the parent."""
+    """Id of the nearest claimed span above that was open, or else of the parent."""
     is_root: bool
-    """Whether no claimed span above was open, so that a run ended with it, unless it joins another."""
+    """True if no claimed span above was open: a run ended with it, unless it joins another."""
 
 
 def places_of(items: Iterable[IntakeItem]) -> Iterator[tuple[str, SpanPlace]]:
-    """Span ids and places of the spans among captured items."""
+    """Yield span ids and places of the spans among captured items."""
     for item in items:
         if isinstance(item, CapturedSpan):
             context, parent = item.span.context, item.span.parent
@@ -46,12 +41,12 @@ def places_of(items: Iterable[IntakeItem]) -> Iterator[tuple[str, SpanPlace]]:
 def count_unread(
     places: Mapping[str, SpanPlace], closed: Collection[str] = (), kept: Collection[str] = ()
 ) -> list[Loss]:
-    """The runs that these spans would have come to, as losses.
+    """Return the runs that these spans would have become, as losses.
 
     Args:
         places: by span id.
-        closed: ids of the spans of closed runs; what stands below them is late, no run of its own.
-        kept: roots that are not lost, because a store has them.
+        closed: ids of the spans of closed runs; spans below them are late and no runs.
+        kept: roots that are stored and so not lost.
     """
     ended: Counter[str] = Counter()
     without_root: dict[str, set[str | None]] = {}

@@ -1,4 +1,4 @@
-"""The records that travel through the stages: what a run is, what a score is.
+"""The records that pass through the pipeline, from span to score.
 
 All are frozen. Ids are lower-case hex (32 digits for a trace, 16 for a span), times are nanoseconds since
 the Unix epoch, durations are seconds.
@@ -12,6 +12,7 @@ from otel_evals._internal.model.evaluations import (
     Direction,
     Dropped,
     Evaluation,
+    Feedback,
     NotScored,
     Outcome,
     Sampled,
@@ -22,8 +23,6 @@ from otel_evals._internal.model.evaluations import (
     StepRecord,
     is_missing,
 )
-from otel_evals._internal.model.feedback import Feedback
-from otel_evals._internal.model.losses import Loss
 from otel_evals._internal.model.operations import (
     Availability,
     Document,
@@ -36,7 +35,7 @@ from otel_evals._internal.model.operations import (
     Usage,
 )
 from otel_evals._internal.model.runs import Run
-from otel_evals._internal.model.spans import SpanEvent, SpanRecord
+from otel_evals._internal.model.spans import Loss, SpanEvent, SpanRecord
 
 __all__ = [
     "Availability",

@@ -1,8 +1,7 @@
-"""Fields that are worked out when somebody first asks for them.
+"""Fields that are derived on first access.
 
-To read what was said in a run costs many times more than to know where the run begins and ends, and most
-scorers ask for little of it. A record that was recovered knows what its other fields follow from; a record
-that is made by calling its class has been given them all.
+Reading the content of a run costs many times more than finding its start and end, and most scorers read
+little of it. A recovered record derives its missing fields; calling the class gives a record all of them.
 """
 
 from __future__ import annotations
@@ -12,26 +11,24 @@ from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any, Final, Protocol, TypeVar
 
-__all__ = ["DERIVATION", "Derivation", "derives", "recovered", "with_given"]
-
 Record = TypeVar("Record")
 DERIVATION: Final = "_derivation"
-"""Under this name a record's `__dict__` has what its fields follow from, where they were not all given."""
+"""The key in a record's `__dict__` of the object that derives its missing fields."""
 
 
 class Derivation(Protocol):
-    """What the fields of one record follow from."""
+    """Derives missing fields of a record."""
 
     @property
     def failed(self) -> bool:
-        """Whether something could not be read when it was asked for; its fields then have nothing to tell."""
+        """True if something could not be read; its fields are then empty."""
 
     def derive(self, field: str) -> Mapping[str, Any]:
-        """The value of a field by its name, and those of the fields that were found on the way."""
+        """Return a field by name, with other fields found on the way."""
 
 
 class _DerivedField:
-    """Stands in the class; once a record has a value of its own, that is found first."""
+    """Class attribute of a derived field; a value of the record's own takes precedence."""
 
     __slots__ = ("_name",)
 
@@ -45,12 +42,12 @@ class _DerivedField:
         if DERIVATION not in values:
             raise AttributeError(self._name)
         for name, value in values[DERIVATION].derive(self._name).items():
-            values.setdefault(name, value)  # what was given counts, and what another thread found first
+            values.setdefault(name, value)  # given values take precedence, and values from a faster thread
         return values[self._name]
 
 
 def derives(*names: str) -> Any:
-    """Decorate a frozen dataclass: these of its fields may follow from something."""
+    """Decorate a frozen dataclass some of whose fields may be derived."""
 
     def decorated(cls: Any) -> Any:
         for name in names:
@@ -62,7 +59,7 @@ def derives(*names: str) -> Any:
 
 
 def _reduced(record: Any) -> tuple[Any, ...]:
-    """For pickle and copy: the values that are no defaults, and not what they follow from."""
+    """Return the values other than defaults, without the derivation, for pickle and copy."""
     cls: Any = type(record)
     absent = object()
     defaults = _defaults(cls)
@@ -86,13 +83,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str, Any]) -> Record:
-    """A record with these values, whose other fields have their defaults or are derived.
-
-    Args:
-        cls: its class.
-        derivation: what `derives` names and is not given follows from.
-        given: values by field; the record keeps this dict.
-    """
+    """Create a record from values by field (it keeps the dict); other fields are derived, or defaults."""
     record = object.__new__(cls)
     given[DERIVATION] = derivation
     object.__setattr__(record, "__dict__", given)
@@ -100,7 +91,7 @@ def recovered(cls: type[Record], derivation: Derivation | None, given: dict[str,
 
 
 def with_given(record: Record, **given: Any) -> Record:
-    """The record with other values; unlike `dataclasses.replace`, it derives nothing for that."""
+    """Return the record with other values; unlike `dataclasses.replace`, it derives nothing."""
     known = record.__dict__
     kept = {name: known[name] for name in _names(type(record)) if name in known}
     return recovered(type(record), known.get(DERIVATION), {**kept, **given})

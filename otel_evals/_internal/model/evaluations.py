@@ -1,4 +1,4 @@
-"""What comes out: outcomes, evaluations and scored runs."""
+"""Results: outcomes, evaluations, scored runs, and feedback from backends."""
 
 from __future__ import annotations
 
@@ -7,47 +7,29 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 from otel_evals._internal.model.operations import NO_USAGE, Usage
-from otel_evals._internal.model.record import Record
 from otel_evals._internal.model.runs import Run
-
-__all__ = [
-    "Context",
-    "ContextSeen",
-    "Direction",
-    "Dropped",
-    "Evaluation",
-    "NotScored",
-    "Outcome",
-    "Sampled",
-    "Score",
-    "ScoredRun",
-    "ScorerFailure",
-    "Status",
-    "StepRecord",
-    "is_missing",
-]
-
+from otel_evals._internal.model.spans import Record
 
 Status = Literal["scored", "not_scored", "failed", "dropped"]
 """The four ways in which a sampled run ends for a rule."""
 
 
 class Direction(StrEnum):
-    """Which way a score is good."""
+    """The better end of a scale."""
 
     HIGHER = "higher_is_better"
     LOWER = "lower_is_better"
 
 
 class ContextSeen(Record, frozen=True, kw_only=True):
-    """What a resolver gave a judge."""
+    """The context that a resolver gave a judge."""
 
     digest: str
     """SHA-256 over the context's pieces, as hex."""
     pieces: int
     truncated: bool = False
     text: tuple[str, ...] | None = None
-    """The pieces themselves; None where content capture is off."""
+    """The pieces themselves; None if content capture is off."""
 
 
 class Context(Record, frozen=True):
@@ -55,18 +37,18 @@ class Context(Record, frozen=True):
 
     pieces: tuple[str, ...] = ()
     truncated: bool = False
-    """Whether anything was left out because of a size limit; the text says where."""
+    """True if a size limit left something out; the text shows where."""
     note: str | None = None
-    """For people: why there is nothing, and the setting that would change it."""
+    """For people: why there is no context, and the setting that would change it."""
 
 
 class StepRecord(Record, frozen=True, kw_only=True):
-    """One step of a scorer: what it was asked, what came back, what that cost."""
+    """One step of a scorer: its prompt, result and cost."""
 
     name: str
     result: Any = None
     prompt: str | None = None
-    """The prompt sent to the judge; None for code steps and where content capture is off."""
+    """The prompt sent to the judge; None for code steps and if content capture is off."""
     model: str | None = None
     usage: Usage = NO_USAGE
     cost: float | None = None
@@ -76,7 +58,7 @@ class StepRecord(Record, frozen=True, kw_only=True):
     duration: float = 0.0
     context: ContextSeen | None = None
     error: str | None = None
-    """Set on a reason step that failed: the score stands without its explanation."""
+    """Set on a reason step that failed: the score has no explanation."""
 
 
 class Score(Record, frozen=True, kw_only=True):
@@ -88,7 +70,7 @@ class Score(Record, frozen=True, kw_only=True):
     explanation: str | None = None
     steps: tuple[StepRecord, ...] = ()
     agreement: float | None = None
-    """Share of a panel's votes that agree with this score; None where nobody voted."""
+    """Share of a panel's votes that agree with this score; None without a vote."""
 
     @property
     def usage(self) -> Usage:
@@ -103,13 +85,13 @@ class Score(Record, frozen=True, kw_only=True):
 
 
 class NotScored(Record, frozen=True, kw_only=True):
-    """The scorer looked and says it does not apply. Not a zero, not an error, never averaged."""
+    """The scorer does not apply to the run. Not a zero, not an error, never averaged."""
 
     status: ClassVar[Status] = "not_scored"
     reason: str
     """Low cardinality, lower_snake_case: `no_tool_calls`, `content_not_recorded`, ..."""
     explanation: str | None = None
-    """For people: what is missing and the setting that would turn it on."""
+    """For people: the missing content and the setting that enables it."""
     steps: tuple[StepRecord, ...] = ()
 
 
@@ -133,7 +115,7 @@ class Dropped(Record, frozen=True, kw_only=True):
 
 
 Outcome = Score | NotScored | ScorerFailure | Dropped
-"""How a sampled run ends for one rule: exactly one of these."""
+"""The end of a sampled run for one rule: exactly one of these."""
 
 
 _MISSING = re.compile(r"too_many_.+|no_verdicts|.+_(captured_off|not_recorded|too_long|truncated)")
@@ -141,15 +123,11 @@ _NO_TRUTH = ("ground_truth_not_recorded", "ground_truth_captured_off")
 
 
 def is_missing(status: Status, reason: str | None) -> bool:
-    """Whether a score is missing: the run is one that the scorer judges, and it has none all the same.
+    """Return True if a run has no score although the scorer applies to it.
 
-    So it is with all that failed or was dropped, and with what the scorer could not see
-    (`input_captured_off`, `tool_results_truncated`). Not missing are runs to which the scorer does not apply
-    (`no_claims`), runs without a ground truth, and those with reasons that are not this package's.
-
-    Args:
-        status: how the evaluation ended.
-        reason: of an outcome other than a score.
+    That is the case for failed and dropped evaluations, and for content that the scorer could not see
+    (`input_captured_off`, `tool_results_truncated`). It is not for runs to which the scorer does not apply
+    (`no_claims`), runs without a ground truth, and reasons that other packages define.
     """
     if status == "not_scored":
         return reason not in _NO_TRUTH and _MISSING.fullmatch(reason or "") is not None
@@ -157,17 +135,17 @@ def is_missing(status: Status, reason: str | None) -> bool:
 
 
 class Sampled(Record, frozen=True):
-    """Why a run was picked, and how likely that was."""
+    """The sampler that selected a run, and its probability."""
 
     probability: float | None
-    """Probability that a run like this one is picked; None where it cannot be known, and where only a
-    predicate picked the run. Estimates leave such runs out."""
+    """Probability of selecting a run like this one; None if it is unknown or only a predicate selected the
+    run. Estimates leave such runs out."""
     rule: str
     """The sampler, in words."""
 
     @property
     def weight(self) -> float | None:
-        """For how many runs this one stands in an estimate: one over its probability; None without one."""
+        """Number of runs that this one represents in an estimate: 1 / probability; None without one."""
         return max(1.0, 1.0 / self.probability) if self.probability else None
 
 
@@ -175,7 +153,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
     """One scorer's outcome for one target."""
 
     evaluation_id: str
-    """Derived from trace and span, or from the conversation, scorer and version: a repeat has the same id."""
+    """Derived from trace and span (or conversation), scorer and version: a repeat has the same id."""
     scorer_id: str
     scorer_version: str
     direction: Direction
@@ -190,17 +168,17 @@ class Evaluation(Record, frozen=True, kw_only=True):
     revision: int = 1
     """Counts up when the same target is scored again, for instance after a late span."""
     time: int = 0
-    """When the outcome was known, nanoseconds since the Unix epoch."""
+    """Time of the outcome, in nanoseconds since the Unix epoch."""
     rule: str = ""
-    """Name of the rule that asked for it."""
+    """Name of the rule."""
     scale: float | None = 1.0
-    """Scores lie in 0..scale; None where every number is allowed."""
+    """Scores are in 0..scale; None if every number is allowed."""
     conversation_id: str | None = None
     """The judged conversation, for rules of scope `conversation`; the judged span is its last run's root."""
 
     @property
     def status(self) -> Status:
-        """Which of the four ends this is."""
+        """Status of the outcome."""
         return self.outcome.status
 
     @property
@@ -219,3 +197,23 @@ class ScoredRun(Record, frozen=True, kw_only=True):
 
     run: Run
     evaluations: tuple[Evaluation, ...] = ()
+
+
+class Feedback(Record, frozen=True, kw_only=True):
+    """Feedback on a trace, or on a span in it, as a backend has it."""
+
+    name: str
+    """The question, such as a scorer's id."""
+    value: float | bool | str | None
+    """A number, yes or no, or a category."""
+    by: Literal["person", "api", "judge"]
+    """Origin: a person in the backend's own pages, a program through its API, or a judge."""
+    author: str = ""
+    """Name of the person, program or judge; empty if unknown."""
+    time: int
+    """Time of the last change, in nanoseconds since the Unix epoch."""
+    trace_id: str | None = None
+    """32 hex digits; None if the backend names the span alone."""
+    span_id: str | None = None
+    """16 hex digits; None for feedback on the whole trace."""
+    comment: str | None = None

@@ -1,4 +1,4 @@
-"""What a dialect reads from a span: an operation with its messages, tool call, documents and usage."""
+"""Operations, which dialects read from spans: messages, tool calls, documents and usage."""
 
 from __future__ import annotations
 
@@ -10,39 +10,24 @@ from typing import Any, Literal
 import msgspec
 
 from otel_evals._internal.model.derived import derives
-from otel_evals._internal.model.record import Record, nothing
-from otel_evals._internal.model.spans import SpanRecord
-
-__all__ = [
-    "CONTENT",
-    "NO_USAGE",
-    "Availability",
-    "Document",
-    "Message",
-    "Operation",
-    "OperationKind",
-    "Part",
-    "Source",
-    "ToolCall",
-    "Usage",
-]
+from otel_evals._internal.model.spans import Record, SpanRecord, nothing
 
 
 class Availability(StrEnum):
-    """Whether a field's content can be trusted to be what happened."""
+    """State of a field's content."""
 
     PRESENT = "present"
-    """Recorded whole."""
+    """Recorded in full."""
     TRUNCATED = "truncated"
-    """Recorded, but cut off by a limit."""
+    """Recorded up to a limit."""
     CAPTURED_OFF = "captured_off"
-    """The instrumentation left it out or masked it: a setting would turn it on."""
+    """Left out or masked by the instrumentation; a setting enables it."""
     NOT_RECORDED = "not_recorded"
-    """Nothing speaks of it."""
+    """Not mentioned in the trace."""
 
 
 class Source(Record, frozen=True):
-    """Where a field came from."""
+    """The origin of a field's content."""
 
     span_id: str
     key: str
@@ -56,12 +41,12 @@ class Part(Record, frozen=True, kw_only=True):
     kind: Literal["text", "reasoning", "tool_call", "tool_result", "media", "other"]
     text: str | None = None
     data: Any = None
-    """Arguments of a tool call, result of a tool, or the part as it was recorded."""
+    """Arguments of a tool call, result of a tool, or the part as recorded."""
     tool_call_id: str | None = None
     name: str | None = None
     """The tool's name, for tool calls and results."""
     failed: bool = False
-    """For tool results: the message says that the call failed."""
+    """For tool results: True if the message says that the call failed."""
     truncated: bool = False
 
 
@@ -69,7 +54,7 @@ class Message(Record, frozen=True, kw_only=True):
     """One message of a conversation."""
 
     role: str
-    """`system`, `user`, `assistant` or `tool` where the convention says so."""
+    """`system`, `user`, `assistant` or `tool`, as far as the convention knows it."""
     parts: tuple[Part, ...] = ()
     name: str | None = None
 
@@ -86,11 +71,11 @@ class ToolCall(Record, frozen=True, kw_only=True):
     name: str
     id: str | None = None
     arguments: Any = None
-    """The arguments as the JSON value they were; None when not recorded."""
+    """The arguments as a JSON value; None when not recorded."""
     result: Any = None
-    """The result as the JSON value it was; None when not recorded."""
+    """The result as a JSON value; None when not recorded."""
     error: str | None = None
-    """What went wrong, when the call failed and the reason was recorded."""
+    """Message of a failed call, if recorded."""
     error_type: str | None = None
     status: Literal["ok", "error", "unknown"] = "unknown"
     span_id: str | None = None
@@ -99,7 +84,7 @@ class ToolCall(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """One document that a retriever brought."""
+    """One document returned by a retriever."""
 
     content: str | None = None
     id: str | None = None
@@ -136,7 +121,7 @@ NO_USAGE = Usage()
 
 
 class OperationKind(StrEnum):
-    """What a span did."""
+    """The kind of work that a span records."""
 
     AGENT = "agent"
     WORKFLOW = "workflow"
@@ -145,7 +130,7 @@ class OperationKind(StrEnum):
     RETRIEVAL = "retrieval"
     EMBEDDING = "embedding"
     OTHER = "other"
-    """Claimed by a dialect, but a mere wrapper: a step, a turn, a guardrail."""
+    """Claimed by a dialect, but only a wrapper: a step, a turn, a guardrail."""
 
 
 CONTENT = (
@@ -159,7 +144,7 @@ CONTENT = (
     "availability",
     "sources",
 )
-"""The fields of an operation that a dialect may leave to be read when they are asked for."""
+"""Fields of an operation that a dialect may read lazily, on first access."""
 
 
 @derives(*CONTENT)
@@ -167,25 +152,25 @@ CONTENT = (
 class Operation:
     """One span, read by a dialect: its kind and the normalised fields of that kind.
 
-    None (or an empty tuple) says that the span does not tell; `availability` says why, by field name. What
-    was said in a span is read when it is first asked for.
+    None (or an empty tuple) means not recorded; `availability` has the cause, by field name. The content of a
+    span is read on first access.
     """
 
     span: SpanRecord
     kind: OperationKind
     dialect: str
     name: str | None = None
-    """Of the agent, workflow, tool or retriever."""
+    """Name of the agent, workflow, tool or retriever."""
     input_messages: tuple[Message, ...] = ()
-    """Everything that went in, history included, oldest first."""
+    """All input, including history, oldest first."""
     output_messages: tuple[Message, ...] = ()
     system_instructions: str | None = None
     new_messages_from: int | None = None
-    """Where this turn begins in `input_messages`, if the convention says so."""
+    """Index of this turn's first message in `input_messages`, if the convention has it."""
     groups_invocations: bool = False
-    """Whether this is no invocation itself, but a trace that an application puts around several."""
+    """True for a span that an application puts around several invocations."""
     stands_alone: bool = False
-    """Whether a workflow is an invocation by itself, even if nothing inside of it was recorded."""
+    """True for a workflow that is an invocation even if no operation inside it was recorded."""
     tool_call: ToolCall | None = None
     tool_definitions: tuple[Mapping[str, Any], ...] = ()
     documents: tuple[Document, ...] = ()
@@ -208,5 +193,5 @@ class Operation:
 
     @property
     def span_id(self) -> str:
-        """Id of the span that this operation is."""
+        """Id of the operation's span."""
         return self.span.span_id

@@ -1,4 +1,4 @@
-"""OTLP/JSON: export requests as mappings, and the spans and log records in them."""
+"""Reads the spans and log records in OTLP/JSON export requests."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Any, Literal, cast
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
 
-__all__ = ["LogRecord", "Record", "records_of"]
-
 LogRecord = tuple[str, str, SpanEvent]
 """A log record with the trace id and the span id it belongs to."""
 
 Record = SpanRecord | LogRecord
 
-_KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
-_STATUS = ("UNSET", "OK", "ERROR")
+KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
+STATUS = ("UNSET", "OK", "ERROR")
 
 
 def records_of(request: Any) -> Iterator[Record]:
-    """The spans and log records of one OTLP/JSON export request, given as a mapping, or a list of such."""
+    """Yield the spans and log records in an OTLP/JSON export request, or in a list of requests."""
     for part in request if isinstance(request, list) else (request,):
         for block in _list(part, "resourceSpans"):
             resource = _attributes(_get(block, "resource"))
@@ -43,17 +41,17 @@ def _span(span: Mapping[str, Any], resource: Mapping[str, Any], scope: str, vers
         span_id=_id(span.get("spanId")),
         parent_span_id=_id(span.get("parentSpanId")) or None,
         name=str(span.get("name", "")),
-        kind=_enum(span.get("kind"), _KINDS, "SPAN_KIND_"),
+        kind=_enum(span.get("kind"), KINDS, "SPAN_KIND_"),
         start_time=_number(span.get("startTimeUnixNano")),
         end_time=_number(span.get("endTimeUnixNano")) or None,
         attributes=_attributes(span),
         events=tuple(map(_event, _list(span, "events"))),
-        status=cast("Literal['UNSET', 'OK', 'ERROR']", _enum(status.get("code"), _STATUS, "STATUS_CODE_")),
+        status=cast("Literal['UNSET', 'OK', 'ERROR']", _enum(status.get("code"), STATUS, "STATUS_CODE_")),
         status_message=str(status.get("message", "")),
         scope_name=scope,
         scope_version=version,
         resource=resource,
-        trace_flags=flags & 0xFF or 1,  # most exporters leave them out: what was exported was sampled
+        trace_flags=flags & 0xFF or 1,  # most exporters leave them out, and export sampled spans only
         trace_state=str(span.get("traceState", "")),
         parent_is_remote=bool(flags & 0x200),
         dropped_attributes=_number(span.get("droppedAttributesCount")),
@@ -84,7 +82,7 @@ def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: Any, depth: int = 0) -> Any:
-    """An AnyValue as the value it stands for; arrays become tuples, as in the SDK."""
+    """Return the value of an AnyValue; arrays become tuples, as in the SDK."""
     if not isinstance(value, Mapping) or not value or depth > _DEPTH:
         return None
     kind, inner = next(iter(value.items()))
@@ -134,7 +132,7 @@ def _list(node: Any, key: str) -> list[Mapping[str, Any]]:
 
 
 def _enum(value: Any, names: tuple[str, ...], prefix: str) -> str:
-    """An enum as its number or its name."""
+    """Return the name of an enum given by number or name."""
     if isinstance(value, str):
         name = value.removeprefix(prefix)
         return name if name in names else names[0]
@@ -143,7 +141,7 @@ def _enum(value: Any, names: tuple[str, ...], prefix: str) -> str:
 
 
 def _id(value: Any) -> str:
-    """An id as lower-case hex; base64 (protobuf's own JSON form) is understood too."""
+    """Return an id as lower-case hex; accepts base64, protobuf's own JSON form."""
     if not isinstance(value, str) or not value:
         return ""
     if len(value) in (24, 12) and value.endswith("="):

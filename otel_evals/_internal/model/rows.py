@@ -1,7 +1,6 @@
-"""Span records as rows of values and back, for the store's file.
+"""Converts span records to rows of values and back, for the durable queue's file.
 
-A row holds a record's fields in their order; spans of one process share their resource, which is kept once
-beside them. How rows become bytes is left to who writes them.
+A row has a record's fields in order, with the index of the resource, which spans of a process share.
 """
 
 from __future__ import annotations
@@ -12,32 +11,23 @@ from typing import Any
 
 from otel_evals._internal.model.spans import SpanEvent, SpanRecord
 
-__all__ = ["span_of", "span_rows"]
-
 _SPAN = SpanRecord.__struct_fields__
 _EVENT = SpanEvent.__struct_fields__
 _span_values = attrgetter(*_SPAN)
 _LINKS = _SPAN.index("links")
-"""The first field that rows of earlier versions do not have."""
+"""The first field that rows of earlier versions lack."""
 _RESOURCE, _EVENTS, _LOGS = (_SPAN.index(name) for name in ("resource", "events", "logs"))
-
 _event_row = attrgetter(*_EVENT)
-"""A span event or log record as a row."""
 
 
 def _event_of(row: Sequence[Any]) -> SpanEvent:
-    """The event or log record of a row.
-
-    Raises:
-        TypeError: the row has another number of values.
-    """
     if len(row) != len(_EVENT):
         raise TypeError(f"a row of {len(row)} values is no event")
     return SpanEvent(**dict(zip(_EVENT, row, strict=True)))
 
 
 def span_rows(spans: Iterable[SpanRecord]) -> tuple[list[list[Any]], list[Mapping[str, Any]]]:
-    """Rows of spans, and their resources, of which each row holds the index."""
+    """Return rows of spans, and the resources that rows refer to by index."""
     resources: list[Mapping[str, Any]] = []
     rows = []
     for span in spans:
@@ -52,10 +42,10 @@ def span_rows(spans: Iterable[SpanRecord]) -> tuple[list[list[Any]], list[Mappin
 
 
 def span_of(row: Sequence[Any], resources: Sequence[Mapping[str, Any]]) -> SpanRecord:
-    """The span of a row.
+    """Return the span of a row.
 
     Raises:
-        TypeError: the row has another number of values.
+        TypeError: the row has a wrong number of values.
         IndexError: there is no such resource.
     """
     if not _LINKS <= len(row) <= len(_SPAN):

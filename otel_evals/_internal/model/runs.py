@@ -1,10 +1,11 @@
-"""What scorers judge: one agent invocation, recovered from its operations."""
+"""Runs, which scorers judge: agent invocations recovered from their operations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal
 
 from otel_evals._internal.model.derived import DERIVATION, derives
@@ -19,9 +20,9 @@ from otel_evals._internal.model.operations import (
     ToolCall,
     Usage,
 )
-from otel_evals._internal.model.record import nothing
+from otel_evals._internal.model.spans import nothing
 
-__all__ = ["Run"]
+_SPANS_DROPPED = attrgetter("span.spans_dropped")
 
 
 @derives(
@@ -45,31 +46,28 @@ __all__ = ["Run"]
 )
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One agent invocation, recovered from its operations: what scorers judge.
-
-    What its operations tell is read when it is first asked for.
-    """
+    """One agent invocation, which scorers judge. Its content is read from its operations on first access."""
 
     trace_id: str
     root_span_id: str
     root_kind: OperationKind
     operations: tuple[Operation, ...] = ()
-    """By start time, the root included; `span.parent_span_id` makes the tree."""
+    """By start time, including the root; `span.parent_span_id` links them to a tree."""
     children: Mapping[str, tuple[str, ...]] = field(default_factory=nothing)
-    """Span ids of each operation's nearest operations below, even where other spans stand between."""
+    """Span ids of each operation's nearest operations below, even if other spans are in between."""
     trace_ids: tuple[str, ...] = ()
     agent_name: str | None = None
     agent_version: str | None = None
     conversation_id: str | None = None
     user_id: str | None = None
     input_messages: tuple[Message, ...] = ()
-    """What this turn brought in."""
+    """New messages of this turn."""
     history: tuple[Message, ...] = ()
-    """What was said before this turn, oldest first."""
+    """Messages before this turn, oldest first."""
     system_instructions: str | None = None
     output_messages: tuple[Message, ...] = ()
     output: str | None = None
-    """The final answer as text (JSON text where the answer is structured); None when not recorded."""
+    """The final answer as text (JSON if the answer is structured); None when not recorded."""
     tool_calls: tuple[ToolCall, ...] = ()
     documents: tuple[Document, ...] = ()
     models: tuple[str, ...] = ()
@@ -89,9 +87,9 @@ class Run:
     """By field: `input`, `output`, `system`, `tool_arguments`, `tool_results`, `documents`."""
     sources: Mapping[str, Source] = field(default_factory=nothing)
     turns: tuple[Run, ...] = ()
-    """Where this stands for a whole conversation (rules of scope `conversation`): its runs, oldest first."""
+    """For a whole conversation (rules of scope `conversation`): its runs, oldest first."""
     ground_truth: Any = None
-    """What the answer should have been, where a data set says so; never set on live traffic."""
+    """The expected answer from a data set; never set on live traffic."""
 
     @cached_property
     def input(self) -> str | None:
@@ -101,7 +99,7 @@ class Run:
 
     @property
     def content(self) -> Literal["full", "partial", "none"]:
-        """Whether the run's input and output were recorded."""
+        """Extent to which the run's input and output were recorded."""
         there = [
             self.availability.get(name) is Availability.PRESENT
             or (name not in self.availability and getattr(self, name) is not None)
@@ -123,15 +121,18 @@ class Run:
 
     @property
     def unreadable(self) -> bool:
-        """Whether something of it was asked for that could not be read."""
-        found = [operation.__dict__.get(DERIVATION) for operation in self.operations]
-        return any(derivation is not None and derivation.failed for derivation in found)
+        """True if reading its content has failed."""
+        for operation in self.operations:
+            derivation = operation.__dict__.get(DERIVATION)
+            if derivation is not None and derivation.failed:
+                return True
+        return False
 
     @property
     def truncated(self) -> bool:
-        """Whether a limit removed some of its spans: what it did is then not all known."""
-        return any(operation.span.spans_dropped for operation in self.operations)
+        """True if a limit removed spans from it."""
+        return any(map(_SPANS_DROPPED, self.operations))
 
     def of_kind(self, kind: OperationKind) -> Iterator[Operation]:
-        """The run's operations of one kind, by start time."""
+        """Return the operations with this kind, by start time."""
         return (o for o in self.operations if o.kind is kind)

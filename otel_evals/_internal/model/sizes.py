@@ -1,4 +1,4 @@
-"""Approximate sizes in memory of what is held, for bounds in bytes."""
+"""Approximate sizes in memory, for bounds in bytes."""
 
 from __future__ import annotations
 
@@ -9,40 +9,48 @@ from typing import Any, Final
 from otel_evals._internal.model.runs import Run
 from otel_evals._internal.model.spans import SpanEvent, SpanRecord
 
-__all__ = ["size_of_event", "size_of_run", "size_of_span", "size_of_value"]
-
 _SPAN: Final = 500
 _EVENT: Final = 200
 _ENTRY: Final = 16
 """Bytes of a place in a container."""
 _OTHER: Final = 100
-_CACHED: Final = "_size"
+SIZE: Final = "_size"
+"""The key in a run's `__dict__` under which its size is cached."""
 
 
 def size_of_span(span: SpanRecord) -> int:
-    """Bytes of a span with its events and log records; what spans share, such as a resource, is left out."""
+    """Return the bytes of a span with its events and log records, without the resource that spans share."""
     size = _SPAN + len(span.name) + len(span.status_message) + len(span.trace_state)
-    size += _size_of_attributes(span.attributes)
+    size += _ENTRY * len(span.attributes)
+    for key, value in span.attributes.items():
+        size += len(key)
+        if type(value) is str or type(value) is int:  # most are, and this is done for every span
+            size += getsizeof(value)
+        elif value is not None:
+            size += size_of_value(value)
     if span.events or span.logs:
         size += sum(map(size_of_event, span.events)) + sum(map(size_of_event, span.logs))
     return size + _OTHER * len(span.links)
 
 
 def size_of_event(event: SpanEvent) -> int:
-    """Bytes of a span event or log record."""
-    return _EVENT + len(event.name) + _size_of_attributes(event.attributes) + size_of_value(event.body)
+    """Return the bytes of a span event or log record."""
+    size = _EVENT + len(event.name) + size_of_value(event.body)
+    for key, value in event.attributes.items():
+        size += _ENTRY + len(key) + (0 if value is None else size_of_value(value))
+    return size
 
 
 def size_of_run(run: Run) -> int:
-    """Bytes of a run's spans; what is read from them when it is asked for may take as much again."""
-    known: int | None = run.__dict__.get(_CACHED)
+    """Return the bytes of a run's spans; the fields derived from them may take as much again."""
+    known: int | None = run.__dict__.get(SIZE)
     if known is None:
-        known = run.__dict__[_CACHED] = sum(size_of_span(o.span) for o in run.operations)
+        known = run.__dict__[SIZE] = sum([size_of_span(o.span) for o in run.operations])
     return known
 
 
 def size_of_value(value: Any) -> int:
-    """Bytes of a value and all that is in it, which may be itself."""
+    """Return the bytes of a value and everything in it; it may contain itself."""
     size = 0
     seen: set[int] = set()
     left = [value]
@@ -60,15 +68,4 @@ def size_of_value(value: Any) -> int:
         left.extend(each)
         if issubclass(kind, Mapping):
             left.extend(each.values())
-    return size
-
-
-def _size_of_attributes(attributes: Mapping[str, Any]) -> int:
-    size = 0
-    for key, value in attributes.items():
-        if type(value) is str:  # most are, and this is done for every span
-            size += getsizeof(value)
-        elif value is not None:
-            size += size_of_value(value)
-        size += _ENTRY + len(key)
     return size

@@ -1,15 +1,26 @@
-"""What comes in: spans and their events, as their instrumentation wrote them."""
+"""The base of all records, spans with their events, and losses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
 from msgspec import field
 
-from otel_evals._internal.model.record import Record, nothing
+_NOTHING: Mapping[str, Any] = {}
 
-__all__ = ["SpanEvent", "SpanRecord"]
+
+def nothing() -> Mapping[str, Any]:
+    """Return an empty mapping, the same for every record."""
+    return _NOTHING
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Base of the model's records; `msgspec.structs` has `replace`, `asdict` and `fields` for them.
+
+    The garbage collector skips them: a record refers only to values created before it, so none is in a cycle.
+    """
 
 
 class SpanEvent(Record, frozen=True, kw_only=True):
@@ -22,7 +33,7 @@ class SpanEvent(Record, frozen=True, kw_only=True):
 
 
 class SpanRecord(Record, frozen=True, kw_only=True):
-    """One span in the only form that dialects read, whether it ended in process or came from a file."""
+    """One span, as dialects read it; it ended in process, was received or was read from a file."""
 
     trace_id: str
     span_id: str
@@ -47,6 +58,16 @@ class SpanRecord(Record, frozen=True, kw_only=True):
     parent_is_remote: bool = False
     dropped_attributes: int = 0
     links: tuple[tuple[str, str], ...] = ()
-    """Trace and span ids of the spans that it is linked to."""
+    """Trace and span ids of linked spans."""
     spans_dropped: bool = False
-    """Whether a limit removed spans from its trace that may have been below it."""
+    """True if a limit removed spans from its trace that may have been below it."""
+
+
+class Loss(Record, frozen=True):
+    """Runs, spans or log records in one trace that are not scored."""
+
+    what: Literal["run", "span", "log"]
+    reason: str
+    """Low cardinality; `otel_evals._internal.accounting.reasons` has the meanings."""
+    trace_id: str
+    count: int = 1

@@ -17,15 +17,18 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.fanout import FanOut
-from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
-from otel_evals._internal.evaluate.evaluator import Evaluations
+from otel_evals._internal.evaluate.conversation_gatherer import ConversationGatherer, JoinedConversation
+from otel_evals._internal.evaluate.evaluator import Evaluator
 from otel_evals._internal.evaluate.job import Job, Target
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.engine_thread import EngineThread
+from otel_evals._internal.redaction.redactor import private_context
+from otel_evals._internal.util.calls import hide_task
 
 __all__ = ["BatchScorer"]
 
@@ -68,17 +71,17 @@ class BatchScorer:
         )
         self._ledger = Ledger([rule.name for rule in config.rules], max_traces=1)
         self.progress = progress or Progress()
-        self._fan_out = FanOut(
-            config.destinations, queue_size=_FLUSH_EVERY * 8, on_result=self._note_delivered
-        )
+        self._delivered: asyncio.Queue[Delivered] = asyncio.Queue()
+        self._fan_out = FanOut(config.destinations, queue_size=_FLUSH_EVERY * 8, results=self._delivered)
         self._waiting: dict[str, _Waiting] = {}
         """By trace id and judged span."""
-        self._thread: EngineThread[object] = EngineThread(self)
+        private = private_context(config.redact, content=config.capture_content)
+        self._thread: EngineThread[object] = EngineThread(self, context=private)
         attacher, store = Attacher(None, None, None, None), _Later(self)
-        self._evaluations = Evaluations(
+        self._evaluator = Evaluator(
             self.config, self._ledger, attacher, self._deliver, store, progress=self.progress
         )
-        self._conversations = ConversationStage(self.config, self._ledger, store)
+        self._conversations = ConversationGatherer(self.config, self._ledger, store)
         self._of_conversations: dict[str, Evaluation] = {}
         """The newest revision of each, by evaluation id."""
         self._clock = 0.0
@@ -138,13 +141,13 @@ class BatchScorer:
 
     def flush(self, timeout: float = 60.0) -> bool:
         """Deliver all scored runs; whether all were accepted within `timeout` seconds."""
-        return self._thread.run(self._fan_out.force_flush(timeout), timeout + 1) is True
+        return self._thread.run(self._flush(timeout), timeout + 1) is True
 
     def close(self, timeout: float = 60.0) -> None:
         """Deliver scored runs within `timeout` seconds, and end the thread."""
         self._thread.run(self._finish(timeout), timeout + 1)
         self._thread.stop(1.0)
-        self._evaluations.scheduler.close()
+        self._evaluator.scheduler.close()
         self.progress.close()
 
     def __enter__(self) -> BatchScorer:
@@ -168,7 +171,7 @@ class BatchScorer:
         """Prepare the scorers and deliver to destinations."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
-        await asyncio.gather(self._evaluations.scheduler.prepare(), self._fan_out.run())
+        await asyncio.gather(self._evaluator.prepare(), self._fan_out.run(), self._note_deliveries())
 
     def end(self, items: Sequence[object]) -> None:
         """Nothing is handed over but by calls."""
@@ -180,19 +183,32 @@ class BatchScorer:
                 if name not in (await self._fan_out.lacking([id], revision) or ()):
                     self.progress.delivered(name, [(id, revision)])
 
-    def _note_delivered(self, name: str, batch: Sequence[ScoredRun], end: str) -> None:
-        if end == "exported":
-            evaluations = [each for scored in batch for each in scored.evaluations]
-            self.progress.delivered(name, [(e.evaluation_id, e.revision) for e in evaluations])
+    async def _note_deliveries(self) -> None:
+        """Note how deliveries ended, until cancelled."""
+        hide_task()
+        while True:
+            self._note(await self._delivered.get())
+
+    def _note(self, *delivered: Delivered) -> None:
+        for name, batch, end in (*delivered, *taken_from(self._delivered)):
+            if end == "exported":
+                evaluations = [each for scored in batch for each in scored.evaluations]
+                self.progress.delivered(name, [(e.evaluation_id, e.revision) for e in evaluations])
+
+    async def _flush(self, seconds: float) -> bool:
+        delivered = await self._fan_out.force_flush(seconds)
+        self._note()
+        return delivered
 
     async def _finish(self, seconds: float) -> None:
-        self._evaluations.scheduler.abort("shutdown")
+        self._evaluator.abort("shutdown")
         await self._fan_out.shutdown(seconds)
+        self._note()
 
     def _take(self, run: Run, future: Future[tuple[Evaluation, ...]]) -> None:
         waiting = _Waiting(future)
         try:
-            targets = self._evaluations.score([run], _NO_SPANS)
+            targets = self._evaluator.score([run], _NO_SPANS)
         except Exception as error:
             future.set_exception(error)
             return
@@ -204,21 +220,21 @@ class BatchScorer:
                 waiting.evaluations += target.evaluations
         self._answer(waiting)
         self._clock = max(self._clock, (run.end_time or run.start_time) / 1e9)
-        self._score_conversations(self._conversations.due(self._clock, self._evaluations.scheduler.room))
+        self._score_conversations(self._conversations.due(self._clock, self._evaluator.scheduler.room))
         self._score_conversations(self._conversations.take([run], self._clock))
 
     async def _end_conversations(self) -> None:
         self._score_conversations(self._conversations.due(inf, _FLUSH_EVERY))
-        await self._evaluations.settled(inf)
+        await self._evaluator.settled(inf)
 
     def _score_conversations(self, due: Iterable[JoinedConversation]) -> None:
         for joined in due:
-            self._evaluations.score_conversation(joined)
+            self._evaluator.score_conversation(joined)
 
     def _deliver(self, scored: ScoredRun) -> None:
         if scored.evaluations:
             for part, name in self.progress.lacking(scored, self.destination_stats()):
-                self._fan_out.put_to(part, None if name is None else [name])
+                self._fan_out.put(part, None if name is None else [name])
         if scored.run.turns:
             self._keep_newest(scored.evaluations)
             return
@@ -237,7 +253,7 @@ class BatchScorer:
         """Leave an evaluation for the next time, if it is one that passes; whether it was left."""
         reason = self.progress.leaves(outcome)
         if reason is not None:
-            self._evaluations.withdraw(job, reason)
+            self._evaluator.withdraw(job, reason)
         return reason is not None
 
     def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:

@@ -1,7 +1,7 @@
-"""OTLP as files: JSON, JSON lines (the Collector's file exporter) and protobuf, gzip or not, spans and logs.
+"""Reads OTLP files: JSON, JSON lines (the Collector's file exporter) and protobuf, gzip or not.
 
-Spans and logs may come in any order and in any file. What fits into memory is kept there; beyond that, traces
-are spread over temporary files by their id, and those are read back one at a time.
+Spans and logs may be in any order and in any file. Traces that do not fit into memory are spread over
+temporary files by their id, and read back one file at a time.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
-from otel_evals._internal.model.otlp_json import LogRecord, Record, records_of
+from otel_evals._internal.model.otlp_json import Record, records_of
 from otel_evals._internal.otlp.spill import Spill
 from otel_evals.errors import ConfigError
-
-__all__ = ["LogRecord", "Record", "read_records", "read_requests", "read_traces", "records_of"]
 
 _MEMORY = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s*")
 _FREE_BYTES = 64 * 1024 * 1024
 _MOST_GROWTH = 200
-"""How many times its size a compressed file may grow beyond the first 64 MiB; traces grow some 20 times."""
+"""Largest ratio of decompressed to compressed size beyond the first 64 MiB; traces have about 20."""
 
 
 def read_traces(
@@ -40,16 +38,16 @@ def read_traces(
     memory: int = _MEMORY,
     skipped: Callable[[str, int], None] | None = None,
 ) -> Iterator[list[SpanRecord]]:
-    """The traces in these files (`-` is standard input), each as its spans with their logs.
+    """Yield the traces in files (`-` is standard input) as spans with their logs.
 
     Args:
-        paths: the files, in any of the forms above.
+        paths: the files, in any supported format.
         progress: called with the number of bytes of the files read so far.
-        memory: bytes of telemetry to hold in memory before temporary files are used.
-        skipped: called with a file and a line's number for each line that is no OTLP.
+        memory: bytes of telemetry to keep in memory before temporary files are used.
+        skipped: called with a file and a line number for each line that is not OTLP.
 
     Raises:
-        ConfigError: a file is missing or holds no OTLP at all.
+        ConfigError: a file is missing or contains no OTLP at all.
     """
     with Spill(memory) as spill:
         for path in paths:
@@ -62,29 +60,29 @@ def read_traces(
 
 
 def read_records(path: str) -> Iterator[Record]:
-    """The spans and log records of one file, as they come.
+    """Yield the spans and log records of one file, in its order.
 
     Raises:
-        ConfigError: the file is missing or holds no OTLP at all.
+        ConfigError: the file is missing or contains no OTLP at all.
     """
     return (record for record, _ in _sized_records(path, None, None))
 
 
 def read_requests(path: str, skipped: Callable[[str, int], None] | None = None) -> Iterator[Any]:
-    """The export requests of one file as they stand there: parsed JSON, or protobuf messages.
+    """Yield the export requests of one file: parsed JSON, or protobuf messages.
 
     Args:
         path: the file; `-` is standard input.
-        skipped: called with the file and a line's number for each line that is no JSON.
+        skipped: called with the file and a line number for each line that is not JSON.
 
     Raises:
-        ConfigError: the file is missing or holds no OTLP at all.
+        ConfigError: the file is missing or contains no OTLP at all.
     """
     return (request for _, request, _ in _sized_requests(path, skipped))
 
 
 def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
-    """The spans of a trace, each with its log records, oldest first."""
+    """Return the spans of a trace, each with its log records, oldest first."""
     logs: dict[str, list[SpanEvent]] = {}
     for record in records:
         if not isinstance(record, SpanRecord):
@@ -97,13 +95,10 @@ def _with_logs(records: Sequence[Record]) -> list[SpanRecord]:
     return [replace(s, logs=tuple(logs[s.span_id])) if s.span_id in logs else s for s in spans]
 
 
-# --- files ---
-
-
 def _sized_records(
     path: str, progress: Callable[[int], None] | None, skipped: Callable[[str, int], None] | None
 ) -> Iterator[tuple[Record, int]]:
-    """Records with their share of the bytes they stood in."""
+    """Yield records with their share of the request's bytes."""
     for size, request, position in _sized_requests(path, skipped):
         records = list(_records(request))
         yield from ((record, size // len(records) + 200) for record in records)
@@ -122,7 +117,7 @@ def _records(request: Any) -> Iterator[Record]:
 def _sized_requests(
     path: str, skipped: Callable[[str, int], None] | None
 ) -> Iterator[tuple[int, Any, Callable[[], int]]]:
-    """Export requests, each with its bytes and with how far the file was read."""
+    """Yield export requests, each with its size and a function that returns the position in the file."""
     found = False
     with _open(path) as (stream, position):
         for size, request in _requests(stream, path, skipped):
@@ -134,7 +129,7 @@ def _sized_requests(
 
 @contextmanager
 def _open(path: str) -> Iterator[tuple[BufferedReader, Callable[[], int]]]:
-    """The file's content without its compression, and how far the file itself was read."""
+    """Open a file decompressed; also returns a function that returns the position in the file itself."""
     try:
         raw = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed below
     except OSError as error:
@@ -150,7 +145,7 @@ def _open(path: str) -> Iterator[tuple[BufferedReader, Callable[[], int]]]:
 
 
 class _Inflated(RawIOBase):
-    """A file without its compression; fails where it grows as only one does that was made for it."""
+    """A decompressed file; fails if it grows like a decompression bomb."""
 
     def __init__(self, reader: BufferedReader) -> None:
         self._reader = reader
@@ -161,13 +156,12 @@ class _Inflated(RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Give the decompressor compressed bytes, and count them."""
+        """Read compressed bytes for the decompressor, and count them."""
         data = self._reader.read(size)
         self._packed += len(data)
         return data
 
     def readinto(self, buffer: Any) -> int:
-        """Read what is not compressed."""
         data = self._file.read(len(buffer))
         self._unpacked += len(data)
         if self._unpacked > max(_FREE_BYTES, _MOST_GROWTH * self._packed):
@@ -179,7 +173,6 @@ class _Inflated(RawIOBase):
 def _requests(
     stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
 ) -> Iterator[tuple[int, Any]]:
-    """Export requests with their bytes."""
     try:
         head = stream.peek(64)
         if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
@@ -195,7 +188,7 @@ def _requests(
 def _json_requests(
     stream: BufferedReader, path: str, skipped: Callable[[str, int], None] | None
 ) -> Iterator[tuple[int, Any]]:
-    """One request per line; a file whose first line is no JSON by itself is read as one text."""
+    """Read one request per line; a file whose first line is not JSON by itself is read as one text."""
     first = stream.readline()
     if (request := _json(first)) is None:
         yield from _json_text(first + stream.read(), path)
@@ -208,12 +201,6 @@ def _json_requests(
             skipped(path, number)
 
 
-def _blank_until(text: str, at: int) -> int:
-    """Where the next text begins that is not blank."""
-    blanks = _BLANKS.match(text, at)
-    return blanks.end() if blanks else at
-
-
 def _json(line: bytes) -> Any:
     try:
         return json.loads(line)
@@ -222,13 +209,12 @@ def _json(line: bytes) -> Any:
 
 
 def _json_text(raw: bytes, path: str) -> Iterator[tuple[int, Any]]:
-    """Requests that are spread over lines, one after the other."""
+    """Read requests that span lines, one after the other."""
     text = raw.decode("utf-8-sig", "replace")
-    decode, at = json.JSONDecoder().raw_decode, 0
-    while (at := _blank_until(text, at)) < len(text):
+    decode, end = json.JSONDecoder().raw_decode, 0
+    while (blank := _BLANKS.match(text, end)) and (at := blank.end()) < len(text):
         try:
             request, end = decode(text, at)
         except (ValueError, RecursionError) as error:
             raise ConfigError(path, f"is not valid JSON: {error}") from error
         yield end - at, request
-        at = end

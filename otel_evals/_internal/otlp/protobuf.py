@@ -1,4 +1,4 @@
-"""OTLP as protobuf files: one export request, or many, each behind its length in four bytes."""
+"""Reads protobuf files: one OTLP export request, or many, each after its length in four bytes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from io import BufferedReader
 from typing import Any, Literal, cast
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
+from otel_evals._internal.model.otlp_json import KINDS, STATUS, Record
 from otel_evals.errors import ConfigError
 
-__all__ = ["attributes_of", "log_event", "protobuf_records", "protobuf_requests", "span_record"]
-
-_KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
-_STATUS = ("UNSET", "OK", "ERROR")
 _FIRST_FIELD = b"\n"
 _LARGEST = 512 * 1024 * 1024
 
-_Log = tuple[str, str, SpanEvent]
-
 
 def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, Any]]:
-    """The export requests of a protobuf file with their bytes.
+    """Yield the export requests of a protobuf file with their sizes in bytes.
 
     Raises:
-        ConfigError: `opentelemetry-proto` is not installed, or the file is no OTLP.
+        ConfigError: `opentelemetry-proto` is not installed, or the file is not OTLP.
     """
     try:
         from google.protobuf.message import DecodeError
@@ -37,7 +32,7 @@ def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, 
             if _has_ids(traces):
                 yield len(message), traces
                 continue
-        except DecodeError:  # logs are no traces: the fields' types differ
+        except DecodeError:  # these may be logs, whose fields have other types
             pass
         try:
             yield len(message), ExportLogsServiceRequest.FromString(message)
@@ -45,9 +40,19 @@ def protobuf_requests(stream: BufferedReader, path: str) -> Iterator[tuple[int, 
             raise ConfigError(path, "holds neither JSON nor an OTLP export request") from error
 
 
-def protobuf_records(request: Any) -> Iterator[SpanRecord | _Log]:
-    """The spans or log records of an export request's message."""
-    return _spans(request) if hasattr(request, "resource_spans") else _logs(request)
+def protobuf_records(request: Any) -> Iterator[Record]:
+    """Yield the spans or log records of an export request's message."""
+    if not hasattr(request, "resource_spans"):
+        for block in request.resource_logs:
+            for scope_block in block.scope_logs:
+                for log in scope_block.log_records:
+                    yield log.trace_id.hex(), log.span_id.hex(), log_event(log)
+        return
+    for block in request.resource_spans:
+        resource = attributes_of(block.resource)
+        for scope_block in block.scope_spans:
+            for span in scope_block.spans:
+                yield span_record(span, resource, scope_block.scope)
 
 
 def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:
@@ -63,7 +68,7 @@ def _messages(stream: BufferedReader, path: str) -> Iterator[bytes]:
 
 
 def _has_ids(request: Any) -> bool:
-    """Whether these are spans: logs, read as spans, have no ids."""
+    """Return True for spans; logs read as spans have no ids."""
     return any(
         len(span.trace_id) == 16 and len(span.span_id) == 8
         for block in request.resource_spans
@@ -72,22 +77,14 @@ def _has_ids(request: Any) -> bool:
     )
 
 
-def _spans(request: Any) -> Iterator[SpanRecord]:
-    for block in request.resource_spans:
-        resource = attributes_of(block.resource)
-        for scope_block in block.scope_spans:
-            for span in scope_block.spans:
-                yield span_record(span, resource, scope_block.scope)
-
-
 def span_record(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
-    """A span message as dialects read it."""
+    """Convert a span message to a record."""
     return SpanRecord(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_span_id=span.parent_span_id.hex() or None,
         name=span.name,
-        kind=_KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else _KINDS[0],
+        kind=KINDS[span.kind] if 0 <= span.kind < len(KINDS) else KINDS[0],
         start_time=span.start_time_unix_nano,
         end_time=span.end_time_unix_nano or None,
         attributes=attributes_of(span),
@@ -95,7 +92,7 @@ def span_record(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
             SpanEvent(name=e.name, time=e.time_unix_nano, attributes=attributes_of(e)) for e in span.events
         ),
         status=cast(
-            "Literal['UNSET', 'OK', 'ERROR']", _STATUS[span.status.code] if span.status.code < 3 else "UNSET"
+            "Literal['UNSET', 'OK', 'ERROR']", STATUS[span.status.code] if span.status.code < 3 else "UNSET"
         ),
         status_message=span.status.message,
         scope_name=scope.name,
@@ -109,15 +106,8 @@ def span_record(span: Any, resource: dict[str, Any], scope: Any) -> SpanRecord:
     )
 
 
-def _logs(request: Any) -> Iterator[_Log]:
-    for block in request.resource_logs:
-        for scope_block in block.scope_logs:
-            for log in scope_block.log_records:
-                yield log.trace_id.hex(), log.span_id.hex(), log_event(log)
-
-
 def log_event(log: Any) -> SpanEvent:
-    """A log record message as an event of its span."""
+    """Convert a log record message to an event of its span."""
     attributes = attributes_of(log)
     return SpanEvent(
         name=log.event_name or str(attributes.get("event.name") or ""),
@@ -128,12 +118,12 @@ def log_event(log: Any) -> SpanEvent:
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """The attributes of a span, resource, event or log record message."""
+    """Return the attributes of a span, resource, event or log record message."""
     return {attribute.key: _value(attribute.value) for attribute in node.attributes}
 
 
 def _value(value: Any, depth: int = 0) -> Any:
-    """An AnyValue as the value it stands for; arrays become tuples, as in the SDK."""
+    """Return the value of an AnyValue; arrays become tuples, as in the SDK."""
     kind = value.WhichOneof("value")
     if kind is None or depth > 60:
         return None

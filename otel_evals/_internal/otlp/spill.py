@@ -1,4 +1,4 @@
-"""Groups of records, in memory while they fit, in temporary files beyond that."""
+"""Groups records in memory, and in temporary files once they exceed it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any
 
-__all__ = ["Spill"]
-
 _BUCKETS = 256
 
 
 class Spill:
-    """Gathers records by key. Use as a context manager: the temporary files go with it.
+    """Groups records by key; a context manager that closes its temporary files.
 
     Args:
-        memory: bytes of records to hold before all are spread over temporary files by their key.
+        memory: bytes of records to keep before all are written to temporary files by key.
     """
 
     def __init__(self, memory: int) -> None:
@@ -34,14 +32,13 @@ class Spill:
         self._open.close()
 
     def add(self, key: str, record: Any, size: int) -> None:
-        """Add a record of about `size` bytes."""
         self._held.setdefault(key, []).append(record)
         self._size += size
         if self._size > self._memory:
             self._write_out()
 
     def groups(self) -> Iterator[list[Any]]:
-        """The records of each key; each group once, none before all were added."""
+        """Yield the records of each key once, after all were added."""
         if not self._files:
             yield from self._held.values()
             return

@@ -1,7 +1,7 @@
-"""The bytes of an ExportTraceServiceRequest: where each span stands, so that spans leave as they came.
+"""Cuts and joins the bytes of an ExportTraceServiceRequest, so that spans are forwarded unchanged.
 
-Only the envelopes are walked; what a span holds is not looked at. Numbers of fields are those of
-opentelemetry-proto: resource_spans 1, scope_spans 2, spans 2, attributes of a span 9.
+Walks the envelopes only, not the content of spans. Field numbers are from opentelemetry-proto: resource_spans
+1, scope_spans 2, spans 2, attributes of a span 9.
 """
 
 from __future__ import annotations
@@ -9,36 +9,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Place", "attribute_bytes", "envelope", "opened", "parts_of", "without"]
-
 Place = tuple[int, int, int]
-"""Resource, scope and span, by their order."""
+"""Indices of resource, scope and span."""
 
 _RESOURCE_SPANS = 1
 _SCOPE_SPANS = 2
 _SPANS = 2
-_ATTRIBUTES = b"\x4a"
-"""The tag of a span's field 9, as bytes."""
+_ATTRIBUTES = b"\x4a"  # the tag of a span's field 9
 
 
 @dataclass(slots=True)
 class _Field:
     number: int
-    start: int
-    """Of its tag."""
-    inside: int
-    """Of its content, for fields with a length."""
+    start: int  # of its tag
+    inside: int  # start of its content, for fields with a length
     end: int
     has_length: bool
 
 
 def without(data: bytes, places: Collection[Place]) -> bytes:
-    """A request without the spans at these places; everything else keeps its bytes.
-
-    Args:
-        data: a valid request.
-        places: of the spans to leave out.
-    """
+    """Return a valid request without the spans at these places; everything else keeps its bytes."""
     affected = {(r, s) for r, s, _ in places}
     blocks = {r for r, _ in affected}
     out: list[bytes] = []
@@ -62,7 +52,7 @@ def without(data: bytes, places: Collection[Place]) -> bytes:
 
 
 def parts_of(data: bytes, places: Collection[Place]) -> Iterator[tuple[Place, bytes]]:
-    """The spans at these places, each as a request of its own, with its resource and scope."""
+    """Yield the spans at these places, each as a request of its own, with its resource and scope."""
     for r, block in _counted(data, 0, len(data), _RESOURCE_SPANS):
         if all(place[0] != r for place in places):
             continue
@@ -79,7 +69,7 @@ def parts_of(data: bytes, places: Collection[Place]) -> Iterator[tuple[Place, by
 
 
 def envelope(around: bytes, beside: bytes, span: bytes) -> bytes:
-    """A request of one span.
+    """Return a request with one span.
 
     Args:
         around: the other fields of its ResourceSpans.
@@ -90,12 +80,12 @@ def envelope(around: bytes, beside: bytes, span: bytes) -> bytes:
 
 
 def attribute_bytes(key_value: bytes) -> bytes:
-    """An attribute (a serialized KeyValue) to append to the content of a span."""
+    """Return the bytes of an attribute (a serialized KeyValue) to append to the content of a span."""
     return _ATTRIBUTES + _varint(len(key_value)) + key_value
 
 
 def opened(part: bytes) -> tuple[bytes, bytes, bytes]:
-    """What `envelope` was given for a part."""
+    """Return the arguments of `envelope` for a part."""
     (block,) = [f for _, f in _counted(part, 0, len(part), _RESOURCE_SPANS)]
     outer = [f for _, f in _counted(part, block.inside, block.end, _SCOPE_SPANS)]
     scoped = next(f for f in outer if f.number == _SCOPE_SPANS)
@@ -107,7 +97,7 @@ def opened(part: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _counted(data: bytes, start: int, end: int, counted: int) -> Iterator[tuple[int, _Field]]:
-    """The fields of a message; those of one number are counted, others have the count -1."""
+    """Yield the fields of a message; fields of one number are counted, others have the count -1."""
     count = -1
     while start < end:
         field = _field(data, start)

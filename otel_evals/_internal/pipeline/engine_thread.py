@@ -25,8 +25,6 @@ from otel_evals._internal.pipeline.event_loop import Work, new_loop, run_to_the_
 from otel_evals._internal.pipeline.executor import ContextExecutor
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["EngineThread"]
-
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -43,18 +41,29 @@ class EngineThread(Generic[_Item]):
     """Runs work on a thread of its own, with an event loop of its own. Started on first use.
 
     Args:
-        work: what is run; may be replaced while the thread is not running.
+        work: what is run; may be set or replaced while the thread is not running.
         capacity: how many items may wait; `put` refuses more.
         max_bytes: how many bytes of them, approximately.
         gather: seconds between the first item of a batch and its being taken.
+        context: copied for everything that runs on the thread; empty by default.
     """
 
+    work: Work[_Item]
+
     def __init__(
-        self, work: Work[_Item], *, capacity: int = 50_000, max_bytes: int = 2**28, gather: float = 0.005
+        self,
+        work: Work[_Item] | None = None,
+        *,
+        capacity: int = 50_000,
+        max_bytes: int = 2**28,
+        gather: float = 0.005,
+        context: contextvars.Context | None = None,
     ) -> None:
-        self.work = work
+        if work is not None:
+            self.work = work
+        self._context = context or contextvars.Context()
         self._limits = capacity, max_bytes
-        self._gather = gather
+        self.gather = gather
         self._starting = threading.Lock()
         self._reset()
 
@@ -95,7 +104,7 @@ class EngineThread(Generic[_Item]):
     def _arm(self) -> None:
         self._armed = True
         if (loop := self._loop or self._started()) is not None:
-            _call_soon(loop, self._wake)
+            self._call_soon(loop, self._wake)
         elif self._thread is None:
             self._armed = False  # the next item tries again
 
@@ -122,7 +131,14 @@ class EngineThread(Generic[_Item]):
     def call(self, function: Callable[[], object]) -> None:
         """Have a function called on the engine's thread."""
         if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
-            _call_soon(loop, function)
+            self._call_soon(loop, function)
+
+    def _call_soon(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+        """Call a function on the loop's thread, in the thread's context rather than the caller's."""
+        try:
+            loop.call_soon_threadsafe(function, context=self._context.copy())
+        except RuntimeError:  # the loop is closed
+            _logger.debug("the scoring thread has already ended")
 
     def run(self, coroutine: Coroutine[Any, Any, _Result], timeout: float) -> _Result | None:
         """Run a coroutine on the engine's loop and wait for its result; None if it takes too long."""
@@ -130,8 +146,8 @@ class EngineThread(Generic[_Item]):
         try:
             if loop is None or self.here or not self.alive:
                 return None
-            # In an empty context: what is drained, and the ticks that follow, are not the caller's alone.
-            future: Future[_Result] = contextvars.Context().run(
+            # Not in the caller's context: what is drained, and the ticks that follow, are not its alone.
+            future: Future[_Result] = self._context.copy().run(
                 asyncio.run_coroutine_threadsafe, coroutine, loop
             )
             return future.result(None if timeout == inf else max(0.0, timeout))
@@ -169,7 +185,7 @@ class EngineThread(Generic[_Item]):
         """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
         self.backlog.close()  # before the loop is read: a loop that starts later reads this
         if self._loop is not None and self._stop is not None:  # it is set before the loop is
-            _call_soon(self._loop, self._stop.set)
+            self._call_soon(self._loop, self._stop.set)
         if self._thread is not None and not self.here:
             self._thread.join(max(0.0, timeout))
         if not self.alive:
@@ -180,15 +196,15 @@ class EngineThread(Generic[_Item]):
         items = [self._items.popleft() for _ in range(len(self._items))]
         self.backlog.refuse(len(items))
         try:
-            self.work.end(items)
+            self._context.copy().run(self.work.end, items)
         except BaseException as error:
             tell(_logger, "error while counting what was not scored", error=error)
 
     def _started(self, *, wait: float = 0.0) -> asyncio.AbstractEventLoop | None:
         with self._starting:
             if self._thread is None and time.monotonic() >= self._start_again:
-                # Some Pythons have a thread inherit the context of whoever starts it.
-                begin, args = contextvars.Context().run, (_main, weakref.ref(self))
+                # Some Pythons have a thread inherit the context of the code that starts it.
+                begin, args = self._context.copy().run, (_main, weakref.ref(self))
                 thread = threading.Thread(target=begin, args=args, name="otel-evals", daemon=True)
                 self._ready.clear()
                 try:
@@ -229,7 +245,7 @@ class EngineThread(Generic[_Item]):
     def _wake(self) -> None:
         if not self._gathering:
             self._gathering = True
-            asyncio.get_running_loop().call_later(self._gather, self._pump)
+            asyncio.get_running_loop().call_later(self.gather, self._pump)
 
     def _pump(self) -> None:
         """Take a batch, and look again soon if there was one: callers need not wake a thread that looks."""
@@ -286,11 +302,3 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
 def _report(task: asyncio.Future[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         tell(_logger, "delivery to destinations died", error=error)
-
-
-def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    """Have a function called on the loop's thread, in an empty context rather than the caller's."""
-    try:
-        loop.call_soon_threadsafe(function, context=contextvars.Context())
-    except RuntimeError:  # the loop is closed
-        _logger.debug("the scoring thread has already ended")

@@ -10,8 +10,6 @@ from typing import Any, Protocol, TypeVar
 
 from otel_evals._internal.util.calls import hide_task
 
-__all__ = ["Work", "gather_seconds", "new_loop", "run", "run_to_the_end"]
-
 _T = TypeVar("_T")
 _Item_contra = TypeVar("_Item_contra", contravariant=True)
 _logger = logging.getLogger(__name__)
@@ -87,11 +85,6 @@ async def _end_tasks() -> None:
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own way to spare a message
     with suppress(TimeoutError):
         await asyncio.wait_for(loop.shutdown_asyncgens(), _END_SECONDS)
-
-
-def gather_seconds(*, has_store: bool) -> float:
-    """Seconds for which captured items are batched; shorter with a store, which should have them soon."""
-    return 0.002 if has_store else 0.005
 
 
 class Work(Protocol[_Item_contra]):

@@ -6,22 +6,17 @@ May be called on any thread, and changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_logged, explain_unknown
 from otel_evals._internal.accounting.health import Health, judge_health
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.accounting.trace_log import LoggedTrace
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.pipeline.engine_thread import EngineThread
-from otel_evals._internal.pipeline.steps import Stages
+from otel_evals._internal.pipeline.steps import Steps
 
-__all__ = ["Inspector", "losses_of", "trace_id_of"]
-
-_NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
 _LONGEST_BACKOFF = 40.0
 """Seconds between two attempts, generously: longer than the workers' longest backoff with jitter."""
 
@@ -33,8 +28,7 @@ class Inspector:
         config: rules and limits.
         thread: the engine's thread.
         ledger: counters and trace log.
-        stages: gives what waits in assembly, and the state of deliveries.
-        stats: gives all counters.
+        steps: what waits in assembly, deliveries and counters.
     """
 
     def __init__(
@@ -42,14 +36,12 @@ class Inspector:
         config: Config,
         thread: EngineThread[Any],
         ledger: Ledger,
-        stages: Stages,
-        stats: Callable[[], Stats],
+        steps: Steps,
     ) -> None:
         self._config = config
         self._thread = thread
         self._ledger = ledger
-        self._stages = stages
-        self._stats = stats
+        self._steps = steps
         self._longest_attempt = max((rule.timeout for rule in config.rules), default=0.0)
 
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
@@ -57,13 +49,13 @@ class Inspector:
         trace = trace_id_of(trace_id)
         if self._thread.started and self._thread.waiting:
             self._thread.run(self._drain(), 1.0)
-        waiting = self._stages.gatherer.waiting(trace)
+        waiting = self._steps.gatherer.waiting(trace)
         logged = self._ledger.trace_log.get(trace)
         if logged is None and not waiting:
             return explain_unknown(trace, self._config.ceiling, trace_state, tuple(self._possible_reasons()))
         samplers = {rule.name: str(rule.sample) for rule in self._config.rules}
         return explain_logged(
-            trace, logged or LoggedTrace(), samplers, waiting, self._stages.rule_sets.running()
+            trace, logged or LoggedTrace(), samplers, waiting, self._steps.rule_sets.running()
         )
 
     def health(self, stalled_after: float, *, closed: bool) -> Health:
@@ -92,15 +84,11 @@ class Inspector:
             pending=pending,
             last_beat=since_beat,
             last_end=None if counters.last_end is None else now - counters.last_end,
-            failing_destinations=self._stages.fan_out.failing(),
+            failing_destinations=self._steps.fan_out.failing(),
             failing_rules=failing,
             content_off=self._ledger.content.off(),
-            losses=self.losses(),
+            losses=self._steps.losses(),
         )
-
-    def losses(self) -> Mapping[str, int]:
-        """All losses so far, by what was lost and the reason."""
-        return losses_of(self._stats(), self._stages.fan_out.stats())
 
     async def _drain(self) -> None:
         self._thread.drain()
@@ -118,25 +106,6 @@ class Inspector:
             )
         if len(self._ledger.trace_log) >= self._config.explain_traces:
             yield f"The trace log keeps only the last {len(self._ledger.trace_log)} traces."
-
-
-def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dict[str, int]:
-    """All losses, by what was lost and the reason."""
-    lost = {f"spans or log records ({reason})": count for reason, count in stats.losses.items()}
-    for reason, count in stats.ignored.items():
-        if reason not in _NOT_A_LOSS:
-            lost[f"runs ({reason})"] = count
-    for reason, count in stats.conversations.lost.items():
-        lost[f"conversations ({reason})"] = count
-    for name, rule in stats.rules.items():
-        for reason, count in rule.dropped.items():
-            lost[f"evaluations by {name} ({reason})"] = count
-    for reason, count in stats.store.evicted.items():
-        lost[f"runs in the store ({reason})"] = count
-    for name, destination in destinations.items():
-        for reason, count in destination.losses.items():
-            lost[f"scored runs for {name} ({reason})"] = count
-    return lost
 
 
 def trace_id_of(trace_id: int | str) -> str:

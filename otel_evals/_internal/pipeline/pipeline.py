@@ -37,6 +37,7 @@ from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.preset import EventPreset
 from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.pipeline.engine import Engine
+from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError
 
@@ -79,7 +80,7 @@ class Pipeline:
         self.config = config
         self._closed = False
         self._evaluation_provider = evaluation_tracer_provider
-        self._scores = PendingScores()
+        self._scores = PendingScores(private_context(config.redact, content=config.capture_content))
         self._exporters: list[ScoringSpanExporter] = []
         self.dialects = dialects = load_dialects() if dialects is None else dialects
         """Read spans, and know which instrumentation scopes were seen."""
@@ -93,9 +94,7 @@ class Pipeline:
             [each for each in config.destinations if isinstance(each, EventPreset)],
         )
         open_spans = OpenSpans()
-        self._engine = engine = Engine(
-            config, dialects, attacher, lambda: open_spans.now(lambda: engine.thread.waiting)
-        )
+        self._engine = Engine(config, dialects, attacher, open_spans)
         self.spans = CaptureSpans(
             self._engine.intake,
             dialects,

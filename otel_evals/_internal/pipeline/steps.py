@@ -1,7 +1,7 @@
-"""The stages, wired: captured items -> spans -> runs -> decisions -> scores -> attachments -> destinations.
+"""The steps, wired: captured items -> spans -> runs -> decisions -> scores -> attachments -> destinations.
 
-Each stage is called with its input and returns its output, which is handed to the next one here.
-All of it is on the engine's thread.
+Each step is called with its input and returns its output, which is handed to the next one here. All of it is
+on the engine's thread.
 """
 
 from __future__ import annotations
@@ -11,54 +11,53 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 
 from anyio.to_thread import current_default_thread_limiter
 
+from otel_evals._internal.accounting.counters import ConversationStats, Stats
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.accounting.loss_log import LossLog
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem
-from otel_evals._internal.capture.open_spans import OpenSpansNow
+from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
+from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.dialect import Dialects
-from otel_evals._internal.evaluate.conversation_stage import ConversationStage, JoinedConversation
-from otel_evals._internal.evaluate.evaluator import Evaluations
-from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.evaluate.queue_interface import ConversationState, DurableQueue, Resumption
+from otel_evals._internal.evaluate.conversation_gatherer import ConversationGatherer, JoinedConversation
+from otel_evals._internal.evaluate.evaluator import Evaluator
+from otel_evals._internal.evaluate.queue_interface import DurableQueue, QueueParts, Recovered
 from otel_evals._internal.evaluate.rule_sets import RuleSets
-from otel_evals._internal.gather.gatherer import Gatherer, SpanGroup
-from otel_evals._internal.gather.local_gatherer import SpanGatherer
-from otel_evals._internal.model import Loss, Outcome, Run, ScoredRun
-from otel_evals._internal.pipeline.assembly_limits import assembly_limits
-from otel_evals._internal.pipeline.pick_reports import PickReports
-from otel_evals._internal.pipeline.unread_runs import undecided, what_is_left
+from otel_evals._internal.gather.gatherer import AssemblyLimits, Gatherer, SpanGroup
+from otel_evals._internal.gather.local_gatherer import LocalGatherer
+from otel_evals._internal.model import Loss, Run
+from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.read.reader import RunReader
 from otel_evals._internal.read.rejoin import group_of
 from otel_evals._internal.read.split_runs import SplitRuns
-from otel_evals._internal.redaction.redactor import use_redaction
 from otel_evals._internal.util.calls import hide_task
-from otel_evals._internal.util.error_log import show_content
-
-__all__ = ["Stages"]
 
 _logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
 _LOCK_SECONDS = 0.002
+_PICKS_SECONDS = 30.0
+"""Seconds between two reports of how many runs each rule picked."""
+_NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
 
 
-class Stages:
-    """One process's stages; the engine's thread calls `take`, `tick` and `run`.
+class Steps:
+    """The steps of one process; the engine's thread calls `take`, `tick` and `run`.
 
     Args:
         config: rules, limits, destinations.
-        dialects: who reads spans.
-        ledger: is told what becomes of every run.
-        attacher: puts outcomes where the traces are.
+        dialects: read spans.
+        ledger: counts what happens to every run.
+        attacher: attaches outcomes to the traces.
         store: keeps sampled runs until they are scored and delivered.
-        post: has a function called on the engine's thread; called from any thread.
-        losses: reads all losses so far, by what and why, for the log.
+        thread: calls the steps.
         open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
         gatherer: collects spans until runs are complete; by default one for spans of this process.
     """
@@ -70,38 +69,36 @@ class Stages:
         ledger: Ledger,
         attacher: Attacher,
         store: DurableQueue,
-        post: Callable[[Callable[[], object]], None],
-        losses: Callable[[], Mapping[str, int]],
-        open_spans: Callable[[], OpenSpansNow] | None = None,
+        thread: EngineThread[IntakeItem],
+        open_spans: OpenSpans | None = None,
         gatherer: Gatherer | None = None,
     ) -> None:
-        self.post = post
-        self._reader = RunReader(dialects, ledger)
-        self.read = self._reader.read_again
         self._ledger = ledger
         self._attacher = attacher
         self._store = store
+        self._thread = thread
+        self._reader = RunReader(dialects, ledger)
         self._concurrency = sum(rule.concurrency for rule in config.rules)
-        self.gatherer = gatherer or SpanGatherer(
-            assembly_limits(config), report_ended=store.keeps, open_spans=open_spans
+        self.gatherer = gatherer or LocalGatherer(
+            assembly_limits(config),
+            report_ended=store.keeps,
+            open_spans=None if open_spans is None else lambda: open_spans.now(lambda: thread.waiting),
         )
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
         self.read_until = inf
         """When to stop reading runs and only count them, on `time.monotonic`; set from any thread."""
         self._offered = 0.0
-        self.conversations = ConversationStage(config, ledger, store)
-        self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, on_result=self._delivered)
-        self.put, self.lacking = self.fan_out.put_to, self.fan_out.lacking
-        self._picks = PickReports(ledger.picks, self.fan_out)
-        show_content(config.capture_content)
-        use_redaction(config.redact)  # before any scorer is handed to a process of its own
+        self.conversations = ConversationGatherer(config, ledger, store)
+        self._delivered: asyncio.Queue[Delivered] = asyncio.Queue()
+        self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, results=self._delivered)
         fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
-        self.rule_sets = RuleSets(config, lambda now: Evaluations(now, *fixed))
-        self._loss_log = LossLog(losses)
-        store.open(self)
+        self.rule_sets = RuleSets(config, lambda now: Evaluator(now, *fixed))
+        self._loss_log = LossLog()
+        read = self._reader.read_again
+        store.open(QueueParts(self.rule_sets, self.fan_out, ledger, read, self._post))
 
     @property
-    def evaluations(self) -> Evaluations:
+    def evaluator(self) -> Evaluator:
         """Under the rules that hold now."""
         return self.rule_sets.current
 
@@ -114,7 +111,7 @@ class Stages:
             self._store.root_ended(root, group)
         for span, above in gathered.late:
             if not self._store.take_late(span, above):
-                self.lose_late(span.trace_id, 1)
+                self._ledger.lost_late(span.trace_id)
         self._lose(gathered.losses)
 
     def tick(self) -> float:
@@ -124,10 +121,10 @@ class Stages:
         if self.gatherer.next_eviction <= now:
             self._lose(self.gatherer.evict_old(now))
         if self.conversations.active:
-            self._score_conversations(self.conversations.due(now, self.evaluations.scheduler.room))
+            self._score_conversations(self.conversations.due(now, self.evaluator.scheduler.room))
         next_conversation = self.conversations.next_due(now) if self.conversations.active else inf
         if self._loss_log.next_poll <= now:
-            self._loss_log.poll()
+            self._loss_log.poll(self.losses())
         if self.rule_sets.earlier:
             self.rule_sets.retire()
         return min(
@@ -139,7 +136,12 @@ class Stages:
         hide_task()
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, self._concurrency)
-        await asyncio.gather(self.evaluations.scheduler.prepare(), self.fan_out.run(), self._picks.run())
+        await asyncio.gather(
+            self.evaluator.prepare(),
+            self.fan_out.run(),
+            self._note_deliveries(),
+            self._report_all_picks(),
+        )
 
     def use_rules(self, config: Config) -> None:
         """Judge by other rules; those of conversations keep their names and idle times."""
@@ -176,10 +178,6 @@ class Stages:
             time.sleep(0)
             self._offered = time.monotonic()
 
-    def score_group(self, group: SpanGroup) -> None:
-        """Read the spans of one run, or of several that belong together, and ask the rules."""
-        self._judge(group, self._reader.read(group))
-
     def _judge(self, group: SpanGroup, read: list[Run]) -> None:
         runs = [whole for run in read for whole in self._split_runs.add(run, time.monotonic())]
         self._score(runs, group if runs == read else group_of(runs, group))
@@ -191,14 +189,14 @@ class Stages:
         if self.rule_sets.raised:
             runs, lost = self.rule_sets.whole(runs)
             self._lose(lost)
-        targets = self.evaluations.score(runs, group)
+        targets = self.evaluator.score(runs, group)
         awaited = {target.span_id for target in targets} | self._split_runs.held
         if others := [span for span in group.spans if span.span_id not in awaited]:
             self._attacher.release_all(others)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:
-            self.evaluations.score_conversation(joined)
+            self.evaluator.score_conversation(joined)
             self.conversations.asked(joined)
         return bool(due)
 
@@ -206,40 +204,63 @@ class Stages:
         for loss in losses:
             self._ledger.lost(loss)
 
-    def _delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        self._ledger.delivered(destination, batch, end)
-        self._store.delivered(destination, batch, end)
+    def _post(self, function: Callable[[], object]) -> None:
+        """Call a function of the store on the engine's thread; may be called on any thread."""
 
-    # --- what a store needs: `otel_evals._internal.evaluate.queue_interface.StoreClient` ---
+        def call() -> None:
+            function()
+            if (recovered := self._store.recovered()) is not None:
+                self.resume(recovered)
 
-    def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
-        """Make jobs of what the store kept."""
-        return self.evaluations.resume(resumptions)
+        self._thread.call(call)
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Start jobs that the store has made its own."""
-        self.evaluations.submit(jobs)
+    def resume(self, recovered: Recovered) -> None:
+        """Go on with the work of processes that have ended."""
+        for group in recovered.groups:
+            self._judge(group, self._reader.read(group))
+        for kept, runs, state in recovered.conversations:
+            for run in runs:
+                self._score_conversations(self.conversations.take_back(run, state, time.monotonic()))
+            self._store.forget_conversation([kept])
 
-    def finish(self, job: Job, outcome: Outcome) -> None:
-        """End a job with an outcome."""
-        self.rule_sets.of(job).finish(job, outcome)
+    # --- after the delivery ---
 
-    def withdraw(self, job: Job, reason: str) -> None:
-        """End a job without an outcome: the store has it."""
-        self.rule_sets.of(job).withdraw(job, reason)
+    async def _note_deliveries(self) -> None:
+        """Note how deliveries ended, until cancelled."""
+        hide_task()
+        while True:
+            self._note(await self._delivered.get())
 
-    def take_back(self, run: Run, state: ConversationState) -> None:
-        """Go on with a run whose conversation waited in a process that has ended."""
-        self._score_conversations(self.conversations.take_back(run, state, time.monotonic()))
+    def _note(self, *delivered: Delivered) -> None:
+        """Note how deliveries ended: these, and those that nobody has noted yet."""
+        for each in (*delivered, *taken_from(self._delivered)):
+            self._ledger.delivered(*each)
+            self._store.delivered(*each)
 
-    def lose_late(self, trace_id: str, count: int) -> None:
-        """Count late spans whose run is not kept."""
-        self._ledger.lost(Loss("span", "span_late", trace_id, count))
+    async def _report_all_picks(self) -> None:
+        hide_task()
+        while True:
+            await asyncio.sleep(_PICKS_SECONDS)
+            await self.report_picks()
 
-    @property
-    def waiting(self) -> int:
-        """Jobs that have no slot yet."""
-        return self.rule_sets.waiting
+    async def report_picks(self) -> None:
+        """Report how many runs each rule picked to the destinations that keep that for the sampler check."""
+        rows = self._ledger.picks.changed()
+        if rows and await self.fan_out.keep_picks(rows):
+            self._ledger.picks.told(rows)
+
+    # --- counts, read from any thread ---
+
+    def stats(self) -> Stats:
+        """All counters at this moment."""
+        stats = self._ledger.counters.snapshot(self._thread.refused)
+        if waiting := self.conversations.waiting:
+            stats = replace(stats, conversations=ConversationStats(waiting=waiting))
+        return replace(stats, store=self._store.stats()) if self._store.keeps else stats
+
+    def losses(self) -> dict[str, int]:
+        """All losses so far, by what was lost and the reason."""
+        return losses_of(self.stats(), self.fan_out.stats())
 
     async def open_traces(self, seconds: float) -> set[str] | None:
         """Ids of the traces that are neither delivered nor in the store; None if that took too long."""
@@ -252,35 +273,40 @@ class Stages:
         """Score and deliver everything taken so far, all conversations too if `ending`; whether in time."""
         self._close_due(inf)
         await self._settle(deadline, ending=ending)
-        await self._picks.tell()
+        await self.report_picks()
         await self._store.all_sent(deadline - time.monotonic())
         delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
+        self._note()
         written = await self._store.flush(deadline - time.monotonic())
         return delivered and written and not self._ledger.pending
 
     async def _settle(self, deadline: float, *, ending: bool) -> None:
         """Wait until no evaluation is pending."""
-        room = self.evaluations.scheduler
+        room = self.evaluator.scheduler
         while (left := deadline - time.monotonic()) > 0:
             if ending and self._score_conversations(self.conversations.due(inf, room.room)):
                 await asyncio.sleep(0)
             if not self._ledger.pending and not (ending and self.conversations.waiting):
                 return
-            if not await self.evaluations.settled(left):
+            if not await self.evaluator.settled(left):
                 return
 
     async def finish_all(self, deadline: float) -> None:
         """Drop what has not ended, and release the destinations and the store."""
         self._drop_all()
         await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
-        await self._picks.tell()
+        await self.report_picks()
         await self.fan_out.shutdown(max(0.1, deadline - time.monotonic()))
+        self._note()
         await self._store.close(max(0.1, deadline - time.monotonic()))
 
     def end(self, items: Sequence[IntakeItem]) -> None:
         """Drop and count all that is left, whether or not there was time for `finish_all`."""
         self._drop_all()
-        self._lose(what_is_left(self.gatherer, self._split_runs, items, kept=self._store.keeps))
+        self._lose(self.gatherer.end(items))
+        held = self._split_runs.flush()
+        self._lose([] if self._store.keeps else [undecided(run.trace_id) for run in held])
+        self._note()
 
     def _drop_all(self) -> None:
         self.rule_sets.abort("shutdown")
@@ -291,5 +317,40 @@ class Stages:
         """End what does not live on the engine's thread; once that thread has ended."""
         self.rule_sets.close()
         with suppress(BaseException):  # somebody else's log handler
-            self._loss_log.close()
+            self._loss_log.close(self.losses())
             self._ledger.failures.close()
+
+
+def assembly_limits(config: Config) -> AssemblyLimits:
+    """The bounds of assembly that a configuration sets."""
+    return AssemblyLimits(
+        grace=config.grace,
+        max_age=config.max_age,
+        max_traces=config.max_open_traces,
+        max_spans_per_trace=config.max_spans_per_trace,
+        max_bytes=config.max_bytes,
+    )
+
+
+def undecided(trace_id: str) -> Loss:
+    """The loss of a run for which there was no time to ask the rules."""
+    return Loss("run", "undecided_at_shutdown", trace_id)
+
+
+def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dict[str, int]:
+    """All losses, by what was lost and the reason."""
+    lost = {f"spans or log records ({reason})": count for reason, count in stats.losses.items()}
+    for reason, count in stats.ignored.items():
+        if reason not in _NOT_A_LOSS:
+            lost[f"runs ({reason})"] = count
+    for reason, count in stats.conversations.lost.items():
+        lost[f"conversations ({reason})"] = count
+    for name, rule in stats.rules.items():
+        for reason, count in rule.dropped.items():
+            lost[f"evaluations by {name} ({reason})"] = count
+    for reason, count in stats.store.evicted.items():
+        lost[f"runs in the store ({reason})"] = count
+    for name, destination in destinations.items():
+        for reason, count in destination.losses.items():
+            lost[f"scored runs for {name} ({reason})"] = count
+    return lost

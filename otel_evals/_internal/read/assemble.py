@@ -13,8 +13,6 @@ from otel_evals._internal.read.question import Answer, Question, find_answer, fi
 from otel_evals._internal.read.tool_calls import join_tool_calls
 from otel_evals._internal.sampling.consistent import credible_state
 
-__all__ = ["assemble"]
-
 _NO_USAGE = Usage()
 _APART = (
     OperationKind.AGENT,
@@ -205,8 +203,16 @@ def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
 
 
 def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]:
-    asked = [o for o in operations if o.kind is OperationKind.INFERENCE] or [root]
-    return tuple(dict.fromkeys(m for o in asked if (m := o.response_model or o.request_model)))
+    models: dict[str, None] = {}
+    asked = False
+    for o in operations:
+        if o.kind is OperationKind.INFERENCE:
+            asked = True
+            if model := o.response_model or o.request_model:
+                models[model] = None
+    if not asked and (model := root.response_model or root.request_model):
+        models[model] = None
+    return tuple(models)
 
 
 def _system(

@@ -9,8 +9,6 @@ from typing import Any
 
 from otel_evals._internal.model import Availability, Document, Message, Run, Usage
 
-__all__ = ["as_conversation"]
-
 _WORST_FIRST = (
     Availability.CAPTURED_OFF,
     Availability.NOT_RECORDED,

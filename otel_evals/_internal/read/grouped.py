@@ -8,8 +8,6 @@ from otel_evals._internal.model import Operation, OperationKind
 from otel_evals._internal.read.question import find_answer, find_question
 from otel_evals._internal.read.tree import descendants
 
-__all__ = ["invocations_in"]
-
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _TELLING = 8
 """Characters of an answer that a later question does not contain by chance."""

@@ -8,8 +8,6 @@ from hashlib import sha256
 from otel_evals import semconv
 from otel_evals._internal.model.runs import Run
 
-__all__ = ["conversation_key", "evaluation_id"]
-
 _LONGEST_ID = 256
 
 

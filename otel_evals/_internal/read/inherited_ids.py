@@ -8,8 +8,6 @@ from typing import Any
 from otel_evals._internal.model import Operation, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 
-__all__ = ["with_surroundings"]
-
 _PROPERTIES = "traceloop.association.properties."
 _FIELDS = {
     "conversation_id": (
@@ -35,7 +33,7 @@ _FIELDS = {
 """By field of a run: OpenTelemetry's names for it and platforms', for spans that no dialect reads."""
 
 
-def with_surroundings(
+def with_inherited_ids(
     runs: Sequence[Run],
     operations: Mapping[str, Operation],
     records: Mapping[str, SpanRecord],

@@ -10,8 +10,6 @@ from typing import Any
 from otel_evals._internal.model import Message, Operation, OperationKind, Part
 from otel_evals._internal.read.question import given_this_turn, this_turn
 
-__all__ = ["MessageCall", "MessageCalls", "calls_in_messages", "follow_conversations", "same_name"]
-
 _HAVE_MESSAGES = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
 _TOOL_KINDS = ("tool_call", "tool_result")
 

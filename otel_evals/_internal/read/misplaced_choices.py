@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import SpanRecord
 
-__all__ = ["restore_choices"]
-
 _CHOICE = "gen_ai.choice"
 
 

@@ -8,8 +8,6 @@ from itertools import chain
 from otel_evals._internal.model import Operation, OperationKind, Part
 from otel_evals._internal.read.question import turn_start, waiting_calls
 
-__all__ = ["asked_by", "asks_for_tools", "continues", "given_to", "group_loose", "says_tools"]
-
 _RECENT = 16
 """How many turns back a call without ids is compared with."""
 _FOR_TOOLS = frozenset(("tool_call", "tool_calls", "tool_use", "function_call"))

@@ -9,8 +9,6 @@ from typing import Any
 from otel_evals._internal.model import Availability, Document, Operation, OperationKind, Source, ToolCall
 from otel_evals._internal.read.question import Answer, Question
 
-__all__ = ["find_provenance"]
-
 _NOTHING: frozenset[Availability] = frozenset()
 _OF_ONE = ("input", "output", "system")
 """Fields that come from one operation; the others are collected from several."""

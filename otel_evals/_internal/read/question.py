@@ -9,18 +9,6 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import Availability, Message, Operation, OperationKind, Part
 
-__all__ = [
-    "Answer",
-    "Question",
-    "answer_of",
-    "find_answer",
-    "find_question",
-    "given_this_turn",
-    "this_turn",
-    "turn_start",
-    "waiting_calls",
-]
-
 _HAVE_MESSAGES = (OperationKind.AGENT, OperationKind.WORKFLOW, OperationKind.INFERENCE)
 
 

@@ -9,12 +9,11 @@ from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Loss, Run, SpanRecord
+from otel_evals._internal.model.sizes import SIZE
 from otel_evals._internal.read.rejoin import read_again
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals._internal.util.error_log import tell
-
-__all__ = ["RunReader", "read_runs"]
 
 _logger = logging.getLogger(__name__)
 
@@ -56,6 +55,8 @@ class RunReader:
             self._ledger.lost(Loss("run", "unreadable", trace_id))
             return []
         self._ledger.assembled(trace_id, len(group.spans), runs)
+        if len(runs) == 1 and group.size and len(runs[0].operations) == len(group.spans):
+            runs[0].__dict__[SIZE] = group.size  # measured when the spans arrived
         if not runs:
             self._ledger.lost(Loss("run", "nothing_to_judge", trace_id))
         return runs

@@ -11,8 +11,6 @@ from otel_evals._internal.model import Run, SpanRecord
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 
-__all__ = ["group_of", "read_again"]
-
 _NOTHING = SpanGroup((), {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from otel_evals import semconv
@@ -11,15 +12,17 @@ from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.grouped import invocations_in
-from otel_evals._internal.read.inherited_ids import with_surroundings
+from otel_evals._internal.read.inherited_ids import with_inherited_ids
 from otel_evals._internal.read.misplaced_choices import restore_choices
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.question import answer_of, find_question
 from otel_evals._internal.read.tree import descendants
-from otel_evals._internal.read.truncation import TraceContent
+from otel_evals._internal.read.truncation import defer_content
 
-__all__ = ["find_runs", "subruns"]
-
+# Called for every run and span, without a Python call each.
+_LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
+_PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
+_START = attrgetter("start_time", "root_span_id")
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
@@ -38,7 +41,7 @@ def find_runs(
         links: by span id, the nearest ancestor, where spans between the two are missing.
     """
     records = _unique(spans)
-    parents: dict[str, str | None] = {span_id: record.parent_span_id for span_id, record in records.items()}
+    parents: dict[str, str | None] = dict(zip(records, map(_PARENT, records.values()), strict=True))
     if links:
         parents.update(links)
     ours = {
@@ -48,23 +51,25 @@ def find_runs(
     above = _nearest(operations, parents)
     below = _children(operations, above)
     roots, loose = _roots(operations, above, below)
-    loose = [operation for operation in loose if not _serves_another_trace(operation)]
+    if loose:
+        loose = [operation for operation in loose if not _serves_another_trace(operation)]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
         roots, loose = _roots(operations, above, below, (*_INVOCATIONS, OperationKind.INFERENCE))
-    runs = [
-        _known_to(root, _run(part, (part,), operations, above, below))
-        for root in roots
-        for part in (invocations_in(root, operations, below) if root.groups_invocations else (root,))
-    ]
+    runs: list[Run] = []
+    for root in roots:
+        for part in invocations_in(root, operations, below) if root.groups_invocations else (root,):
+            run = _run(part, (part,), operations, above, below)
+            runs.append(run if part is root else _known_to(root, run))
     if loose:
         answered = {o.response_id for run in runs for o in run.operations if o.response_id}
         turns = group_loose(loose, answered, alone=not runs)
         runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
-    runs.sort(key=lambda run: (run.start_time, run.root_span_id))
-    if sum(len(run.operations) for run in runs) == len(operations) == len(records):
-        return runs  # nothing is around them
-    return with_surroundings(runs, operations, records, parents)
+    if len(runs) > 1:
+        runs.sort(key=_START)
+    if sum(map(len, map(_OPERATIONS, runs))) == len(operations) == len(records):
+        return runs  # no span is outside of them
+    return with_inherited_ids(runs, operations, records, parents)
 
 
 def subruns(run: Run) -> list[Run]:
@@ -85,7 +90,7 @@ def _run(
     members: Sequence[Operation],
     operations: Mapping[str, Operation],
     above: Mapping[str, str | None],
-    below: Mapping[str, Sequence[str]],
+    below: Mapping[str, tuple[str, ...]],
 ) -> Run:
     stack = [member.span.span_id for member in members]
     inside: set[str] = set()
@@ -94,17 +99,16 @@ def _run(
         inside.add(span_id)
         if span_id in below:
             stack.extend(below[span_id])
-    whole = len(inside) == len(operations)
-    mine = list(operations.values()) if whole else sorted((operations[i] for i in inside), key=_order)
+    if len(inside) == len(operations):
+        return assemble(root, list(operations.values()), below, above)
+    mine = sorted((operations[i] for i in inside), key=_order)
     ids = [operation.span.span_id for operation in mine]
-    children = {span_id: tuple(below[span_id]) for span_id in ids if span_id in below}
+    children = {span_id: below[span_id] for span_id in ids if span_id in below}
     return assemble(root, mine, children, above)
 
 
 def _known_to(group: Operation, run: Run) -> Run:
-    """A run, with the conversation and user of the group that it is part of."""
-    if group.span.span_id == run.root_span_id:
-        return run
+    """Return the run with the conversation and user of the group that it is part of."""
     return with_given(
         run,
         conversation_id=run.conversation_id or group.conversation_id,
@@ -120,7 +124,7 @@ def _order(operation: Operation) -> tuple[int, int, str]:
 
 def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
     """Spans by id; of duplicates, the most complete one."""
-    records = {span.span_id: span for span in spans}
+    records = dict(zip(map(_SPAN_ID, spans), spans, strict=True))
     if len(records) == len(spans):
         return records
     records.clear()
@@ -145,7 +149,7 @@ def _read(
 ) -> dict[str, Operation]:
     """The operations by span id, in order of start, without evaluation spans and what is inside them."""
     found: list[Operation] = []
-    if any(record.logs for record in records.values()):
+    if any(map(_LOGS, records.values())):
         records = restore_choices(records, dialects)
     for span_id, record in records.items():
         if ours and _is_inside(span_id, ours, parents):
@@ -157,8 +161,11 @@ def _read(
         if operation is not None:
             found.append(operation)
     found.sort(key=_order)
-    TraceContent(found)  # each operation is left with what it has to read, and reads it when asked
-    return {o.span.span_id: o for o in found}
+    defer_content(found)
+    operations: dict[str, Operation] = {}
+    for operation in found:
+        operations[operation.span.span_id] = operation
+    return operations
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
@@ -179,7 +186,11 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
         parent = parents.get(span_id)
         if parent is not None and parent not in operations:
             parent = _beyond(span_id, parent, operations, parents)
-        if parent is not None and _came_after(operations[span_id], operations[parent]):
+        if (
+            parent is not None
+            and operations[parent].kind is OperationKind.INFERENCE
+            and _came_after(operations[span_id], operations[parent])
+        ):
             parent = above.get(parent)
         above[span_id] = None if parent == span_id else parent
         in_order = in_order and (parent is None or parent in above)
@@ -199,8 +210,7 @@ def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | No
 def _came_after(operation: Operation, parent: Operation) -> bool:
     """Whether an operation is below a model call that had ended already, but was still the current span."""
     return (
-        parent.kind is OperationKind.INFERENCE
-        and operation.kind in (*_INVOCATIONS, OperationKind.INFERENCE)
+        operation.kind in (*_INVOCATIONS, OperationKind.INFERENCE)
         and parent.span.end_time is not None
         and parent.span.end_time <= operation.span.start_time
         and parent.span.scope_name == operation.span.scope_name
@@ -222,12 +232,14 @@ def _beyond(
 def _children(
     operations: Mapping[str, Operation], above: Mapping[str, str | None]
 ) -> dict[str, tuple[str, ...]]:
-    below: dict[str, list[str]] = {}
+    below: dict[str, Any] = {}
     for span_id in operations:
         parent = above[span_id]
         if parent is not None:
             below.setdefault(parent, []).append(span_id)
-    return {parent: tuple(children) for parent, children in below.items()}
+    for parent, children in below.items():
+        below[parent] = tuple(children)
+    return below
 
 
 def _roots(
@@ -246,13 +258,15 @@ def _roots(
     while stack:
         operation = operations[stack.pop()]
         if operation.kind in _INVOCATIONS:
-            if _does_something(operation, operations, below):
+            if operation.kind is OperationKind.AGENT or _does_something(operation, operations, below):
                 roots.append(operation)
         elif operation.kind is OperationKind.OTHER or _holds(operation, opens, operations, below):
             stack.extend(below.get(operation.span_id, ()))
         else:
             loose.append(operation)
-    return sorted(roots, key=_order), sorted(loose, key=_order)
+    if len(roots) > 1:
+        roots.sort(key=_order)
+    return roots, sorted(loose, key=_order)
 
 
 def _serves_another_trace(operation: Operation) -> bool:
@@ -266,9 +280,7 @@ def _serves_another_trace(operation: Operation) -> bool:
 def _does_something(
     root: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
 ) -> bool:
-    """Whether a root is an agent, or a workflow with work in it; other workflows are mere functions."""
-    if root.kind is OperationKind.AGENT:
-        return True
+    """Return True if a workflow has work in it; other workflows are mere functions."""
     inside = (root, *descendants(root, operations, below))
     if any(o.kind in _WORK for o in inside):  # first: it asks for nothing that was said
         return True

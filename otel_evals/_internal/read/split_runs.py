@@ -16,8 +16,6 @@ from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to, says_tools
 from otel_evals._internal.read.question import waiting_calls
 
-__all__ = ["SplitRuns", "is_unfinished", "join_split_runs"]
-
 _RECENT = 16
 """How many runs back a call without ids is compared with."""
 _MAY_JOIN = (OperationKind.INFERENCE, OperationKind.AGENT)
@@ -31,10 +29,11 @@ def is_unfinished(run: Run) -> bool:
     """
     if run.root_kind is OperationKind.INFERENCE:
         return run.output is None and run.root is not None and asks_for_tools(run.root)
-    agents = (o for o in run.operations if o.kind is OperationKind.AGENT and o.finish_reasons)
-    root = next((o for o in agents if o.span_id == run.root_span_id), None)
-    # An agent may say something beside its calls.
-    return root is not None and says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+    for root in run.operations:
+        if root.finish_reasons and root.kind is OperationKind.AGENT and root.span.span_id == run.root_span_id:
+            # An agent may say something next to its calls.
+            return says_tools(root) and any(map(waiting_calls, root.output_messages[-1:]))
+    return False
 
 
 def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
@@ -81,7 +80,7 @@ class SplitRuns:
 
     def add(self, run: Run, now: float) -> list[Run]:
         """Add a run that has closed; returns the runs to score now."""
-        joined = _join_with(run, self._held)
+        joined = _join_with(run, self._held) if self._held else run
         if is_unfinished(joined):
             self._held.append(joined)
             self._since[joined.root_span_id] = now

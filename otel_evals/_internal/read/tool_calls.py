@@ -16,8 +16,6 @@ from otel_evals._internal.read.message_calls import (
     same_name,
 )
 
-__all__ = ["join_tool_calls"]
-
 
 def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | None]) -> tuple[ToolCall, ...]:
     """The run's tool calls by time; `above` maps each span to its nearest operation above.

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from otel_evals._internal.model import Operation
 
-__all__ = ["descendants"]
-
 
 def descendants(
     top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
+import msgspec
+
 from otel_evals._internal.model import Availability, Operation, Source, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import tell
-
-__all__ = ["TraceContent"]
 
 _logger = logging.getLogger(__name__)
 _AVAILABILITY: Final = ("availability", "sources")
@@ -26,56 +26,44 @@ _told: set[str] = set()
 """Instrumentation scopes whose spans could not be read, as far as that was logged as a warning."""
 
 
-class TraceContent:
-    """Takes over the content of a trace's operations, each of which is read when it is asked for.
-
-    Args:
-        operations: all of the trace's, as dialects have just made them.
-    """
-
-    __slots__ = ("_contents", "_marked")
-
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        self._contents: list[_Content] = []
-        self._marked = False
-        for operation in operations:
-            self._hold(operation)
-
-    def _hold(self, operation: Operation) -> None:
+def defer_content(operations: Iterable[Operation]) -> None:
+    """Have the content of a trace's operations read when it is first used; dialects have just made them."""
+    contents: list[_Content] = []
+    trace = _TraceContent(contents)
+    for operation in operations:
         values = operation.__dict__
-        content = _Content(operation, values.get(DERIVATION))
-        self._contents.append(content)
-        for name in _AVAILABILITY:
-            values.pop(name, None)
-        values[DERIVATION] = _ContentOfTrace(content, self)
-
-    def mark_truncated(self) -> None:
-        """Mark fields as truncated whose attribute is exactly as long as one that was certainly truncated."""
-        if not self._marked:
-            _mark_truncated(self._contents)
-            self._marked = True
-
-
-class _Content:
-    """What one operation's dialect finds in its span. Not tied to the operation: neither keeps the other."""
-
-    __slots__ = ("_derivation", "_found", "failed", "span")
-
-    def __init__(self, operation: Operation, derivation: Derivation | None) -> None:
-        self.span: SpanRecord = operation.span
-        self.failed = False
-        self._derivation = derivation
-        self._found: Mapping[str, Any] | None = None
+        derivation, found = values.get(DERIVATION), None
         if derivation is None:
-            self._found = {name: getattr(operation, name) for name in _AVAILABILITY}
+            found = {name: getattr(operation, name) for name in _AVAILABILITY}
+        content = _Content(operation.span, derivation, found)
+        contents.append(content)
+        values.pop("availability", None)
+        values.pop("sources", None)
+        values[DERIVATION] = _ContentOfTrace(content, trace)
+
+
+class _TraceContent(msgspec.Struct, eq=False):
+    """The content of a trace's operations."""
+
+    contents: list[_Content]
+    marked: bool = False
+
+
+class _Content(msgspec.Struct, eq=False):
+    """The content of one span, without a reference to its operation: neither keeps the other alive."""
+
+    span: SpanRecord
+    derivation: Derivation | None
+    known: Mapping[str, Any] | None
+    failed: bool = False
 
     def found(self) -> Mapping[str, Any]:
-        """The fields that were left to be read."""
-        if self._found is None and self._derivation is not None:
-            found = self._read(self._derivation)
-            if self._found is None:  # another thread may have been first; both found the same
-                self._found = found
-        return self._found or {}
+        """Return the fields that were left to be read."""
+        if self.known is None and self.derivation is not None:
+            found = self._read(self.derivation)
+            if self.known is None:  # another thread may have been first; both found the same
+                self.known = found
+        return self.known or {}
 
     def _read(self, derivation: Derivation) -> Mapping[str, Any]:
         try:
@@ -102,23 +90,24 @@ class _Content:
         return sources
 
 
-class _ContentOfTrace:
-    """An operation's content, as part of its trace's."""
+class _ContentOfTrace(msgspec.Struct, eq=False):
+    """An operation's content as part of its trace's; the trace does not refer to it, so there is no cycle."""
 
-    __slots__ = ("_content", "_trace", "failed")
-
-    def __init__(self, content: _Content, trace: TraceContent) -> None:
-        self._content = content
-        self._trace = trace
-        self.failed = False
+    content: _Content
+    trace: _TraceContent
+    failed: bool = False
 
     def derive(self, field: str) -> Mapping[str, Any]:
-        found = self._content.found()
-        self.failed = self._content.failed
+        found = self.content.found()
+        self.failed = self.content.failed
         if field in _AVAILABILITY:
-            self._trace.mark_truncated()
-            return {name: found[name] for name in _AVAILABILITY}
-        return {name: value for name, value in found.items() if name not in _AVAILABILITY}
+            if not self.trace.marked:
+                _mark_truncated(self.trace.contents)
+                self.trace.marked = True
+            return {"availability": found["availability"], "sources": found["sources"]}
+        rest = dict(found)
+        del rest["availability"], rest["sources"]
+        return rest
 
 
 _NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}

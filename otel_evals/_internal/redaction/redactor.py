@@ -1,8 +1,8 @@
-"""The one hook that every text goes through before it leaves the process in a way of ours.
+"""The one hook that every text goes through before it leaves the process.
 
-Judges' prompts, explanations, errors and steps on spans and events, and whatever destinations are given:
-files, the results store with its page, other products. Secrets are taken out by default; `use_redaction`
-replaces that. It is one per process, since prompts are made where nothing of the configuration is known.
+Judges' prompts, explanations, errors and steps on spans and events, and everything that destinations get:
+files, the results store with its page, other products. Secrets are removed by default. Prompts are built
+where the configuration is unknown, so the functions are bound to the context in which a pipeline works.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -21,13 +22,12 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from otel_evals._internal.model import Operation, Run, SpanRecord
+from otel_evals._internal.model import Operation, Run, Score, SpanRecord
 from otel_evals._internal.model.derived import derives, recovered
 from otel_evals._internal.redaction.secrets import redact_secrets, replaced
+from otel_evals._internal.util.error_log import show_content
 from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals.errors import ConfigError
-
-__all__ = ["Redaction", "current_redaction", "redact", "redact_pii", "redacted", "use_redaction"]
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ _IDS = frozenset(
 """Fields by which scores are found again; they are never changed."""
 _OF_SPANS = ("name", "events", "logs", "status_message")
 """Texts of a span beside its attributes."""
+_PLAIN_LABELS = (None, "true", "false")
 _TEXTLESS = frozenset((NoneType, bool, int, float))
 
 # Possessive where parts could be divided in several ways: no text takes more than its length.
@@ -70,24 +71,37 @@ class Redaction:
         return text
 
 
-_current = Redaction()
+_BY_DEFAULT = Redaction()
+_current = ContextVar("otel_evals_redaction", default=_BY_DEFAULT)
 _told: set[str] = set()
 
 
+def private_context(redaction: Redaction, *, content: bool) -> Context:
+    """A context, otherwise empty, for what one pipeline does; its copies are bound to the pipeline too.
+
+    Args:
+        redaction: applied to all texts that leave.
+        content: whether log lines may quote runs.
+    """
+    context = Context()
+    context.run(_current.set, redaction)
+    context.run(show_content, content)
+    return context
+
+
 def use_redaction(redaction: Redaction) -> None:
-    """Have this applied to whatever leaves from now on."""
-    global _current
-    _current = redaction
+    """Apply these functions to all texts that leave from the current context."""
+    _current.set(redaction)
 
 
 def current_redaction() -> Redaction:
-    """What is applied now."""
-    return _current
+    """The functions that apply in the current context."""
+    return _current.get()
 
 
 def redact(text: str) -> str:
     """A text as it may leave."""
-    return _current(text)
+    return _current.get()(text)
 
 
 def redacted(value: _T) -> _T:
@@ -96,7 +110,14 @@ def redacted(value: _T) -> _T:
     The value itself is returned where nothing is taken out. Of runs, each field is looked at when it is asked
     for: most of what is in their spans never leaves.
     """
-    return value if not _current.functions else _walk(value, _Texts(_current), 0)
+    if isinstance(value, Score) and _is_textless(value):
+        return value
+    redaction = _current.get()
+    return value if not redaction.functions else _walk(value, _Texts(redaction), 0)
+
+
+def _is_textless(score: Score) -> bool:
+    return score.explanation is None and not score.steps and score.label in _PLAIN_LABELS
 
 
 def redact_pii(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a sampler is, and how two of them combine."""
+"""The interface of samplers, and their combination by `|` and `&`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,6 @@ from otel_evals._internal.model import Outcome, Run
 from otel_evals._internal.sampling.consistent import probability_of, threshold
 from otel_evals.errors import ConfigError
 
-__all__ = [
-    "ALONE",
-    "Chance",
-    "Earlier",
-    "Sampler",
-    "always",
-    "never",
-    "positive",
-    "ratio",
-    "recorded_probability",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Chance:
@@ -31,25 +19,24 @@ class Chance:
 
     probability: float
     known: bool = True
-    """False where it depends on a user's predicate: it then decides, but is not an inclusion probability."""
+    """False if it depends on a user's predicate: it then decides, but is not an inclusion probability."""
     why: str = ""
-    """The reason of a probability of zero, where there is one besides `sampled_out`."""
+    """The reason of a probability of zero, if other than `sampled_out`."""
     part: float | None = None
-    """Where it is not known, the probability that the sampler has without the predicates; None if it has
-    none. The runs that this lower probability samples too are a sample with known probabilities."""
+    """If not known: the sampler's probability without predicates, or None. The runs sampled at this lower
+    probability too are a sample with known probabilities."""
 
     @property
     def estimable(self) -> float | None:
-        """The probability that does not depend on a predicate; None if there is none."""
+        """The probability that depends on no predicate; None if there is none."""
         return self.probability if self.known else self.part
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What another rule did with the same run."""
+    """The result of another rule for the same run."""
 
     chance: Chance
-    """The probability with which it sampled the run."""
     outcome: Outcome
 
 
@@ -61,27 +48,27 @@ class Sampler(ABC):
     """Gives runs a sampling probability. Combine with `|` (either samples a run) and `&` (both sample it)."""
 
     ceiling: float = 1.0
-    """The highest probability it can give any run, known before the run is; a cascade's is that of the rule
-    it follows, which counts by itself."""
+    """The highest probability of any run, known in advance; 0 for a cascade, which adds nothing to the rule
+    it follows."""
     floor: float = 0.0
-    """The lowest probability above zero that goes on record for a run, head sampling aside; 0 where there is
-    no such bound. One over it is the largest weight that a run can have."""
+    """The lowest recorded probability above zero, without head sampling; 0 without such a bound. The largest
+    weight of a run is 1 / floor."""
     may_exclude: bool = True
-    """Whether it can give a run a probability of zero."""
+    """True if it can give a run a probability of zero."""
     follows: frozenset[str] = frozenset()
     """Ids of the scorers whose outcomes it waits for."""
     counts: bool = False
-    """Whether it counts the runs it is asked about: asked last then, about what nothing else rules out."""
+    """True if it counts runs: it is then asked last, about runs that no other sampler rules out."""
     repeatable: bool = True
-    """Whether its chance can be worked out again from a record of the run, without its spans."""
+    """True if its chance can be computed again from a record of the run, without its spans."""
 
     @abstractmethod
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
-        """The sampling probability of a finished run.
+        """Return the sampling probability of a finished run.
 
         Args:
             run: the run.
-            earlier: what the rules it depends on did, by scorer id; those that did not sample are missing.
+            earlier: results of the rules it depends on, by scorer id; absent for rules that did not sample.
         """
 
     @abstractmethod
@@ -100,7 +87,7 @@ class Sampler(ABC):
             ConfigError: always.
         """
         fix = "samplers combine with | (either) and & (both)"
-        problem = f"{self} stands beside `or`, `and`, `not` or `if`: {fix}"
+        problem = f"{self} is used with `or`, `and`, `not` or `if`: {fix}"
         raise ConfigError("sample", problem)
 
 
@@ -120,7 +107,7 @@ class _Ratio(Sampler):
 
 
 class _Pair(Sampler):
-    """Two samplers; one that counts runs is asked second."""
+    """Two samplers; the one that counts runs is asked second."""
 
     def __init__(self, left: Sampler, right: Sampler) -> None:
         self._sides = left, right
@@ -136,7 +123,7 @@ class _Either(_Pair):
     def __init__(self, left: Sampler, right: Sampler) -> None:
         super().__init__(left, right)
         self.ceiling = max(left.ceiling, right.ceiling)
-        # The other side's probabilities count only where this one may give zero.
+        # The other side's probabilities count only if this side may give zero.
         floors = [a.floor for a, b in ((left, right), (right, left)) if b.may_exclude]
         self.floor = min(floors) if floors else max(left.floor, right.floor)
         self.may_exclude = left.may_exclude and right.may_exclude
@@ -204,15 +191,15 @@ def never() -> Sampler:
 
 
 def recorded_probability(chance: Chance, trace_state: str = "") -> float | None:
-    """The probability that is recorded, head sampling included; None where it cannot be known."""
+    """Return the recorded probability, including head sampling; None if it is unknown."""
     return probability_of(threshold(chance.probability, trace_state)) if chance.known else None
 
 
 def positive(value: Any, words: str, what: str) -> float:
-    """A finite number above zero.
+    """Return a finite number above zero.
 
     Raises:
-        ConfigError: it is not; the message starts with `words` and names `what` should be positive.
+        ConfigError: the value is something else; the message starts with `words` and names `what`.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ConfigError("sample", f"{words}: {what} must be a positive number, not {value!r}")

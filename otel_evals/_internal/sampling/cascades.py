@@ -1,8 +1,8 @@
-"""Cascades: a scorer that runs where another one scored low, or high.
+"""Cascades: samplers that select runs by another scorer's low or high score.
 
 A cascade is decided once the other scorer's outcome for the same run is known. Both rules use the same
-randomness of the trace, so a run that the cascade samples was sampled by the other rule, with that rule's
-probability: that is the cascade's probability too, and `below(...) & ratio(p)` has the smaller of the two.
+randomness of the trace, so the other rule sampled every run that the cascade samples, with its probability.
+That is also the cascade's probability, and `below(...) & ratio(p)` has the smaller of the two.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from otel_evals._internal.model import Run, Score
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler
 from otel_evals.errors import ConfigError
 
-__all__ = ["above", "below", "cascade_order"]
-
 _NOT_SAMPLED = Chance(0.0, why="cascade_not_sampled")
 _NOT_SCORED = Chance(0.0, why="cascade_not_scored")
 _NOT_MET = Chance(0.0, why="cascade_not_met")
 
 
 class _Cascade(Sampler):
-    ceiling = 0.0  # it adds nothing to that of the rule it depends on
+    ceiling = 0.0  # it adds nothing to the ceiling of the rule it depends on
 
     def __init__(self, verb: str, scorer: Any, bound: float) -> None:
         name = getattr(scorer, "id", scorer)
@@ -50,7 +48,7 @@ class _Cascade(Sampler):
 
 
 def below(scorer: Any, score: float) -> Sampler:
-    """Sample the runs to which another rule's scorer gave a lower score than this.
+    """Sample the runs that another rule's scorer gave a lower score than this.
 
     Args:
         scorer: the other scorer, or its id; it must be configured for the same scope.
@@ -63,7 +61,7 @@ def below(scorer: Any, score: float) -> Sampler:
 
 
 def above(scorer: Any, score: float) -> Sampler:
-    """Sample the runs to which another rule's scorer gave a higher score than this; see `below`.
+    """Sample the runs that another rule's scorer gave a higher score than this; see `below`.
 
     Raises:
         ConfigError: the scorer has no id, or the score is not a number.
@@ -72,13 +70,13 @@ def above(scorer: Any, score: float) -> Sampler:
 
 
 def cascade_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
-    """The indices of the rules in an order in which each comes after those it depends on.
+    """Return the indices of rules, each after the rules it depends on.
 
     Args:
         rules: scorer id, scope and sampler of each rule.
 
     Raises:
-        ConfigError: a rule depends on a scorer that no rule of its scope has, or rules depend on each other.
+        ConfigError: a rule depends on a scorer that no rule in its scope has, or rules depend on each other.
     """
     places = {(scorer, scope): index for index, (scorer, scope, _) in enumerate(rules)}
     after = [list(_followed(index, rules, places)) for index in range(len(rules))]

@@ -1,4 +1,4 @@
-"""Samplers by a condition on the finished run: all runs that meet it, and no others."""
+"""Samplers by a condition on the finished run: they sample all runs that meet it, and no others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler, positive
 from otel_evals.errors import ConfigError
 
-__all__ = ["attribute", "errors", "find_attribute", "slower_than", "used_tool", "when"]
-
 
 class _Anything(Enum):
-    """Stands for any value; an enum, so that it is the same object in every process."""
+    """Marker for any value; an enum, to be the same object in every process."""
 
     VALUE = auto()
 
@@ -59,7 +57,7 @@ def used_tool(name: str) -> Sampler:
     """Sample every run that called a tool of this name; `*` and `?` are wildcards.
 
     Raises:
-        ConfigError: the name is not a text, or empty.
+        ConfigError: the name is not a string, or empty.
     """
     if not isinstance(name, str) or not name:
         raise ConfigError("sample", f"used_tool({name!r}): give a tool's name, as in used_tool('search')")
@@ -67,14 +65,14 @@ def used_tool(name: str) -> Sampler:
 
 
 def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
-    """Sample every run with this attribute on one of its spans or on its resource, such as user feedback.
+    """Sample every run with this attribute on a span or on its resource, such as user feedback.
 
     Args:
         key: the attribute's name.
-        value: the value it must have; any value by default.
+        value: the required value; any value by default.
 
     Raises:
-        ConfigError: the key is not a text, or empty.
+        ConfigError: the key is not a string, or empty.
     """
     if not isinstance(key, str) or not key:
         raise ConfigError(
@@ -87,10 +85,10 @@ def attribute(key: str, value: Any = _Anything.VALUE) -> Sampler:
 def when(predicate: Callable[[Run], bool]) -> Sampler:
     """Sample every run for which the predicate is true.
 
-    What a predicate depends on cannot be known, so the inclusion probability of runs that it decides on is
-    recorded as unknown. In `ratio(0.05) | when(f)`, the runs that `ratio(0.05)` samples too are recorded with
-    its probability, and estimates are made of these. To limit a rule to some runs and keep the probability,
-    use the rule's own `when`.
+    A predicate may depend on anything, so the inclusion probability of runs that it selects is recorded as
+    unknown. In `ratio(0.05) | when(f)`, the runs that `ratio(0.05)` samples too are recorded with its
+    probability, and estimates use these. To limit a rule to some runs and keep the probability, use the
+    rule's own `when`.
 
     Raises:
         ConfigError: the predicate cannot be called.
@@ -102,7 +100,7 @@ def when(predicate: Callable[[Run], bool]) -> Sampler:
 
 
 def find_attribute(run: Run, key: str) -> Any:
-    """An attribute of the run's root span, another span or its resource, in this order; None if absent."""
+    """Return an attribute from the run's root span, another span or its resource; None if absent."""
     root = run.root
     if root is not None and key in root.span.attributes:
         return root.span.attributes[key]

@@ -1,4 +1,4 @@
-"""From a probability to a decision: one randomness per trace, compared with a threshold.
+"""Sampling decisions: compares one randomness per trace with the threshold of a probability.
 
 OpenTelemetry's consistent probability sampling (rejection thresholds on 56 random bits), see
 https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling/
@@ -9,30 +9,28 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["credible_state", "is_sampled", "probability_of", "randomness", "share", "threshold"]
-
 _RANGE = 1 << 56
 _MASK_128 = (1 << 128) - 1
 # 2**128 divided by the golden ratio, made odd: consecutive multiples are spread evenly over the range.
 _GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
 _MOST_REJECTED = _RANGE - (_RANGE >> 20)
-"""The floor of a head sampler's probability: one in 2**20. What says less does not come from a sampler."""
+"""The floor of a head sampler's probability: one in 2**20. Lower claims do not come from a sampler."""
 _THRESHOLD = re.compile(r"[0-9a-f]{1,14}")
 _RANDOM = re.compile(r"[0-9a-f]{14}")
 
 
 def threshold(probability: float, trace_state: str = "") -> int:
-    """The rejection threshold of a probability, on top of the head sampler's: randomness below it rejects."""
+    """Return the threshold below which randomness is rejected, on top of the head sampler's."""
     entry = _ot_entry(trace_state) if trace_state and "ot=" in trace_state else None
     return _RANGE - round(probability * (_RANGE - (entry[0] if entry else 0)))
 
 
 def randomness(trace_id: int, trace_state: str = "") -> int:
-    """56 random bits of a trace, the same in every process.
+    """Return 56 random bits of a trace, the same in every process.
 
     With an `ot` entry in its tracestate, the trace follows OpenTelemetry's consistent sampling: the bits are
-    those of `rv`, or else the trace id's last 56 (W3C trace context level 2). Without one they are hashed
-    from the whole id, which need not be random then, and by some of whose bits a head sampler may select.
+    `rv`, or else the trace id's last 56 (W3C trace context level 2). Without one they are hashed from the
+    whole id, which may not be random, and some of whose bits a head sampler may use.
     """
     if trace_state and "ot=" in trace_state:
         entry = _ot_entry(trace_state)
@@ -42,15 +40,14 @@ def randomness(trace_id: int, trace_state: str = "") -> int:
 
 
 def is_sampled(probability: float, trace_id: int, trace_state: str = "") -> bool:
-    """Whether a run of this trace is sampled with this probability."""
+    """Return True if a run in this trace is sampled with this probability."""
     return randomness(trace_id, trace_state) >= threshold(probability, trace_state)
 
 
 def credible_state(trace_id: int, trace_state: str, *, trusted: bool = True) -> str:
-    """A tracestate without its `ot` entry where that is not to be believed.
+    """Return a tracestate, without its `ot` entry if that is not credible.
 
-    That is where it comes from a stranger, and where it contradicts itself: by its threshold the trace would
-    not have been recorded.
+    It is not if its sender is not trusted, or if its threshold would have rejected this very trace.
     """
     if "ot=" not in trace_state:
         return trace_state
@@ -60,18 +57,18 @@ def credible_state(trace_id: int, trace_state: str, *, trusted: bool = True) -> 
 
 
 def probability_of(rejection: int) -> float:
-    """The probability that corresponds to a threshold, head sampling included."""
+    """Return the probability that corresponds to a threshold, including head sampling."""
     return (_RANGE - rejection) / _RANGE
 
 
 def share(bits: int) -> float:
-    """A threshold or a randomness as a number between 0 and 1, for display."""
+    """Return a threshold or a randomness as a number between 0 and 1, for display."""
     return bits / _RANGE
 
 
 @lru_cache(maxsize=1024)
 def _ot_entry(trace_state: str) -> tuple[int, int | None] | None:
-    """Threshold and explicit randomness of a tracestate's `ot` entry; None if it has neither."""
+    """Return threshold and explicit randomness of a tracestate's `ot` entry; None if it has neither."""
     for member in trace_state.split(","):
         key, _, value = member.strip().partition("=")
         if key == "ot":
@@ -82,5 +79,5 @@ def _ot_entry(trace_state: str) -> tuple[int, int | None] | None:
 
 
 def _hex(form: re.Pattern[str], digits: str) -> int | None:
-    """Parse digits as the specification writes them: lower case, trailing zeros omitted."""
+    """Parse digits in the specification's form: lower case, trailing zeros omitted."""
     return int(digits.ljust(14, "0"), 16) if form.fullmatch(digits) else None

@@ -1,15 +1,16 @@
-"""Which rules sample a run, and when that is known: at once, or after another rule's outcome.
+"""Decides which rules sample a run: at once, or after another rule's outcome.
 
-Asking changes nothing but what a cascade remembers of its run, and counts nothing: the caller is given
-decisions. A run waits for a cascade's decision only as long as the scorer it follows takes, which timeouts,
-attempts and the bounded queue limit.
+Deciding has no effect except on `RunDecisions`. A run waits for a cascade's decision only until the other
+scorer ends, which timeouts, attempts and the bounded queue limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
 from otel_evals._internal.sampling.algebra import Chance, Earlier, Sampler, recorded_probability
@@ -17,91 +18,76 @@ from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
 
-__all__ = ["Decider", "DecidingRule", "Decision", "RunDecisions", "chance_of"]
-
-
 _MAX_REMEMBERED = 1_000
 
 
 class DecidingRule(Protocol):
-    """What deciding needs to know of a rule."""
+    """The parts of a rule that decisions depend on."""
 
     @property
-    def name(self) -> str:
-        """Under which the rule is counted."""
+    def name(self) -> str: ...
 
     @property
-    def scorer_id(self) -> str:
-        """Under which cascades follow it."""
+    def scorer_id(self) -> str: ...
 
     @property
     def asked_with(self) -> str:
         """Rules with the same value are asked together."""
 
     @property
-    def when(self) -> Callable[[Run], Any] | None:
-        """Which runs it applies to."""
+    def when(self) -> Callable[[Run], Any] | None: ...
 
     @property
-    def sample(self) -> Sampler:
-        """Which share of them it samples."""
+    def sample(self) -> Sampler: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule decided about a run."""
+    """A rule's decision about a run."""
 
     rule: Any
-    """The rule that was asked, a `DecidingRule`."""
+    """A `DecidingRule`."""
     status: Literal["sampled", "not_sampled", "waiting"]
     """`waiting`: for the outcome of a rule that it follows."""
     reason: str = ""
     """Why it does not sample the run."""
     chance: Chance | None = None
-    """None where it was not worked out."""
+    """None if it was not computed."""
     error: BaseException | None = None
-    """What the rule's `when` or `sample` raised."""
+    """The exception of the rule's `when` or `sample`."""
 
 
-@dataclass(slots=True, eq=False)
-class RunDecisions:
-    """What the rules that are asked together have decided about a run so far."""
+class RunDecisions(msgspec.Struct, eq=False):
+    """The decisions so far of the rules that are asked together about a run."""
 
     run: Run
-    waiting: list[DecidingRule] = field(default_factory=list)
-    sampled: dict[str, Chance] = field(default_factory=dict)
+    waiting: list[DecidingRule] = []  # a struct copies its defaults
+    sampled: dict[str, Chance] = {}
     """By scorer id."""
-    on_record: dict[str, Sampled] = field(default_factory=dict)
-    """By scorer id: what goes on record with the score of a run that its rule samples."""
-    outcomes: dict[str, Earlier] = field(default_factory=dict)
+    on_record: dict[str, Sampled] = {}
+    """By scorer id: the sampling probability recorded with the score."""
+    outcomes: dict[str, Earlier] = {}
     """By scorer id, as far as they are known."""
 
     def undecided(self) -> set[str]:
-        """Ids of the scorers whose outcome is still to come."""
+        """Return ids of the scorers without an outcome."""
         return (self.sampled.keys() - self.outcomes.keys()) | {rule.scorer_id for rule in self.waiting}
 
     def give_up(self, scorer_id: str) -> list[DecidingRule]:
-        """A scorer will have no outcome for now; returns the rules that cease to wait because of it."""
+        """Stop waiting for a scorer's outcome; returns the rules that stop waiting with it."""
         without = {scorer_id}
-        kept: list[DecidingRule] = []
         gone: list[DecidingRule] = []
-        for rule in self.waiting:  # in order: a rule stands after those it follows
+        for rule in self.waiting:  # in order: a rule comes after the rules it follows
             if rule.sample.follows & without:
                 without.add(rule.scorer_id)
                 gone.append(rule)
-            else:
-                kept.append(rule)
-        self.waiting = kept
+        self.waiting = [rule for rule in self.waiting if rule not in gone]
         self.sampled.pop(scorer_id, None)
         return gone
 
 
 class Decider:
-    """Asks the rules.
-
-    Args:
-        rules: in any order.
-    """
+    """Asks the rules, given in any order."""
 
     def __init__(self, rules: Iterable[DecidingRule]) -> None:
         listed = list(rules)
@@ -115,26 +101,25 @@ class Decider:
     def decide(self, run: Run, asked_with: str) -> tuple[RunDecisions, list[Decision]]:
         """Ask the rules that are asked together about a run."""
         decisions = RunDecisions(run)
-        return decisions, self._recorded(
-            decisions, [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
-        )
+        made = [_ask(decisions, rule) for rule in self._rules.get(asked_with, ())]
+        return decisions, self._recorded(decisions, made)
 
     def rule_out(self, asked_with: str) -> list[Decision]:
-        """The decisions about a run whose randomness is below the ceilings of all these rules."""
+        """Return the decisions about a run whose randomness is below the ceilings of all these rules."""
         return [
             Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling))
             for rule in self._rules.get(asked_with, ())
         ]
 
     def _recorded(self, decisions: RunDecisions, made: list[Decision]) -> list[Decision]:
-        """Note what goes on record for the rules that sample the run."""
+        """Record the probabilities of the rules that sample the run."""
         for each in made:
             if each.status == "sampled":
                 decisions.on_record[each.rule.scorer_id] = self.sampled(each, decisions.run)
         return made
 
     def sampled(self, decision: Decision, run: Run) -> Sampled:
-        """What goes on record with the score of a run that a rule samples."""
+        """Return the probability that is recorded with the score of a sampled run."""
         name, chance = decision.rule.name, decision.chance or Chance(1.0, known=False)
         if run.trace_state or run.turns:
             return Sampled(inclusion_probability(chance, run), self._words[name])
@@ -142,19 +127,18 @@ class Decider:
         if known is None:
             if len(self._sampled) >= _MAX_REMEMBERED:
                 self._sampled.clear()
-            known = self._sampled[name, chance] = Sampled(
-                inclusion_probability(chance, run), self._words[name]
-            )
+            known = Sampled(inclusion_probability(chance, run), self._words[name])
+            self._sampled[name, chance] = known
         return known
 
     def follow(self, decisions: RunDecisions, scorer_id: str, outcome: Outcome) -> list[Decision]:
-        """An outcome is known: what the rules that waited for it decide now."""
+        """Return what the rules that waited for an outcome decide now."""
         decisions.outcomes[scorer_id] = Earlier(decisions.sampled[scorer_id], outcome)
         waiting, decisions.waiting = decisions.waiting, []
         return self._recorded(decisions, [_sample(decisions, rule) for rule in waiting])
 
     def resume(self, decisions: RunDecisions, asked_with: str) -> list[Decision]:
-        """Have the cascades that follow the sampled scorers wait for them anew."""
+        """Ask the cascades that follow the sampled scorers again."""
         return [
             _ask(decisions, rule)
             for rule in self._rules.get(asked_with, ())
@@ -174,10 +158,10 @@ def _ask(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 
 def _sample(decisions: RunDecisions, rule: DecidingRule) -> Decision:
-    """Decide now, or have the rule wait for those it follows."""
+    """Decide now, or let the rule wait for the rules it follows."""
     try:
         return _sampled(decisions, rule)
-    except BaseException as error:  # a sampler of somebody else's, or what it returned
+    except BaseException as error:  # a custom sampler, or its result
         return Decision(rule, "not_sampled", "predicate_failed", error=error)
 
 
@@ -200,10 +184,9 @@ def _sampled(decisions: RunDecisions, rule: DecidingRule) -> Decision:
 
 
 def _estimable(chance: Chance, run: Run) -> Chance:
-    """What goes on record where a predicate had its say: the probability without it, if that samples the
-    run, which depends on the run's randomness alone.
+    """Return the chance without predicates if that samples the run, else an unknown one.
 
-    Estimates leave out the others: they would not have been sampled but for the predicate.
+    Estimates leave out the latter runs: without the predicate, they would not have been sampled.
     """
     if chance.part is not None and is_sampled(chance.part, *randomness_source(run)):
         return Chance(chance.part)
@@ -211,7 +194,7 @@ def _estimable(chance: Chance, run: Run) -> Chance:
 
 
 def chance_of(sampled: Sampled, run: Run) -> Chance:
-    """The chance behind what is on record: without the head sampler's share."""
+    """Return the chance behind a recorded probability, without the head sampler's share."""
     if sampled.probability is None:
         return Chance(1.0, known=False)
     head = recorded_probability(Chance(1.0), randomness_source(run)[1]) or 1.0

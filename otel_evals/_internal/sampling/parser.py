@@ -1,4 +1,4 @@
-"""Parses samplers from text, as configuration files write them."""
+"""Parses samplers from the text in configuration files."""
 
 from __future__ import annotations
 
@@ -12,25 +12,12 @@ from otel_evals._internal.sampling.conditions import attribute, errors, slower_t
 from otel_evals._internal.sampling.rate_limits import per_minute, stratified
 from otel_evals.errors import ConfigError
 
-__all__ = ["parse"]
-
-_SAMPLERS: dict[str, Callable[..., Sampler]] = {
-    "above": above,
-    "always": always,
-    "attribute": attribute,
-    "below": below,
-    "errors": errors,
-    "never": never,
-    "per_minute": per_minute,
-    "ratio": ratio,
-    "slower_than": slower_than,
-    "stratified": stratified,
-    "used_tool": used_tool,
-}
+_NAMED = above, always, attribute, below, errors, never, per_minute, ratio, slower_than, stratified, used_tool
+_SAMPLERS: dict[str, Callable[..., Sampler]] = {sampler.__name__: sampler for sampler in _NAMED}
 
 
 def parse(text: str) -> Sampler:
-    """Parse a sampler; `str()` of a sampler is text that can be parsed again.
+    """Parse a sampler; `str()` of a sampler can be parsed again.
 
     >>> str(parse("ratio(0.1) & (errors() | slower_than(5))"))
     'ratio(0.1) & (errors() | slower_than(5))'

@@ -1,4 +1,4 @@
-"""The source of a run's randomness: its trace, or the conversation it stands for."""
+"""The source of a run's randomness: its trace, or its conversation."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import threshold
 
-__all__ = ["conversation_number", "inclusion_probability", "randomness_source"]
-
 
 def conversation_number(conversation_id: str) -> int:
-    """A number for a conversation that is used like a trace id: the first 128 bits of the id's SHA-256."""
+    """Return the number that a conversation uses like a trace id: the first 128 bits of its id's SHA-256."""
     return int.from_bytes(sha256(conversation_id.encode("utf-8", "surrogatepass")).digest()[:16])
 
 
 def randomness_source(run: Run) -> tuple[int, str]:
-    """The number and the tracestate from which a run's randomness is derived.
+    """Return the number and the tracestate from which a run's randomness is derived.
 
-    For a conversation that is a number derived from its id, the same in every process and for whatever
-    traces, and no tracestate.
+    A conversation has a number derived from its id, the same in every process, and no tracestate.
     """
     if run.turns:
         return conversation_number(run.conversation_id or ""), ""
@@ -28,10 +25,9 @@ def randomness_source(run: Run) -> tuple[int, str]:
 
 
 def inclusion_probability(chance: Chance, run: Run) -> float | None:
-    """The inclusion probability that is recorded.
+    """Return the inclusion probability to record.
 
-    It is unknown for a conversation of which a head sampler selected some traces: how many it rejected
-    cannot be known.
+    It is unknown for a conversation with traces from a head sampler, which may have rejected others.
     """
     if not run.turns:
         return recorded_probability(chance, run.trace_state)

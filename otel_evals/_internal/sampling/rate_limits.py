@@ -1,13 +1,13 @@
 """Samplers with a rate limit, per minute or hour, whose estimates stay unbiased.
 
-Each run's probability is chosen before the run is looked at, from the runs of the last minute alone, and is
-recorded. An estimate that weights each score by one over its probability is therefore unbiased, whatever the
-traffic does (the Horvitz-Thompson estimator, with predictable probabilities).
+Each run's probability is chosen from the runs in the last minute alone, before the run itself is read, and is
+recorded. An estimate that weights each score by 1 / probability is therefore unbiased for any traffic (the
+Horvitz-Thompson estimator, with predictable probabilities).
 
-The probability is the limit divided by the number of runs of the last minute. Once the limit is reached, the
+The probability is the limit divided by the number of runs in the last minute. Once the limit is reached, the
 probability halves with every further sampled run instead of dropping to zero, since a run that cannot be
 sampled at all would be missing from every estimate. A burst of m runs therefore exceeds the limit by about
-log2(m) runs; after 57 halvings the probability is smaller than 56 random bits can express, so by 57 at most.
+log2(m) runs; after 57 halvings the probability is smaller than 56 random bits can express, so by at most 57.
 """
 
 from __future__ import annotations
@@ -27,23 +27,19 @@ from otel_evals._internal.sampling.randomness import randomness_source
 from otel_evals._internal.sampling.shared_counts import SharedCounts
 from otel_evals.errors import ConfigError
 
-__all__ = ["per_minute", "stratified"]
-
 _SECONDS = {"minute": 60.0, "hour": 3600.0}
 _SLICES = 12
-_STEEP = (
-    10.0  # the probability is halved 57 times, to nothing that 56 bits can tell, 37 runs beyond the limit
-)
+_STEEP = 10.0  # 37 runs beyond the limit the probability has halved 57 times, below 1 in 2**56
 _MAX_STRATA = 4096
 
 
 class _RateControl:
     """Chooses each run's probability from the runs of the window before it.
 
-    The window is kept in twelve slices, so it is between 1 and 1 + 1/12 windows long. The probability is the
-    limit over the runs of the window, or over those that the last two slices foretell, where these are surely
-    more. Runs sampled beyond the limit halve it, gently at first: uneven weights are what makes estimates
-    inaccurate, and a count that varies as chance has it is no excess.
+    The window has twelve slices, so it is between 1 and 1 + 1/12 windows long. The probability is the limit
+    over the runs in the window, or over the number that the last two slices predict, if surely larger.
+    Runs sampled beyond the limit halve it, gently at first: uneven weights make estimates inaccurate, and
+    counts vary by chance.
     """
 
     __slots__ = ("_arrived", "_gentle", "_limit", "_sampled", "_seconds", "_slices")
@@ -56,7 +52,7 @@ class _RateControl:
         self._arrived = self._sampled = 0.0
 
     def probability(self, now: float) -> float:
-        """The probability of the next run."""
+        """Return the probability of the next run."""
         number = int(now / self._seconds)
         self._forget(number - _SLICES)
         if self._arrived + 1 <= self._limit:
@@ -69,7 +65,7 @@ class _RateControl:
         return probability if probability < 1.0 else 1.0
 
     def _foretold(self, now: float, number: int) -> float:
-        """The runs in a window as full as the last slices, less three standard deviations."""
+        """Return the runs in a window as full as the last slices, less three standard deviations."""
         last = self._slices[-1]
         recent = last[1] if last[0] >= number - 1 else 0
         if len(self._slices) > 1 and self._slices[-2][0] == number - 1:
@@ -96,7 +92,7 @@ class _RateControl:
 
 
 class _SharedRateControl(_RateControl):
-    """Counts the runs of other processes too, as of the last exchange with them."""
+    """Counts the runs in other processes too, as of the last exchange with them."""
 
     __slots__ = ("_counts", "_others")
 
@@ -140,23 +136,9 @@ class _Limited(Sampler):
 
 
 class _PerMinute(_Limited):
-    def __init__(self, limit: float, words: str, clock: Callable[[], float]) -> None:
+    def __init__(self, control: _RateControl, limit: float, words: str, clock: Callable[[], float]) -> None:
         super().__init__(limit, 60.0, words, clock)
-        self._only = _RateControl(limit, 60.0)
-
-    def _control(self, run: Run) -> _RateControl:
-        return self._only
-
-
-class _SharedPerMinute(_Limited):
-    """A rate limit over all processes that name the same store and name."""
-
-    def __init__(self, limit: float, store: str, name: str, clock: Callable[[], float]) -> None:
-        server = redis_server(store)
-        words = f"per_minute({limit:.10g}, store={server.name!r}, name={name!r})"
-        super().__init__(limit, 60.0, words, clock)
-        counts = SharedCounts(server, name, _SLICES, 60.0 / _SLICES, clock)
-        self._only = _SharedRateControl(limit, 60.0, counts)
+        self._only = control
 
     def _control(self, run: Run) -> _RateControl:
         return self._only
@@ -165,20 +147,18 @@ class _SharedPerMinute(_Limited):
 class _Stratified(_Limited):
     """A rate limit for each of the most recent strata."""
 
-    def __init__(
-        self,
-        by: Callable[[Run], Any],
-        limit: float,
-        window: float,
-        words: str,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(limit, window, words, clock)
+    def __init__(self, by: str | Callable[[Run], Any], *limited: Any) -> None:
+        super().__init__(*limited)
         self._by = by
         self._controls: OrderedDict[str, _RateControl] = OrderedDict()
 
     def _control(self, run: Run) -> _RateControl:
-        stratum = str(self._by(run))
+        if not isinstance(self._by, str):
+            stratum = str(self._by(run))
+        elif self._by in Run.__dataclass_fields__:
+            stratum = str(getattr(run, self._by))
+        else:
+            stratum = str(find_attribute(run, self._by))
         control = self._controls.get(stratum)
         if control is None:
             control = self._controls[stratum] = _RateControl(self._limit, self._window)
@@ -187,17 +167,6 @@ class _Stratified(_Limited):
         else:
             self._controls.move_to_end(stratum)
         return control
-
-
-class _ByName:
-    """The run's field of this name, or else its attribute."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._is_field = name in Run.__dataclass_fields__
-
-    def __call__(self, run: Run) -> Any:
-        return getattr(run, self._name) if self._is_field else find_attribute(run, self._name)
 
 
 def per_minute(
@@ -209,29 +178,33 @@ def per_minute(
 ) -> Sampler:
     """Sample about this many runs per minute, evenly; all runs while there are fewer.
 
-    The limit is per process, or with a `store` that of all processes that name it. Rules that share one
+    The limit is per process, or with a `store` shared by all processes that use it. Rules that share one
     sampler object share its limit. Combined by `&`, only the runs that the other sampler can sample count
     against it: `errors() & per_minute(10)`.
 
     Args:
         limit: runs per minute, at least 1. A sudden burst of m runs exceeds it by about log2(m) runs; it is
             never exceeded by more than 37 per minute and process.
-        store: address `redis://HOST:PORT/NUMBER` of a server through which processes tell each other, twice a
-            second, how many runs came. While it is away, the others are taken to go on as they last did.
-        name: of the limit, by which processes share it; needed with a store.
-        clock: seconds; monotonic, and with a store since the epoch.
+        store: address `redis://HOST:PORT/NUMBER` of a server through which processes exchange their counts
+            twice a second. While it is unavailable, each assumes the others continue at their last rate.
+        name: of the limit, by which processes share it; required with a store.
+        clock: returns seconds; monotonic, and with a store since the epoch.
 
     Raises:
-        ConfigError: the limit is not a number of at least 1, or the store or the name is missing or none.
+        ConfigError: the limit is not a number of at least 1, or the store or the name is missing or invalid.
     """
     words = f"per_minute({limit!r})"
     number = _at_least_one(limit, words)
     if store is None and name is None:
-        return _PerMinute(number, f"per_minute({limit:.10g})", clock or time.monotonic)
+        words = f"per_minute({limit:.10g})"
+        return _PerMinute(_RateControl(number, 60.0), number, words, clock or time.monotonic)
     if not is_address(store, "sample") or not isinstance(name, str) or not name:
         fix = "`store` and `name` go together: per_minute(10, store='redis://HOST:PORT/0', name='support')"
         raise ConfigError("sample", f"{words}: {fix}")
-    return _SharedPerMinute(number, str(store), name, clock or time.time)
+    server, now = redis_server(str(store)), clock or time.time
+    words = f"per_minute({limit:.10g}, store={server.name!r}, name={name!r})"
+    counts = SharedCounts(server, name, _SLICES, 60.0 / _SLICES, now)
+    return _PerMinute(_SharedRateControl(number, 60.0, counts), number, words, now)
 
 
 def stratified(
@@ -245,14 +218,14 @@ def stratified(
 
     Combined by `|`, it raises the rate of strata that would get less:
     `ratio(0.01) | stratified("agent_name", 5)`. The 4,096 most recent strata have limits of their own; a
-    stratum that comes back later starts with a new one.
+    stratum that returns later starts with a new one.
 
     Args:
-        by: what makes the strata: a field of the run, an attribute's name, or a function of the run.
-        floor: runs of each stratum per minute or hour, at least 1; all runs of a stratum that has fewer. A
-            burst exceeds it as with `per_minute`.
+        by: defines the strata: a field of the run, an attribute's name, or a function of the run.
+        floor: runs per stratum and minute or hour, at least 1; a stratum with fewer is sampled whole. A burst
+            exceeds it as with `per_minute`.
         per: `minute` or `hour`.
-        clock: seconds, monotonic.
+        clock: returns seconds, monotonic.
 
     Raises:
         ConfigError: an argument is not as described.
@@ -266,7 +239,7 @@ def stratified(
         raise ConfigError("sample", f"{words}: `per` must be 'minute' or 'hour', not {per!r}")
     limit = _at_least_one(floor, words)
     words = f"stratified({shown}, {limit:.10g}" + (")" if per == "minute" else f", {per!r})")
-    return _Stratified(_ByName(by) if isinstance(by, str) else by, limit, _SECONDS[per], words, clock)
+    return _Stratified(by, limit, _SECONDS[per], words, clock)
 
 
 def _at_least_one(value: Any, words: str) -> float:

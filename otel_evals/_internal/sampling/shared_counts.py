@@ -1,11 +1,11 @@
-"""The runs of other processes in the window of a rate limit, exchanged through a server in the background.
+"""Exchanges the counts of a rate limit with other processes through a server, in the background.
 
-Each process writes how many runs arrived and were sampled in each slice of its window, and reads what the
-others wrote, twice a second, on a thread of its own. Nothing that decides about a run waits for the server.
+Twice a second, a thread in each process writes how many runs arrived and were sampled in each slice of its
+window, and reads the other processes' counts. No decision about a run waits for the server.
 
-While the server is away, the others are taken to go on as in the last window that is known of them. What is
-written are counts and no increments: repeating an exchange changes nothing, and a server that has lost
-everything has it again after the next one.
+While the server is unavailable, each process assumes the others continue at their last known rate. Exchanges
+write counts, not increments: repeating one changes nothing, and a server that lost its data has it again
+after the next one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,21 @@ from otel_evals._internal.redis_server import PREFIX, RedisServer
 from otel_evals._internal.util.fork import renew_after_fork
 from otel_evals.errors import StoreError
 
-__all__ = ["SharedCounts"]
-
 EXCHANGE_SECONDS = 0.5
 
 Counts = Mapping[int, tuple[float, float]]
-"""Runs that arrived and that were sampled, by the number of the slice."""
+"""Numbers of arrived and of sampled runs, by slice."""
 
 
 class SharedCounts:
     """Counts of one window in this process, and in all others.
 
     Args:
-        server: where they meet.
-        name: of the limit that they share.
-        slices: of a window.
-        seconds: of a slice.
-        clock: seconds since the epoch; those of all machines should agree within seconds.
+        server: holds the counts of all processes.
+        name: of the shared limit.
+        slices: number in a window.
+        seconds: length of a slice.
+        clock: returns seconds since the epoch; all machines should agree within seconds.
     """
 
     def __init__(
@@ -51,13 +49,13 @@ class SharedCounts:
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """As another process: nothing was counted yet, and the thread is started with the next run."""
+        """Start again as another process, without counts; the next run starts the thread."""
         self.lock = threading.Lock()
         self._id = uuid4().hex
         self._own: dict[int, list[int]] = {}
         self._thread: threading.Thread | None = None
         self.others: Counts = {}
-        """What the others counted, as of the last exchange; replaced, never changed."""
+        """Counts of the others as of the last exchange; replaced, never changed."""
 
     def count(self, number: int, sampled: bool) -> None:
         """Count a run of this process."""
@@ -69,7 +67,7 @@ class SharedCounts:
             self._start()
 
     def totals(self) -> dict[int, tuple[float, float]]:
-        """What was counted here, and by the others as of the last exchange."""
+        """Return the counts of this process, plus the others' as of the last exchange."""
         with self.lock:
             own = {number: (counts[0], counts[1]) for number, counts in self._own.items()}
         return {
@@ -79,7 +77,7 @@ class SharedCounts:
         }
 
     def exchange(self) -> None:
-        """Tell the others, and hear from them."""
+        """Write the own counts, and read the others'."""
         latest = int(self._clock() / self._seconds)
         numbers = range(latest - self._slices, latest + 1)
         with self.lock:
@@ -114,17 +112,17 @@ class SharedCounts:
             )
             try:
                 self._thread.start()
-            except RuntimeError:  # no thread can be had, or Python is about to end: the limit is our own
+            except RuntimeError:  # no thread available, or Python is exiting: count alone
                 return
 
 
 def _as_before(others: Counts, numbers: range) -> Counts:
-    """As if each slice after the last one known had been like the mean of those before it."""
+    """Fill each slice after the last known one with the mean of the known ones."""
     kept = {number: counts for number, counts in others.items() if number >= numbers[0]}
     if not kept:
         return {}
     last = max(kept)
-    length = max(1, last - min(kept))  # the last one may have been known in part
+    length = max(1, last - min(kept))  # the last one may be incomplete
     whole = [counts for number, counts in kept.items() if number < last] or list(kept.values())
     mean = tuple(sum(counts[i] for counts in whole) / length for i in (0, 1))
     return kept | {number: (mean[0], mean[1]) for number in numbers if number >= last}

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from contextvars import ContextVar
 
 from otel_evals._internal.util.plain import type_name
 
-__all__ = ["content_is_shown", "show_content", "tell"]
-
 _traceback_of = BaseException.__dict__["__traceback__"].__get__
 """An exception may have a property of that name."""
-_content = True
+_content = ContextVar("otel_evals_content", default=True)
 
 
 def show_content(show: bool) -> None:
-    """Whether messages and tracebacks of exceptions may be logged from now on: they may quote runs."""
-    global _content
-    _content = show
+    """Set whether log lines of the current context may have messages and tracebacks, which may quote runs."""
+    _content.set(show)
 
 
 def content_is_shown() -> bool:
-    """Whether they may."""
-    return _content
+    """Return True if log lines of the current context may quote runs."""
+    return _content.get()
 
 
 def tell(
@@ -41,7 +39,7 @@ def tell(
         error: whatever was raised.
         level: of the line.
     """
-    if _content:
+    if _content.get():
         try:
             told = (type(error), error, _traceback_of(error, type(error)))
             logger.log(level, message, *args, exc_info=told, stacklevel=2)

@@ -168,14 +168,14 @@ class Losing:
     def __init__(self) -> None:
         self.now = 0.0
         self.totals: Counter[str] = Counter()
-        self.log = LossLog(lambda: self.totals, clock=lambda: self.now)
+        self.log = LossLog(clock=lambda: self.now)
 
     def go(self, seconds: float, losses_per_second: int = 0) -> None:
         for _ in range(int(seconds * 10)):
             self.now += 0.1
             if losses_per_second:
                 self.totals["runs (queue_full)"] += losses_per_second // 10
-            self.log.poll()
+            self.log.poll(self.totals)
 
 
 def test_an_overload_of_twenty_seconds_is_two_lines(caplog: pytest.LogCaptureFixture) -> None:
@@ -196,7 +196,7 @@ def test_losses_that_come_and_go_are_told_at_most_twice_a_minute(caplog: pytest.
         losing.go(3, losses_per_second=10)
         losing.go(27)
     losing.go(0.5, losses_per_second=10)
-    losing.log.close()
+    losing.log.close(losing.totals)
     lines = [r.getMessage() for r in caplog.records]
     assert len(lines) <= 2 * 10 + 2
     told = sum(int(m.split("in total: ")[1].split()[0]) for m in lines if "in total" in m)
@@ -206,7 +206,7 @@ def test_losses_that_come_and_go_are_told_at_most_twice_a_minute(caplog: pytest.
 def test_without_losses_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     losing = Losing()
     losing.go(100)
-    losing.log.close()
+    losing.log.close(losing.totals)
     assert not caplog.records
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ class Outlets:
         self.scores.expect(int(TRACE, 16), int(SPAN, 16))
 
     def score(self) -> None:
-        opened = self.attacher.open(RUN, SPAN, SCORED.scorer_id, SCORED.scorer_id, 5)
+        opened = self.attacher.open(RUN, SPAN, SCORED.scorer_id, SCORED.scorer_id, 5, contextvars.Context())
         self.attacher.attach(RUN, SCORED, opened)
 
     @property
@@ -133,17 +134,20 @@ def test_a_span_that_cannot_be_ended_costs_nothing_else() -> None:
 def test_a_scorer_runs_below_the_evaluation_span_marked_and_in_a_context_of_its_own() -> None:
     outlets = Outlets()
     with trace.use_span(trace.NonRecordingSpan(SpanContext(9, 9, False, TraceFlags(1)))):
-        opened = outlets.attacher.open(RUN, SPAN, "judge", "judge", 5)
+        opened = outlets.attacher.open(RUN, SPAN, "judge", "judge", 5, contextvars.Context())
     assert opened.context.run(trace.get_current_span) is opened.span
     assert opened.context.run(is_marked, None)
     assert not is_marked(opened.judged)
-    assert outlets.attacher.open(RUN, SPAN, "judge", "judge", 5).context is not opened.context
+    assert (
+        outlets.attacher.open(RUN, SPAN, "judge", "judge", 5, contextvars.Context()).context
+        is not opened.context
+    )
 
 
 def test_without_evaluation_spans_what_a_scorer_records_is_marked_and_not_sampled() -> None:
     """It must not join the judged trace."""
     attacher = Attacher(None, None, None, None)
-    opened = attacher.open(RUN, SPAN, "judge", "judge", 5)
+    opened = attacher.open(RUN, SPAN, "judge", "judge", 5, contextvars.Context())
     current = opened.context.run(trace.get_current_span).get_span_context()
     assert current.is_valid
     assert current.trace_id != int(TRACE, 16)
@@ -172,7 +176,7 @@ def test_a_conversations_scores_are_not_waited_for_by_spans() -> None:
 
 def test_putting_off_goes_on_where_a_span_cannot_be_ended(caplog: pytest.LogCaptureFixture) -> None:
     outlets = Outlets("on_start")
-    opened = outlets.attacher.open(RUN, SPAN, "judge", "judge", 5)
+    opened = outlets.attacher.open(RUN, SPAN, "judge", "judge", 5, contextvars.Context())
     opened.span.needed = True
     outlets.attacher.abandon(opened, "stored", "shutdown")
     assert "could not be ended" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.resources import Resource
@@ -22,6 +23,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from otel_evals._internal.capture import items
 from otel_evals._internal.capture.items import CapturedLog, CapturedSpan
 from otel_evals.model import SpanEvent, SpanRecord
 
@@ -30,6 +32,11 @@ ATTRIBUTES = st.dictionaries(
     st.text() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.lists(st.text(), max_size=3),
     max_size=4,
 )
+
+
+def ended(span: Any) -> ReadableSpan:
+    """The span as the SDK gives it to processors; its fields are read without their properties."""
+    return span._readable_span()  # type: ignore[no-any-return]  # the SDK's
 
 
 def read(span: Any) -> SpanRecord:
@@ -66,6 +73,7 @@ def test_every_field_of_a_span_is_read(
     span.set_status(Status(status, "why" if status is StatusCode.ERROR else None))
     span.end(9)
     record = read(span)
+    assert read(ended(span)) == record
     assert record == SpanRecord(
         trace_id=format_trace_id(ids[0]),
         span_id=format_span_id(span.get_span_context().span_id),
@@ -105,7 +113,27 @@ def test_what_the_sdk_dropped_is_told() -> None:
     provider = TracerProvider(span_limits=SpanLimits(max_attributes=2), shutdown_on_exit=False)
     span = provider.get_tracer("t").start_span("it", attributes={"a": 1, "b": 2, "c": 3})
     span.end()
-    assert read(span).dropped_attributes == 1
+    assert read(span).dropped_attributes == read(ended(span)).dropped_attributes == 1
+
+
+def test_fields_are_read_without_properties_from_the_sdk_in_use() -> None:
+    assert items.read_fields is not items.read_properties
+
+
+def test_an_sdk_that_keeps_its_values_elsewhere_is_read_by_properties(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(items, "_PROPERTIES", (*items._PROPERTIES[:-1], "no_such_field"))
+    assert items._reader() is items.read_properties
+
+
+def test_spans_of_a_subclass_are_read_by_properties() -> None:
+    class Renamed(ReadableSpan):
+        @property
+        def name(self) -> str:
+            return "renamed"
+
+    assert read(Renamed("it", context=SpanContext(1, 2, is_remote=False))).name == "renamed"
 
 
 def test_a_span_of_nobody_knows_whom_is_read_too() -> None:
@@ -134,5 +162,6 @@ def test_links_are_kept() -> None:
     other = tracer.start_span("other")
     span = tracer.start_span("it", links=[Link(other.get_span_context())])
     context = other.get_span_context()
-    assert read(span).links == ((format_trace_id(context.trace_id), format_span_id(context.span_id)),)
+    for each in (span, ended(span)):
+        assert read(each).links == ((format_trace_id(context.trace_id), format_span_id(context.span_id)),)
     assert read(other).links == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from asyncio import CancelledError
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 
+from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals.destinations import DestinationStats, Retry, Unaccepted
 from otel_evals.errors import ConfigError, DestinationError
@@ -203,37 +205,39 @@ async def test_back_off_doubles_within_its_bound_and_is_drawn_evenly() -> None:
 async def test_every_loss_and_delivery_is_told_with_its_runs() -> None:
     gate = anyio.Event()
     destination = Scripted("one", gate.wait)
+    results: asyncio.Queue[Delivered] = asyncio.Queue()
     told: list[tuple[str, str, int]] = []
 
-    def listen(name: str, batch: Sequence[ScoredRun], end: str) -> None:
-        told.extend((name, end, int(scored.run.trace_id, 16)) for scored in batch)
+    def listen() -> None:
+        for name, batch, end in taken_from(results):
+            told.extend((name, end, int(scored.run.trace_id, 16)) for scored in batch)
 
     async with running(
-        FanOut([destination], queue_size=2, batch_size=1, delay=0.0, on_result=listen)
+        FanOut([destination], queue_size=2, batch_size=1, delay=0.0, results=results)
     ) as fan_out:
         runs = [scored_run(number) for number in range(50)]
         for run in runs:
             fan_out.put(run)
         await anyio.sleep(0.01)
+        listen()
         assert Counter(end for _, end, _ in told) == {"queue_full": 48}
         gate.set()
         assert await fan_out.force_flush(1.0)
+        listen()
         assert Counter(end for _, end, _ in told) == {"queue_full": 48, "exported": 2}
         assert sorted(trace for _, _, trace in told) == sorted(int(r.run.trace_id, 16) for r in runs)
 
 
 async def test_what_is_on_its_way_at_the_end_is_told_as_lost() -> None:
     destination = Scripted("one", anyio.sleep_forever)
-    told: list[tuple[str, int]] = []
-    fan_out = FanOut(
-        [destination], batch_size=1, delay=0.0, on_result=lambda _, batch, end: told.append((end, len(batch)))
-    )
+    results: asyncio.Queue[Delivered] = asyncio.Queue()
+    fan_out = FanOut([destination], batch_size=1, delay=0.0, results=results)
     async with running(fan_out):
         for number in range(3):
             fan_out.put(scored_run(number))
         await anyio.sleep(0.01)
         assert not await fan_out.shutdown(0.2)
-    assert told == [("shutdown", 3)]
+    assert [(end, len(batch)) for _, batch, end in taken_from(results)] == [("shutdown", 3)]
     assert fan_out.stats()["one"].losses == {"shutdown": 3}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals.destinations import DestinationStats, Retry, Unaccepted
 from otel_evals.errors import DestinationError
@@ -193,16 +195,16 @@ def test_every_run_ends_exactly_once_whatever_becomes_of_its_scores(fates: list[
     ends: Counter[str] = Counter()
 
     async def send() -> DestinationStats:
-        def listen(_: str, batch: Sequence[ScoredRun], end: str) -> None:
-            told.update(id(scored) for scored in batch)
-            ends[end] += len(batch)
-
+        results: asyncio.Queue[Delivered] = asyncio.Queue()
         fan_out = FanOut(
-            [picky], delay=0.0, batch_size=3, retry=Retry(first=1e-3, longest=1e-3), on_result=listen
+            [picky], delay=0.0, batch_size=3, retry=Retry(first=1e-3, longest=1e-3), results=results
         )
         for run in runs:
             fan_out.put(run)
         assert await fan_out.shutdown(10.0)
+        for _, batch, end in taken_from(results):
+            told.update(id(scored) for scored in batch)
+            ends[end] += len(batch)
         return fan_out.stats()["picky"]
 
     stats = anyio.run(send)

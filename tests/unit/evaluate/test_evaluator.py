@@ -15,8 +15,10 @@ from otel_evals import NotScored, Rule, Run, Score, ScorerFailure, sampling, sco
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
 from otel_evals._internal.gather.gatherer import SpanGroup
+from otel_evals._internal.read.rejoin import read_again
 from otel_evals.model import Dropped, Sampled
 from otel_evals.sampling import Chance
+from tests.support.trace_builder import DIALECTS
 from tests.support.traffic import agent_run
 from tests.support.wired import wired
 
@@ -198,12 +200,12 @@ def test_what_the_store_hands_back_is_scored_as_it_was_sampled_and_its_cascades_
             agent_run(w.tracer)
             records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
             w.captured = []
-            (judged,) = w.stages.read(records, {})
+            (judged,) = read_again(records, DIALECTS, {})
             sampled = Sampled(0.5, "ratio(0.5)")
-            jobs = w.stages.resume([Resumption("cheap", judged, sampled, revision=3)])
+            jobs = w.steps.rule_sets.resume([Resumption("cheap", judged, sampled, revision=3)])
             assert [(job.rule.name, job.sampled) for job in jobs] == [("cheap", sampled)]
             assert jobs[0].target.decisions["run"].sampled == {"cheap": Chance(0.5)}
-            w.stages.submit(jobs)
+            w.steps.rule_sets.submit(jobs)
             await w.settled()
             found = {e.scorer_id: (e.revision, e.sampled.probability) for e in w.scored.evaluations}
             picked = sampling.is_sampled(0.5, int(judged.trace_id, 16))
@@ -228,9 +230,9 @@ def test_a_job_may_go_back_to_the_store_and_those_that_waited_for_it_with_it() -
             agent_run(w.tracer)
             w.feed()
             (job,) = store.jobs
-            assert w.stages.evaluations.scheduler.running() == {("cheap", job.target.span_id)}
+            assert w.steps.evaluator.scheduler.running() == {("cheap", job.target.span_id)}
             assert job.target.awaited == {"cheap", "judge"}
-            w.stages.withdraw(job, "shutdown")
+            w.steps.rule_sets.withdraw(job, "shutdown")
             assert (w.ledger.pending, w.ledger.stats().rules["cheap"].stored) == (0, 1)
             assert job.target.awaited == set()
             job.ended = True  # as the worker has done by then

@@ -27,7 +27,7 @@ def gated(name: str, version: str, gate: asyncio.Event | None = None) -> Any:
 
 
 def use(w: Wired, *rules: Any) -> None:
-    w.stages.use_rules(build_config(rules))
+    w.steps.use_rules(build_config(rules))
 
 
 def test_a_run_that_was_sampled_ends_under_the_rules_that_sampled_it() -> None:
@@ -36,15 +36,15 @@ def test_a_run_that_was_sampled_ends_under_the_rules_that_sampled_it() -> None:
         async with wired(Rule(gated("a", "1", gate)), Rule(gated("gone", "1", gate))) as w:
             agent_run(w.tracer)
             w.feed()
-            await w.until(lambda: len(w.stages.rule_sets.running()) == 2)
+            await w.until(lambda: len(w.steps.rule_sets.running()) == 2)
             use(w, Rule(gated("a", "2")), Rule(gated("new", "1")))
             agent_run(w.tracer)
             w.feed()
             await w.until(lambda: len(w.scored.evaluations) == 2)
-            assert len(w.stages.rule_sets.earlier) == 1
+            assert len(w.steps.rule_sets.earlier) == 1
             gate.set()
             found = await w.settled()
-            await w.until(lambda: not w.stages.rule_sets.earlier)
+            await w.until(lambda: not w.steps.rule_sets.earlier)
         by_run: dict[str, set[tuple[str, str]]] = {}
         for each in found:
             by_run.setdefault(each.trace_id, set()).add((each.scorer_id, each.scorer_version))
@@ -63,7 +63,7 @@ def test_a_cascade_goes_on_under_its_own_rules() -> None:
         async with wired(Rule(gated("a", "1", gate)), follows) as w:
             agent_run(w.tracer)
             w.feed()
-            await w.until(w.stages.rule_sets.running)
+            await w.until(w.steps.rule_sets.running)
             use(w, Rule(gated("a", "2")))
             gate.set()
             assert {each.scorer_id for each in await w.settled()} == {"a", "follows"}
@@ -76,9 +76,9 @@ def test_jobs_under_earlier_rules_are_dropped_at_the_end_and_counted() -> None:
         async with wired(Rule(gated("a", "1", asyncio.Event()))) as w:
             agent_run(w.tracer)
             w.feed()
-            await w.until(w.stages.rule_sets.running)
+            await w.until(w.steps.rule_sets.running)
             use(w, Rule(gated("b", "1")))
-            w.stages.rule_sets.abort("shutdown")
+            w.steps.rule_sets.abort("shutdown")
             assert w.ledger.stats().rules["a"].dropped == {"shutdown": 1}
             assert w.ledger.stats().check() == []
 
@@ -91,11 +91,11 @@ def test_a_run_that_began_before_sampling_was_raised_is_not_judged_by_what_is_le
         async with wired(Rule(gated("a", "1"), sample=sampling.never())) as w:
             use(w, Rule(gated("a", "1")))
             fresh = replace(began, start_time=time.time_ns(), trace_id="c" * 32)
-            assert w.stages.rule_sets.whole([began, fresh]) == (
+            assert w.steps.rule_sets.whole([began, fresh]) == (
                 [fresh],
                 [Loss("run", "began_before_reload", began.trace_id)],
             )
             use(w, Rule(gated("a", "1"), sample=sampling.ratio(0.5)))
-            assert w.stages.rule_sets.whole([fresh]) == ([fresh], []), "lowered: nothing was left out"
+            assert w.steps.rule_sets.whole([fresh]) == ([fresh], []), "lowered: nothing was left out"
 
     asyncio.run(body())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections import Counter
 from typing import Any
 
@@ -11,25 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_evals import Rule
+from otel_evals._internal.attach.attacher import Opened
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.evaluate.scheduler import Scheduler
-from otel_evals.model import Dropped, Outcome, Run, Score
+from otel_evals.model import Dropped, Evaluation, Outcome, Run, Score
 from otel_evals.scorers import FunctionScorer, scorer
-from tests.support.jobs import a_job
+from tests.support.jobs import Evaluating
 
 SECONDS = 5.0
 
 
-class Board:
-    """A scheduler whose scorers wait until the board is opened."""
+class Board(Evaluating):
+    """Rules whose scorers wait until the board is opened."""
 
     def __init__(self, queue_size: int, max_bytes: int = 2**28, **concurrency: int) -> None:
         self.opened = asyncio.Event()
-        self.begun: list[str] = []
-        self.ended: list[tuple[Job, Outcome]] = []
-        self._changed = asyncio.Event()
         self.rules = {name: Rule(self._judge(name), concurrency=n) for name, n in concurrency.items()}
-        self.scheduler = Scheduler(self.rules.values(), queue_size, max_bytes, self._start, self._end)
+        super().__init__(self.rules.values(), queue_size=queue_size, max_bytes=max_bytes)
 
     def _judge(self, name: str) -> FunctionScorer:
         async def judge(run: Run) -> float:
@@ -38,25 +34,15 @@ class Board:
 
         return scorer(id=name, version="1")(judge)
 
-    def _start(self, job: Job) -> contextvars.Context:
-        self.begun.append(job.rule.name)
-        return contextvars.Context()
+    @property
+    def begun(self) -> list[str]:
+        return [job.rule.name for job in self.started]
 
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        self.ended.append((job, outcome))
-        self._changed.set()
-
-    def submit(self, name: str, drop: str | None = None) -> Job:
-        job = a_job(self.rules[name])
-        self.scheduler.submit(job, drop)
-        return job
+    def offer(self, name: str, drop: str | None = None) -> Job:
+        return self.submit(self.rules[name], drop)
 
     async def all_ended(self, count: int) -> Counter[Outcome]:
-        async with asyncio.timeout(SECONDS):
-            while len(self.ended) < count:
-                self._changed.clear()
-                await self._changed.wait()
-        return Counter(outcome for _, outcome in self.ended)
+        return Counter(await self.outcomes(count))
 
 
 def test_each_rule_has_its_own_slots() -> None:
@@ -64,7 +50,7 @@ def test_each_rule_has_its_own_slots() -> None:
 
     async def body() -> None:
         board = Board(10, slow=1, quick=2)
-        jobs = [board.submit(name) for name in ("slow", "slow", "slow", "quick", "quick", "quick")]
+        jobs = [board.offer(name) for name in ("slow", "slow", "slow", "quick", "quick", "quick")]
         assert Counter(board.begun) == {"slow": 1, "quick": 2}
         assert (board.scheduler.waiting, board.scheduler.room) == (3, 7)
         running = {(job.rule.name, job.target.span_id) for job in jobs}
@@ -83,7 +69,7 @@ def test_what_finds_no_room_is_dropped_and_everything_ends_once(queue_size: int,
         board = Board(queue_size, a=1, b=2)
         jobs = []
         for name in names:
-            jobs.append(board.submit(name))
+            jobs.append(board.offer(name))
             assert board.scheduler.waiting <= queue_size
             assert board.scheduler.room == queue_size - board.scheduler.waiting
         board.opened.set()
@@ -102,9 +88,9 @@ def test_a_job_with_a_free_slot_needs_no_room_in_the_queue() -> None:
     async def body() -> None:
         board = Board(2, hanging=1, quick=1)
         for _ in range(3):
-            board.submit("hanging")
+            board.offer("hanging")
         assert board.scheduler.room == 0
-        board.submit("quick")
+        board.offer("quick")
         assert board.begun == ["hanging", "quick"]
         board.opened.set()
         assert await board.all_ended(4) == {Score(value=1.0): 4}
@@ -115,8 +101,8 @@ def test_a_job_with_a_free_slot_needs_no_room_in_the_queue() -> None:
 def test_without_room_the_rule_that_most_wait_for_loses_its_newest_job() -> None:
     async def body() -> None:
         board = Board(4, hanging=1, quick=1)
-        hanging = [board.submit("hanging") for _ in range(5)]
-        quick = [board.submit("quick") for _ in range(4)]
+        hanging = [board.offer("hanging") for _ in range(5)]
+        quick = [board.offer("quick") for _ in range(4)]
         dropped = {id(job): outcome for job, outcome in board.ended}
         full = Dropped(reason="queue_full")
         assert dropped == {id(job): full for job in (hanging[4], hanging[3], quick[3])}
@@ -130,7 +116,7 @@ def test_without_room_the_rule_that_most_wait_for_loses_its_newest_job() -> None
 def test_a_job_may_be_dropped_for_a_reason_of_the_callers() -> None:
     async def body() -> None:
         board = Board(10, a=1)
-        job = board.submit("a", "too_many_conversations")
+        job = board.offer("a", "too_many_conversations")
         assert board.ended == [(job, Dropped(reason="too_many_conversations"))]
         assert job.ended
         assert board.begun == []
@@ -141,9 +127,9 @@ def test_a_job_may_be_dropped_for_a_reason_of_the_callers() -> None:
 def test_after_an_abort_nothing_starts_any_more() -> None:
     async def body() -> None:
         board = Board(10, a=1, b=1)
-        jobs = [board.submit(name) for name in ("a", "a", "b")]
-        board.scheduler.abort("shutdown")
-        late = board.submit("b")
+        jobs = [board.offer(name) for name in ("a", "a", "b")]
+        board.evaluator.abort("shutdown")
+        late = board.offer("b")
         assert {id(job) for job, _ in board.ended} == {id(job) for job in [*jobs, late]}
         assert {outcome for _, outcome in board.ended} == {Dropped(reason="shutdown")}
         assert board.begun == ["a", "b"]
@@ -155,23 +141,20 @@ def test_after_an_abort_nothing_starts_any_more() -> None:
 def test_an_outcome_may_submit_further_jobs() -> None:
     """As cascades do, from within the end of a job; also while aborting, when they are dropped."""
 
+    class Following(Board):
+        def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
+            super().attach(run, evaluation, opened)
+            if evaluation.rule == "a":
+                self.offer("b")
+
     async def body() -> None:
-        board = Board(10, a=1, b=1)
-        told = board._end
-        ends: list[Any] = []
-
-        def end(job: Job, outcome: Outcome) -> None:
-            told(job, outcome)
-            if job.rule.name == "a":
-                ends.append(board.submit("b"))
-
-        board.scheduler = Scheduler(board.rules.values(), 10, 2**28, board._start, end)
-        board.submit("a")
+        board = Following(10, a=1, b=1)
+        board.offer("a")
         board.opened.set()
         assert await board.all_ended(2) == {Score(value=1.0): 2}
         board.opened.clear()
-        board.submit("a")
-        board.scheduler.abort("shutdown")
+        board.offer("a")
+        board.evaluator.abort("shutdown")
         assert [outcome for _, outcome in board.ended[2:]] == [Dropped(reason="shutdown")] * 2
 
     asyncio.run(body())
@@ -185,8 +168,7 @@ class Loading(FunctionScorer):
 def test_all_scorers_prepare_themselves() -> None:
     async def body() -> None:
         scorers: list[Any] = [Loading(lambda run: 1.0, id=name, version="1") for name in "ab"]
-        scheduler = Scheduler(map(Rule, scorers), 1, 2**28, lambda _: contextvars.Context(), lambda *_: None)
-        await scheduler.prepare()
+        await Evaluating(map(Rule, scorers)).evaluator.prepare()
         assert all(each.loaded for each in scorers)
 
     asyncio.run(body())

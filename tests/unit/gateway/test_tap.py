@@ -26,7 +26,7 @@ from otel_evals_gateway._internal.traffic_counters import TrafficCounters
 
 
 class Taken:
-    """Takes the place of the stages' work, and waits while it is told to."""
+    """Takes the place of the steps' work, and waits while it is told to."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -48,7 +48,7 @@ class Taken:
 
 @pytest.fixture
 def busy() -> Iterator[tuple[Tap, ScoringEngine, TrafficCounters, Taken]]:
-    """A tap whose stages take nothing yet."""
+    """A tap whose steps take nothing yet."""
     scoring = ScoringEngine(build_config(["answered"], []), load_dialects(), Providers())
     work = scoring.engine.thread.work = Taken()
     traffic = TrafficCounters(RequestLimits(GatewayOptions()))
@@ -77,7 +77,7 @@ def test_a_request_is_taken_as_a_whole_or_its_sender_is_asked_to_send_again(
 
     async def take() -> None:
         began = time.monotonic()
-        assert (await tap.take(large)).ok  # more than may wait, but the stages have nothing else
+        assert (await tap.take(large)).ok  # more than may wait, but the steps have nothing else
         assert time.monotonic() - began < 20.0
         assert await tap.take(small) is BUSY
         assert await tap.take(large) is BUSY

@@ -49,5 +49,5 @@ def test_those_that_waited_longest_give_way_and_are_counted() -> None:
     logs = HeldLogs(10, 1_000_000)
     lost = sum(logs.add(str(number), SpanEvent(name="l", body="x" * 100_000)) for number in range(100))
     assert lost > 85
-    assert logs.get("99")
-    assert not logs.get("1")
+    assert logs.by_span.get("99")
+    assert not logs.by_span.get("1")

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanContext, TraceFlags, format_span_id
 from otel_evals._internal.capture.items import CapturedItem, CapturedLog, CapturedSpan
 from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.gather.gatherer import AssemblyLimits, SpanGroup
-from otel_evals._internal.gather.local_gatherer import SpanGatherer
+from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals.model import Loss, SpanEvent
 
 
@@ -49,7 +49,7 @@ class Collected:
     def __init__(self, **limits: float) -> None:
         self.ignored: Counter[str] = Counter()
         given = {**DEFAULTS, **limits}
-        self.gatherer = SpanGatherer(AssemblyLimits(**given))  # type: ignore[arg-type]  # ints and floats
+        self.gatherer = LocalGatherer(AssemblyLimits(**given))  # type: ignore[arg-type]  # ints and floats
 
     def add(self, item: CapturedItem, now: float) -> None:
         gathered = self.gatherer.add([item], now)
@@ -177,7 +177,7 @@ class Learning:
         self.open: dict[int, Span] = {}
         self.waiting = 0
         self.trace = 0
-        self.gatherer = SpanGatherer(
+        self.gatherer = LocalGatherer(
             AssemblyLimits(**DEFAULTS),  # type: ignore[arg-type]  # ints and floats
             open_spans=lambda: OpenSpansNow(self.open, self.waiting),
         )

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_evals._internal.capture.items import CapturedSpan
 from otel_evals._internal.gather.gatherer import AssemblyLimits
-from otel_evals._internal.gather.local_gatherer import SpanGatherer
+from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals.model import Loss
 
 LIMITS = AssemblyLimits(grace=0.5, max_age=600.0, max_traces=99, max_spans_per_trace=99, max_bytes=10**6)
@@ -28,7 +28,7 @@ def ended(trace: int, span: int, parent: int = 0, owner: int = 0) -> CapturedSpa
 def at_the_end(
     added: Iterable[CapturedSpan], left: Iterable[CapturedSpan], *, close: bool = False, stored: bool = False
 ) -> list[Loss]:
-    gatherer = SpanGatherer(LIMITS, report_ended=stored)
+    gatherer = LocalGatherer(LIMITS, report_ended=stored)
     for item in added:
         gatherer.add([item], 0.0)
         if close:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_evals import Config, Rule
-from otel_evals._internal.pipeline.assembly_limits import assembly_limits
+from otel_evals._internal.pipeline.steps import assembly_limits
 from otel_evals.scorers import answered
 
 

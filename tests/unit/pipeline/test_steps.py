@@ -1,12 +1,13 @@
-"""The stages, wired: spans in, scored runs out, and a reason for everything that does not get there."""
+"""The steps, wired: spans in, scored runs out, and a reason for everything that does not get there."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry import trace
@@ -15,10 +16,15 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from otel_evals import Rule, Run, Score, scorer
+from otel_evals import Rule, Run, Score, sampling, scorer
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.attach.hold import PendingScores
-from otel_evals._internal.capture.items import CapturedSpan
+from otel_evals._internal.capture.items import CapturedSpan, RecordedSpan
+from otel_evals._internal.evaluate.queue_interface import DurableQueue
+from otel_evals._internal.read.runs import find_runs
+from otel_evals.model import SpanRecord
+from otel_evals.testing import InMemoryDestination
+from tests.support.trace_builder import DIALECTS, TraceBuilder
 from tests.support.traffic import agent_run, said
 from tests.support.wired import wired
 
@@ -55,7 +61,7 @@ def test_spans_become_a_run_with_a_score_of_each_rule() -> None:
             assert found == {"answered": "On its way.", "asked": "Where is it?"}
             stats = w.ledger.stats()
             assert (stats.seen, stats.eligible, stats.losses) == (1, 1, {})
-            assert w.stages.waiting == 0
+            assert w.steps.waiting == 0
 
     run(body)
 
@@ -109,7 +115,7 @@ def test_a_run_waits_for_its_grace_and_is_due_then() -> None:
             before = time.monotonic()
             w.feed()
             assert w.ledger.stats().seen == 0
-            assert w.stages.tick() <= before + 0.05 + 1.0
+            assert w.steps.tick() <= before + 0.05 + 1.0
             await w.until(lambda: w.scored.runs)
             assert time.monotonic() >= before + 0.05
 
@@ -191,8 +197,8 @@ def test_a_root_that_never_ends_is_given_up_by_age_and_at_the_end() -> None:
             with trace.use_span(w.tracer.start_span("invoke_agent", attributes=AGENT)):
                 agent_run(w.tracer)
             w.feed()
-            await w.stages.finish_all(time.monotonic() + 1)
-            w.stages.end(())
+            await w.steps.finish_all(time.monotonic() + 1)
+            w.steps.end(())
             ended = w.ledger.stats().ignored
             assert ended == {"root_never_ended": 2, "root_not_ended_at_shutdown": 1}
 
@@ -211,9 +217,9 @@ def test_what_is_not_scored_by_the_end_is_dropped_and_counted() -> None:
         async with wired(Rule(hangs), Rule(answered)) as w:
             agent_run(w.tracer)
             w.feed()
-            assert not await w.stages.flush(time.monotonic() + 0.05)
+            assert not await w.steps.flush(time.monotonic() + 0.05)
             assert w.scored.runs == (), "a run is delivered whole"
-            await w.stages.finish_all(time.monotonic() + 1)
+            await w.steps.finish_all(time.monotonic() + 1)
             stats = w.ledger.stats()
             assert stats.rules["hangs"].dropped == {"shutdown": 1}
             assert stats.rules["answered"].scored == 1
@@ -226,19 +232,7 @@ def test_what_is_not_scored_by_the_end_is_dropped_and_counted() -> None:
     run(body)
 
 
-# --- what a store is given ---
-
-
-def test_spans_are_read_again_as_they_were_read_at_first() -> None:
-    async def body() -> None:
-        async with wired(Rule(answered)) as w:
-            agent_run(w.tracer)
-            records = [item.record() for item in w.captured if isinstance(item, CapturedSpan)]
-            w.feed()
-            await w.settled()
-            assert w.stages.read(records, {}) == [w.scored.runs[0].run]
-
-    run(body)
+# --- deliveries, picks, and the end ---
 
 
 def test_a_scored_run_can_be_handed_to_the_destinations_by_name() -> None:
@@ -248,10 +242,69 @@ def test_a_scored_run_can_be_handed_to_the_destinations_by_name() -> None:
             w.feed()
             (evaluation,) = await w.settled()
             (scored,) = w.scored.runs
-            assert list(w.stages.put(scored, None)) == ["memory"]
-            assert list(w.stages.put(scored, ["elsewhere"])) == []
+            assert w.steps.fan_out.put(scored) == ["memory"]
+            assert w.steps.fan_out.put(scored, ["elsewhere"]) == []
             await w.settled()
             assert w.scored.runs == (scored, scored)
-            assert await w.stages.lacking([evaluation.evaluation_id], 1) == ["memory"]
+            assert await w.steps.fan_out.lacking([evaluation.evaluation_id], 1) == ["memory"]
+
+    run(body)
+
+
+class Keeper(InMemoryDestination):
+    """Keeps what rules picked, if it is not down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.told: list[Sequence[Any]] = []
+
+    async def keep_picks(self, rows: Sequence[Any]) -> None:
+        if self.down:
+            raise OSError("the disk is full")
+        self.told.append(rows)
+
+
+def test_picks_that_a_destination_took_are_not_reported_again_and_others_are() -> None:
+    async def body() -> None:
+        keeper = Keeper()
+        async with wired(Rule(answered, sample=sampling.ratio(0.999)), destinations=[keeper]) as w:
+            agent_run(w.tracer)
+            w.feed()
+            keeper.down = True
+            await w.steps.report_picks()
+            assert keeper.told == []
+            keeper.down = False
+            await w.steps.report_picks()
+            await w.steps.report_picks()
+            ((row,),) = keeper.told
+            assert (row.rule, row.picks.runs) == ("answered", 1)
+
+    run(body)
+
+
+class Keeping(DurableQueue):
+    keeps = True
+
+
+ASKS = '[{"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "look_up"}]}]'
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": "Where?", "gen_ai.output.messages": ASKS}
+
+
+@pytest.mark.parametrize("store", [DurableQueue(), Keeping()])
+def test_open_runs_runs_that_wait_for_a_next_call_and_items_count_once(store: DurableQueue) -> None:
+    """A store has the first two; the third never reached it."""
+
+    async def body() -> None:
+        async with wired(Rule(answered), store=store, grace=60.0) as w:
+            agent_run(w.tracer)
+            w.feed()
+            (waits,) = find_runs(TraceBuilder("app").add("chat m", CHAT).spans, DIALECTS)
+            w.steps._split_runs.add(waits, 0.0)
+            never_taken = RecordedSpan(SpanRecord(trace_id="c" * 32, span_id="c" * 16), 0)
+            for items in ([never_taken], []):
+                w.steps.end(items)
+                lost = 1 if store.keeps else 3
+                assert w.ledger.counters.snapshot().ignored == {"undecided_at_shutdown": lost}
 
     run(body)

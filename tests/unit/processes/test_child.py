@@ -36,7 +36,7 @@ def sleeps(run: Run) -> float:
 
 
 def started(scorer: Any = says) -> Child:
-    return Child(WORKER, pack((scorer, current_redaction())))
+    return Child(WORKER, pack((scorer, current_redaction(), True)))
 
 
 def ask(child: Child) -> float:

@@ -104,6 +104,8 @@ _TEXTS = (
     "agent_version",
 )
 
+_COUNTED = ("input_tokens", "output_tokens", "cache_tokens", "reasoning_tokens")
+
 
 @dataclass(frozen=True)
 class Convention:
@@ -134,7 +136,10 @@ class Convention:
         operation = span.attributes.get("gen_ai.operation.name")
         plain = type(operation) is str and operation in _OPERATIONS  # not in quotes, as in stored JSON
         recorded = span if plain else as_recorded(span)
-        kind = (self.kind_of(recorded) if self.kind_of else None) or kind_of(recorded)
+        kind = self.kind_of(recorded) if self.kind_of else None
+        if kind is None and plain and "gen_ai.tool.name" not in span.attributes:
+            kind = _OPERATIONS[str(operation)]
+        kind = kind or kind_of(recorded)
         if kind is None:
             return None
         reader = SpanReader(recorded, self.names, self.index, self.name)
@@ -255,13 +260,13 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_usage(reader: SpanReader) -> None:
-    given, said = reader.number("input_tokens"), reader.number("output_tokens")
+    given, said, cached, reasoning = [reader.number(n) if n in reader.found_at else None for n in _COUNTED]
     if given is not None or said is not None:
         reader.fields["usage"] = Usage(
             input_tokens=given or 0,
             output_tokens=said or 0,
-            cache_read_tokens=reader.number("cache_tokens") or 0,
-            reasoning_tokens=reader.number("reasoning_tokens") or 0,
+            cache_read_tokens=cached or 0,
+            reasoning_tokens=reasoning or 0,
         )
 
 

@@ -111,10 +111,14 @@ class SpanReader:
 
     def identity(self, field: str) -> str | None:
         """As `text`, for what identifies something: applications write some of these as numbers."""
-        text = self.text(field)
-        if text is not None or field not in self.found_at:
-            return text
+        if field not in self.found_at:
+            return None
         value = self.attributes[self.found_at[field][0][1]]
+        if type(value) is str and value and value[0] not in _SPECIAL:
+            return value
+        text = self.text(field)
+        if text is not None:
+            return text
         return str(value) if type(value) is int else None
 
     def number(self, field: str) -> int | None:

@@ -25,7 +25,7 @@ from otel_evals._internal.sampling.decide import Decision
 from otel_evals._internal.sampling.randomness import conversation_number
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["ConversationStage", "JoinedConversation"]
+__all__ = ["ConversationGatherer", "JoinedConversation"]
 
 _logger = logging.getLogger(__name__)
 _PAUSE = 0.02
@@ -59,7 +59,7 @@ class _Known:
     """What the store has of each run, by trace id and root span id."""
 
 
-class ConversationStage:
+class ConversationGatherer:
     """Gathers the runs of conversations and says which conversations are due.
 
     Args:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from otel_evals import Rule, Run, Score, sampling, scorer
-from otel_evals._internal.evaluate.queue_interface import ConversationState
+from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun, Recovered
+from otel_evals._internal.read.rejoin import read_again
 from otel_evals._internal.sampling.randomness import conversation_number
+from tests.support.trace_builder import DIALECTS
 from tests.support.traffic import agent_run
 from tests.support.wired import Wired, wired
 
@@ -49,7 +51,7 @@ def test_a_conversation_is_judged_whole_once_it_is_idle_and_anew_when_it_went_on
             say(w, "two")
             say(w, "other", "c2")
             w.feed()
-            assert w.stages.conversations.waiting == 2
+            assert w.steps.conversations.waiting == 2
             await w.until(lambda: len(w.scored.runs) == 2)
             assert sorted(judged(w)) == [("c1", 1, "one two"), ("c2", 1, "other")]
             say(w, "three")
@@ -67,12 +69,12 @@ def test_every_run_moves_the_moment_on() -> None:
         async with wired(rule(idle=60.0)) as w:
             say(w, "one")
             w.feed()
-            first = w.stages.conversations.next_due(0.0)
+            first = w.steps.conversations.next_due(0.0)
             say(w, "two")
             w.feed()
-            assert w.stages.conversations.next_due(0.0) > first
-            assert w.stages.conversations.due(first, 10) == []
-            (due,) = w.stages.conversations.due(first + 60.0, 10)
+            assert w.steps.conversations.next_due(0.0) > first
+            assert w.steps.conversations.due(first, 10) == []
+            (due,) = w.steps.conversations.due(first + 60.0, 10)
             assert (due.revision, due.ruled_out, due.lost) == (1, False, None)
             assert [t.input for t in due.run.turns] == ["one", "two"]
 
@@ -85,7 +87,7 @@ def test_no_more_are_due_than_there_is_room_for() -> None:
             for number in range(5):
                 say(w, "hello", f"c{number}")
             w.feed()
-            due = w.stages.conversations
+            due = w.steps.conversations
             far = due.next_due(0.0) + 1_000
             assert due.due(far, 0) == []
             assert [len(due.due(far, most)) for most in (2, 2, 2, 2)] == [2, 2, 1, 0]
@@ -125,7 +127,7 @@ def test_rules_of_different_idle_times_are_asked_apart() -> None:
             w.feed()
             await w.until(lambda: w.scored.runs)
             assert [e.scorer_id for e in w.scored.evaluations] == ["soon"]
-            assert w.stages.conversations.waiting == 1
+            assert w.steps.conversations.waiting == 1
 
     run(body)
 
@@ -135,13 +137,13 @@ def test_at_the_end_what_waits_is_judged_in_time_or_dropped() -> None:
         async with wired(rule(idle=60.0)) as w:
             say(w, "one")
             w.feed()
-            assert await w.stages.flush(w.loop.time() + 5)
+            assert await w.steps.flush(w.loop.time() + 5)
             assert w.scored.runs == (), "a flush is not the end of a conversation"
-            assert await w.stages.flush(w.loop.time() + 5, ending=True)
+            assert await w.steps.flush(w.loop.time() + 5, ending=True)
             assert judged(w) == [("c1", 1, "one")]
             say(w, "two")
             w.feed()
-            await w.stages.flush(w.loop.time() + 5)
+            await w.steps.flush(w.loop.time() + 5)
         assert w.ledger.stats().rules["turns@conversation"].dropped == {"shutdown": 1}
 
     run(body)
@@ -170,8 +172,9 @@ def test_a_run_of_a_process_that_has_ended_is_taken_back() -> None:
             say(w, "one")
             records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
             w.captured = []
-            (kept,) = w.stages.read(records, {})
-            w.stages.take_back(kept, ConversationState({"turns@conversation": 4}, ("turns@conversation",)))
+            state = ConversationState({"turns@conversation": 4}, ("turns@conversation",))
+            runs = read_again(records, DIALECTS, {})
+            w.steps.resume(Recovered(conversations=[(KeptRun(), runs, state)]))
             await w.until(lambda: w.scored.runs)
             assert judged(w) == [("c1", 5, "one")]
 
@@ -188,9 +191,14 @@ def test_without_such_rules_nothing_is_kept() -> None:
             say(w, "one")
             w.feed()
             await w.settled()
-            stage = w.stages.conversations
-            assert (stage.active, stage.waiting, stage.due(1e9, 10), stage.end()) == (False, 0, [], [])
-            assert stage.take_back(w.scored.runs[0].run, ConversationState({}, ()), 0.0) == []
+            gatherer = w.steps.conversations
+            assert (gatherer.active, gatherer.waiting, gatherer.due(1e9, 10), gatherer.end()) == (
+                False,
+                0,
+                [],
+                [],
+            )
+            assert gatherer.take_back(w.scored.runs[0].run, ConversationState({}, ()), 0.0) == []
 
     run(body)
 
@@ -210,9 +218,9 @@ def test_a_conversation_that_cannot_be_read_costs_nothing_else(caplog: pytest.Lo
             say(w, "bad", "c2")
             records = [item.record() for item in w.captured]  # type: ignore[union-attr]  # spans
             w.captured = []
-            (bad,) = w.stages.read(records, {})
+            (bad,) = read_again(records, DIALECTS, {})
             object.__setattr__(bad, "conversation_id", Odd("c2"))
-            assert w.stages.conversations.take([bad], w.loop.time()) == []
+            assert w.steps.conversations.take([bad], w.loop.time()) == []
             await w.until(lambda: w.scored.runs)
             assert judged(w) == [("c1", 1, "good")]
             assert w.ledger.stats().rules["turns@conversation"].not_sampled == {"unreadable": 1}

@@ -1,4 +1,4 @@
-"""The worker of one rule: slots, retries, timeouts, and that whatever a scorer does, its job ends once."""
+"""The lane of one rule: slots, retries, timeouts, and that whatever a scorer does, its job ends once."""
 
 from __future__ import annotations
 
@@ -15,52 +15,29 @@ from hypothesis import strategies as st
 
 from otel_evals import Rule
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.evaluate.worker import Worker
 from otel_evals._internal.processes.child import ProcessDiedError
 from otel_evals._internal.scoring.scorer import StepFailure
 from otel_evals.errors import JudgeUnavailableError
-from otel_evals.model import Dropped, NotScored, Outcome, Run, Score, ScorerFailure
+from otel_evals.model import Dropped, NotScored, Run, Score, ScorerFailure
 from otel_evals.scorers import FunctionScorer, Scorer, scorer
-from tests.support.jobs import a_job
+from tests.support.jobs import Evaluating
 
 Judge = Callable[[Run], Awaitable[Any]]
 SECONDS = 5.0
 """After which a test that waits for something gives up."""
 
 
-class Desk:
-    """A worker, and what it tells."""
+class Desk(Evaluating):
+    """The lane of one rule, and what becomes of its jobs."""
 
     def __init__(self, judge: Judge | Scorer, *, draw: float = 0.0, **limits: Any) -> None:
         made = judge if isinstance(judge, Scorer) else scorer(id="judge", version="1")(judge)
         self.rule = Rule(made, **limits)
-        self.started: list[Job] = []
-        self.ended: list[tuple[Job, Outcome]] = []
-        self._changed = asyncio.Event()
-        self.worker = Worker(self.rule, self._start, self._end, lambda: draw)
+        super().__init__([self.rule], draw)
+        self.lane = self.scheduler.lanes[self.rule.name]
 
     def offer(self, count: int = 1) -> list[Job]:
-        jobs = []
-        for _ in range(count):
-            jobs.append(a_job(self.rule))
-            self.worker.offer(jobs[-1])
-        return jobs
-
-    async def outcomes(self, count: int = 1) -> list[Outcome]:
-        """The first outcomes, once there are that many."""
-        async with asyncio.timeout(SECONDS):
-            while len(self.ended) < count:
-                self._changed.clear()
-                await self._changed.wait()
-        return [outcome for _, outcome in self.ended]
-
-    def _start(self, job: Job) -> contextvars.Context:
-        self.started.append(job)
-        return contextvars.Context()
-
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        self.ended.append((job, outcome))
-        self._changed.set()
+        return [self.submit(self.rule) for _ in range(count)]
 
 
 class Gate:
@@ -101,11 +78,11 @@ def test_no_more_run_at_once_than_the_rule_allows_and_the_rest_wait_their_turn()
         desk = Desk(gate, concurrency=3)
         jobs = desk.offer(8)
         await gate.came(3)
-        assert (gate.inside, desk.worker.waiting, len(desk.started)) == (3, 5, 3)
+        assert (gate.inside, desk.lane.waiting, len(desk.started)) == (3, 5, 3)
         gate.open()
         assert await desk.outcomes(8) == [Score(value=1.0)] * 8
         assert desk.started == jobs, "first come, first served"
-        assert (gate.most, desk.worker.waiting) == (3, 0)
+        assert (gate.most, desk.lane.waiting) == (3, 0)
         assert all(job.ended and job.attempts == 1 and job.started and job.began for job in jobs)
 
     asyncio.run(body())
@@ -198,10 +175,10 @@ def test_jobs_wait_until_the_scorer_is_prepared(
     async def body() -> None:
         judge = prepared(error)
         desk = Desk(judge, timeout=SECONDS)
-        preparing = asyncio.ensure_future(desk.worker.prepare())
+        preparing = asyncio.ensure_future(desk.evaluator.prepare())
         desk.offer(2)
         await asyncio.sleep(0)
-        assert (desk.worker.waiting, desk.started) == (2, [])
+        assert (desk.lane.waiting, desk.started) == (2, [])
         judge.release.set()
         await preparing
         assert await desk.outcomes(2) == [Score(value=1.0)] * 2
@@ -283,11 +260,11 @@ def test_the_wait_grows_is_jittered_and_heeds_what_the_judge_asks_for(
         job.attempts = attempt  # the attempt is under way and has not failed yet
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(SECONDS):
-            while not desk.worker.retrying:  # noqa: ASYNC110  # a few turns of the loop away
+            while not desk.lane.retrying:  # noqa: ASYNC110  # a few turns of the loop away
                 await asyncio.sleep(0)
         assert job.timer is not None
         assert job.timer.when() - loop.time() == pytest.approx(wait, abs=0.2)
-        desk.worker.abort(Dropped(reason="shutdown"))
+        desk.evaluator.abort("shutdown")
 
     asyncio.run(body())
 
@@ -307,8 +284,8 @@ def test_the_slot_is_free_while_a_job_waits_for_its_next_attempt() -> None:
         first, second = desk.offer(2)
         await desk.outcomes()
         assert [job for job, _ in desk.ended] == [second]
-        assert (desk.worker.waiting, desk.worker.retrying) == (1, {first})
-        desk.worker.abort(Dropped(reason="shutdown"))
+        assert (desk.lane.waiting, desk.lane.retrying) == (1, {first})
+        desk.evaluator.abort("shutdown")
         assert desk.ended[1] == (first, Dropped(reason="shutdown"))
 
     asyncio.run(body())
@@ -581,14 +558,14 @@ def test_aborting_ends_every_job_once_wherever_it_is() -> None:
         desk = Desk(judge, concurrency=1)
         retrying, running, queued = desk.offer(3)
         await gate.came(1)
-        desk.worker.abort(Dropped(reason="shutdown"))
+        desk.evaluator.abort("shutdown")
         assert {id(job) for job, _ in desk.ended} == {id(retrying), id(running), id(queued)}
         assert {outcome for _, outcome in desk.ended} == {Dropped(reason="shutdown")}
         gate.open()
         for _ in range(5):
             await asyncio.sleep(0)
-        assert (len(desk.ended), desk.worker.waiting, gate.inside) == (3, 0, 0)
-        desk.worker.abort(Dropped(reason="shutdown"))
+        assert (len(desk.ended), desk.lane.waiting, gate.inside) == (3, 0, 0)
+        desk.evaluator.abort("shutdown")
         assert len(desk.ended) == 3
 
     asyncio.run(body())
