@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from otel_evals import Rule, Run, sampling
-from otel_evals._internal.attach.hold import PendingScores
+from otel_evals._internal.attach.hold import HeldSpans, PendingScores
 from otel_evals.destinations import JsonlDestination
 from otel_evals.model import Score, ScoredRun
 from otel_evals.scorers import scorer
@@ -113,7 +113,7 @@ def test_announced_spans_are_forgotten_once_every_exporter_has_them() -> None:
     """However many threads take at once, nothing stays behind and nothing is mixed up."""
     scores, takers = PendingScores(), 4
     for _ in range(takers):
-        scores.listen(lambda key: None)
+        scores.add_exporter(HeldSpans())
 
     class Context:
         def __init__(self, trace_id: int) -> None:
@@ -138,7 +138,7 @@ def test_announced_spans_are_forgotten_once_every_exporter_has_them() -> None:
 def test_too_many_announced_spans_are_forgotten_oldest_first() -> None:
     """Threads that announce spans nobody takes cannot fill the memory, nor disturb each other."""
     scores = PendingScores()
-    scores.listen(lambda key: None)
+    scores.add_exporter(HeldSpans())
     at_once(lambda number: [scores.expect(number, turn) for turn in range(3_000)])
     assert 8_000 <= len(scores._pending) <= 10_000
 

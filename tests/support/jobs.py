@@ -42,7 +42,8 @@ class Evaluating(Attacher):
         self._jobs: dict[int, Job] = {}
         self._changed = asyncio.Event()
         ledger = Ledger([rule.name for rule in config.rules])
-        self.evaluator = Evaluator(config, ledger, self, lambda scored: None, DurableQueue(), draw=lambda: draw)
+        store, deliver = DurableQueue(), lambda scored: None
+        self.evaluator = Evaluator(config, ledger, self, deliver, store, draw=lambda: draw)
         self.scheduler = self.evaluator.scheduler
 
     def submit(self, rule: Rule, drop: str | None = None) -> Job:

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
+from otel_evals._internal.attach.hold import HeldSpans
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.capture.items import CapturedItem
 from otel_evals._internal.capture.open_spans import OpenSpans
@@ -23,9 +24,21 @@ from otel_evals.model import Evaluation
 from otel_evals.testing import InMemoryDestination
 from tests.support.trace_builder import DIALECTS
 
-__all__ = ["Wired", "wired"]
+__all__ = ["Wired", "Woken", "wired"]
 
 SECONDS = 5.0
+
+
+class Woken(HeldSpans):
+    """The spans of an exporter, which note what wakes them."""
+
+    def __init__(self, keys: list[Any]) -> None:
+        super().__init__()
+        self.keys = keys
+
+    def wake(self, key: tuple[int, int] | None = None) -> None:
+        """Note a span, or None for all."""
+        self.keys.append(key)
 
 
 class Wired:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 
 from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Run
-
-__all__ = ["ContentLog"]
 
 _logger = logging.getLogger(__name__)
 _FIELDS = ("input", "output", "tool_arguments", "tool_results")
@@ -23,12 +20,17 @@ class ContentLog:
 
     def __init__(self) -> None:
         self._off: dict[str, str] = {}
-        self._runs: Counter[str] = Counter()
+        self._runs: dict[str, int] = {}
 
     def note(self, run: Run) -> None:
         """Note a run, and log the first one that is looked at whose instrumentation left content out."""
         who = run.scope_name or run.dialect
-        if who in self._off or len(self._off) >= _MOST or not self._looks_at_next(who):
+        if who in self._off or len(self._off) >= _MOST:
+            return
+        count = self._runs.get(who, 0)
+        if count or len(self._runs) < _MOST:
+            self._runs[who] = count + 1
+        if count % _EVERY:
             return
         off = [name for name in _FIELDS if run.availability.get(name) is Availability.CAPTURED_OFF]
         if not off:
@@ -41,12 +43,6 @@ class ContentLog:
             " and ".join(name.replace("_", " ") for name in off),
             setting,
         )
-
-    def _looks_at_next(self, who: str) -> bool:
-        count = self._runs[who]
-        if count or len(self._runs) < _MOST:
-            self._runs[who] += 1
-        return count % _EVERY == 0
 
     def off(self) -> dict[str, str]:
         """The instrumentations that left content out, each with the setting that turns it on."""

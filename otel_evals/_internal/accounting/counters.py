@@ -19,8 +19,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ConversationStats", "Counters", "RuleStats", "Stats", "StoreStats"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleStats:

@@ -14,17 +14,6 @@ from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import randomness, share, threshold
 from otel_evals._internal.sampling.randomness import conversation_number
 
-__all__ = [
-    "ExplainedDecision",
-    "Explanation",
-    "Numbers",
-    "TraceStatus",
-    "explain_logged",
-    "explain_unknown",
-    "numbers",
-    "trace_status",
-]
-
 TraceStatus = Literal[
     "scored",
     "failed",

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from otel_evals._internal.model import Outcome, ScorerFailure
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["FailureLog"]
-
 _logger = logging.getLogger(__name__)
 _IN_A_ROW = 10
 """Failures in a row after which a rule counts as failing."""
@@ -84,7 +82,9 @@ class FailureLog:
         if outcome.status == "dropped":
             return
         with self._lock:
-            known = self._rules.setdefault(rule, _Rule())
+            known = self._rules.get(rule)
+            if known is None:
+                known = self._rules[rule] = _Rule()
             known.last.append(isinstance(outcome, ScorerFailure))
         if isinstance(outcome, ScorerFailure):
             self._failed(rule, known, outcome, error)

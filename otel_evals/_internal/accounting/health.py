@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Health", "HealthStatus", "judge_health"]
-
-
 HealthStatus = Literal["healthy", "degraded", "stalled", "idle"]
 
 

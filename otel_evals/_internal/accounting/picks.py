@@ -12,8 +12,6 @@ from otel_evals._internal.sampling.decide import Decision
 from otel_evals._internal.sampling.randomness import randomness_source
 from otel_evals._internal.statistics.sampler_check import Picks
 
-__all__ = ["MinuteOfPicks", "PickLog"]
-
 _MINUTE = 60
 _MOST_MINUTES = 120
 _MOST_REMEMBERED = 8_192

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["REASONS", "meaning"]
-
 REASONS: Mapping[str, str] = {
     # Runs for which no rule was evaluated.
     "trace_not_sampled": "the application's own sampler did not sample the trace",

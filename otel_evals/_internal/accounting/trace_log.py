@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
 from otel_evals._internal.model import Evaluation, Run, Score, ScoredRun
 from otel_evals._internal.sampling.algebra import Chance
 
-__all__ = ["LoggedEvaluation", "LoggedTrace", "TraceLog"]
-
 # Measured with two short rules; ids and shared texts included.
 _TRACE_BYTES = 400
 _EVALUATION_BYTES = 250
 _MAX_EVALUATIONS = 500
+_DIALECT = attrgetter("dialect")
 
 
 class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
@@ -98,7 +98,7 @@ class TraceLog:
             trace.runs += 1
             self._bytes += len(run.trace_state) - len(trace.trace_state)
             trace.trace_state = run.trace_state
-            names = frozenset([*trace.dialects, *[operation.dialect for operation in run.operations]])
+            names = frozenset(trace.dialects).union(map(_DIALECT, run.operations))
             dialects = self._dialects.get(names)
             if dialects is None:
                 dialects = self._dialects[names] = tuple(sorted(names))
@@ -116,7 +116,7 @@ class TraceLog:
     ) -> None:
         """Log a rule's decision about a run: `waiting`, `not_sampled` or `queued`."""
         trace = self._traces.get(run.trace_id) or self._trace(run.trace_id)
-        known = trace.evaluation(rule, run.root_span_id)
+        known = trace.evaluation(rule, run.root_span_id) if trace.evaluations else None
         if known is not None:
             known.status, known.reason, known.chance = status, reason, chance
         else:
@@ -136,7 +136,8 @@ class TraceLog:
 
     def ended(self, rule: str, evaluation: Evaluation, status: str, reason: str | None) -> None:
         """Log the outcome of an evaluation."""
-        known = self._trace(evaluation.trace_id).evaluation(rule, evaluation.span_id)
+        trace = self._traces.get(evaluation.trace_id)
+        known = None if trace is None else trace.evaluation(rule, evaluation.span_id)
         if known is not None:
             outcome = evaluation.outcome
             known.value = outcome.value if isinstance(outcome, Score) else None

@@ -14,14 +14,12 @@ from opentelemetry._logs import Logger
 from opentelemetry.context import Context
 
 from otel_evals._internal.attach import records
-from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, own_context
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, unrecorded_context
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.preset import EventPreset
-from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure, SpanRecord
+from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.recursion import ScorerSpan, marked_context
 from otel_evals._internal.util.error_log import tell
-
-__all__ = ["Attacher", "Opened", "SpanScores"]
 
 _logger = logging.getLogger(__name__)
 
@@ -39,8 +37,8 @@ class SpanScores(Protocol):
 class Opened(msgspec.Struct, frozen=True, gc=False):
     """An evaluation that has begun."""
 
-    judged: Context
-    """The judged span is current in it."""
+    judged: Context | None
+    """The judged span is current in it; None if nothing needed it so far."""
     span: ScorerSpan
     """Stands for the evaluation span."""
     context: contextvars.Context
@@ -70,7 +68,19 @@ class Attacher:
         self._logger = logger
         self._metrics = metrics
         self._scores = scores
-        self._presets = tuple(presets)
+        self._presets = tuple(reversed(list(presets)))  # the first that names an attribute counts
+        self.holds = scores is not None
+        """Whether judged spans may be held back until they are released."""
+        self._choose_ways()
+
+    def _choose_ways(self) -> None:
+        ways = [
+            (self._metrics, self._record),
+            (self._spans, self._end_span),
+            (self._logger, self._emit_event),
+            (self._scores, self._add_attributes),
+        ]
+        self._ways = [way for outlet, way in ways if outlet is not None]
 
     def expect(self, rule: str, run: Run) -> None:
         """A rule, given by its name, begins to score a run. Never raises."""
@@ -84,6 +94,7 @@ class Attacher:
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Record evaluation spans in this way from now on; None for none."""
         self._spans = spans
+        self._choose_ways()
 
     def open(
         self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int, context: contextvars.Context
@@ -98,20 +109,25 @@ class Attacher:
             start_time: in nanoseconds since the Unix epoch.
             context: what the scorer will run in.
         """
-        self.expect(rule, run)
-        judged = _judged(run, span_id)
-        span = self._open_span(run, span_id, scorer_id, start_time, judged) or ScorerSpan(own_context(judged))
+        judged: Context | None = None
+        span: ScorerSpan | None = None
+        if self._metrics is not None:
+            self.expect(rule, run)
+        if self._spans is not None:
+            judged = _judged(run, span_id)
+            span = self._open_span(self._spans, run, span_id, scorer_id, start_time, judged)
+        if span is None:
+            span = ScorerSpan(unrecorded_context(run))
         context.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
         return Opened(judged, span, context)
 
+    @staticmethod
     def _open_span(
-        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+        spans: EvaluationSpans, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
     ) -> ScorerSpan | None:
-        if self._spans is None:
-            return None
         try:
-            return self._spans.open(run, span_id, scorer_id, start_time, judged)
-        except BaseException as error:  # a span processor of somebody else's
+            return spans.open(run, span_id, scorer_id, start_time, judged)
+        except BaseException as error:  # a span processor of the application
             tell(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
             return None
 
@@ -123,7 +139,7 @@ class Attacher:
             evaluation: the outcome.
             opened: what `open` gave; None when its scorer never ran.
         """
-        for way in (self._record, self._end_span, self._emit_event, self._add_attributes):
+        for way in self._ways:
             try:
                 way(run, evaluation, opened)
             except BaseException as error:
@@ -147,19 +163,18 @@ class Attacher:
                 tell(_logger, message, error=error, level=logging.WARNING)
 
     def release(self, trace_id: str, span_id: str) -> None:
-        """Let a span go: nothing more will be attached to it."""
+        """Release a span: nothing more will be attached to it."""
         if self._scores is not None:
-            self._scores.finish(_number(trace_id), _number(span_id))
-
-    def release_all(self, spans: Iterable[SpanRecord]) -> None:
-        """Let all these spans go: nothing will be attached to them."""
-        if self._scores is not None:
-            for span in spans:
-                self._scores.finish(_number(span.trace_id), _number(span.span_id))
+            try:
+                ids = int(trace_id, 16), int(span_id, 16)
+            except ValueError:  # ids of odd files
+                return
+            self._scores.finish(*ids)
 
     def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._metrics is not None:
-            self._metrics.record(run, evaluation, opened.judged if opened else None)
+            judged = _judged_in(opened, run, evaluation) if opened is not None else None
+            self._metrics.record(run, evaluation, judged)
 
     def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._spans is not None and opened is not None:
@@ -167,11 +182,10 @@ class Attacher:
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._logger is not None and isinstance(evaluation.outcome, Score | ScorerFailure):
-            judged = opened.judged if opened else _judged(run, evaluation.span_id)
             more: dict[str, Any] = {}
-            for preset in reversed(self._presets):  # the first that names an attribute counts
+            for preset in self._presets:
                 more.update(preset.event_attributes(run, evaluation))
-            records.emit_event(self._logger, run, evaluation, judged, more)
+            records.emit_event(self._logger, run, evaluation, _judged_in(opened, run, evaluation), more)
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self._scores is not None and not run.turns:  # no span is held until its conversation ends
@@ -179,16 +193,16 @@ class Attacher:
             self._scores.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
 
 
+def _judged_in(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
+    """The context of the judged span, built now unless its evaluation had one."""
+    if opened is not None and opened.judged is not None:
+        return opened.judged
+    return _judged(run, evaluation.span_id)
+
+
 def _judged(run: Run, span_id: str) -> Context:
-    """A context in which the judged span is current; an empty one where its ids are none, as in odd files."""
+    """A context in which the judged span is current; an empty one if its ids are invalid, as in odd files."""
     try:
         return records.judged_context(run, span_id)
     except ValueError:
         return Context()
-
-
-def _number(id: str) -> int:
-    try:
-        return int(id, 16)
-    except ValueError:
-        return 0

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 
 from otel_evals._internal.model import NotScored, Outcome, Score, ScorerFailure, StepRecord
 
-__all__ = ["without_content"]
-
 _LONGEST_NAME = 100
 _NAME = re.compile(r"[\w.:-]{1,100}")
 _LABEL = re.compile(r"[\w.:/+%<>=-]+( [\w.:/+%<>=-]+){0,2}")

@@ -20,8 +20,6 @@ from otel_evals._internal.deliver.record import tenant_of
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["BoundedNames", "Estimates", "MetricDimension"]
-
 _logger = logging.getLogger(__name__)
 
 MetricDimension = Literal["version", "tenant"]

@@ -37,11 +37,10 @@ from otel_evals._internal.attach import records
 from otel_evals._internal.model import Evaluation, Run
 from otel_evals._internal.recursion import ScorerSpan, mark, marked_context, marked_state
 
-__all__ = ["EvaluationSpan", "EvaluationSpans", "own_context"]
-
 _logger = logging.getLogger(__name__)
 _RANDOM = RandomIdGenerator()
 _SHARED_BITS = 64
+_LOW_BITS = (1 << _SHARED_BITS) - 1
 """Of the trace id: what samplers go by is in them."""
 _OWN_SERVICE = {SERVICE_NAME: "unknown_service", "openinference.project.name": "default"}
 """Resource attributes by which backends tell services and projects apart, with their defaults."""
@@ -154,18 +153,34 @@ class EvaluationSpans:
 def own_context(judged: Context, generator: IdGenerator | None = None) -> SpanContext:
     """The ids of an evaluation span in a trace of its own, marked.
 
-    The trace id has the low 64 bits of the judged trace's, so that whoever samples by trace id keeps both or
-    neither. Without a generator there will be no such span, and the spans below it must not be recorded.
+    The trace id has the low 64 bits of the judged trace's, so that samplers by trace id keep both or neither.
+    Without a generator there will be no such span, and the spans below it must not be recorded.
     """
-    seen = get_current_span(judged).get_span_context()
-    ids, flags = (_RANDOM if generator is None else generator), seen.trace_flags
-    low = seen.trace_id & ((1 << _SHARED_BITS) - 1)
+    trace_id, _, _, flags, state, _ = get_current_span(judged).get_span_context()
+    return _own_context(trace_id, flags, state, generator)
+
+
+def unrecorded_context(run: Run) -> SpanContext:
+    """The ids of an evaluation span that is not recorded, and below which nothing is; marked."""
+    try:
+        trace_id = int(run.trace_id, 16)
+    except ValueError:  # ids of odd files
+        trace_id = 0
+    state = TraceState.from_header([run.trace_state]) if run.trace_state else None
+    return _own_context(trace_id, run.trace_flags, state, None)
+
+
+def _own_context(
+    trace_id: int, flags: int, state: TraceState | None, generator: IdGenerator | None
+) -> SpanContext:
+    if generator is None:
+        generator, flags = _RANDOM, flags & ~TraceFlags.SAMPLED
     return SpanContext(
-        trace_id=ids.generate_trace_id() >> _SHARED_BITS << _SHARED_BITS | low,
-        span_id=ids.generate_span_id(),
-        is_remote=False,
-        trace_flags=flags if generator is not None or not flags else TraceFlags(flags & ~TraceFlags.SAMPLED),
-        trace_state=marked_state(seen.trace_state),
+        generator.generate_trace_id() >> _SHARED_BITS << _SHARED_BITS | trace_id & _LOW_BITS,
+        generator.generate_span_id(),
+        False,
+        TraceFlags(flags),
+        marked_state(state),
     )
 
 
@@ -177,7 +192,8 @@ def _own_service(resource: Resource) -> dict[str, str]:
 
 
 def _asked_a_judge(evaluation: Evaluation) -> bool:
-    return any(step.model is not None for step in getattr(evaluation.outcome, "steps", ()))
+    steps = getattr(evaluation.outcome, "steps", ())
+    return bool(steps) and any(step.model is not None for step in steps)
 
 
 def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:

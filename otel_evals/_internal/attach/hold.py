@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -29,8 +29,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_evals._internal.capture.backlog import size_of_captured
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["PendingScores", "ScoringSpanExporter"]
-
 _logger = logging.getLogger(__name__)
 _MAX_BATCH = 512
 _GATHER_SECONDS = 0.01
@@ -42,6 +40,41 @@ _STOP_SECONDS = 30.0
 
 _Key = tuple[int, int]
 """Trace id and span id."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    span: ReadableSpan
+    deadline: float
+    size: int
+
+
+class HeldSpans:
+    """The spans that one exporter holds, and which of them may have become free to pass."""
+
+    def __init__(self) -> None:
+        self.spans: dict[_Key, _Held] = {}
+        self.complete: deque[_Key] = deque()
+        """Spans whose scores are complete."""
+        self.check_all = False
+        """Whether any of them may pass."""
+        self.changed = threading.Condition()
+
+    def wake(self, key: _Key | None = None) -> None:
+        """Note that a span may pass, or (None) that any may; called on any thread."""
+        if key is None:
+            self.check_all = True
+        elif key in self.spans:
+            self.complete.append(key)
+        else:
+            return
+        with self.changed:
+            self.changed.notify_all()
+
+    def after_fork(self) -> None:
+        """In a forked child: drop the held spans, which the parent process will export."""
+        self.spans.clear()
+        self.changed = threading.Condition()
 
 
 @dataclass(slots=True)
@@ -67,7 +100,7 @@ class PendingScores:
         """For what the exporters do on threads of their own."""
         self._pending: dict[_Key, _Pending] = {}
         self._taking = threading.Lock()
-        self._listeners: list[Callable[[_Key | None], None]] = []
+        self._exporters: list[HeldSpans] = []
         self._passing_until = 0
         self.open = True
         """Whether spans are held; False once scoring is shut down."""
@@ -76,19 +109,14 @@ class PendingScores:
         """In a forked child: replace the lock, which a thread of the parent may have held."""
         self._taking = threading.Lock()
 
-    def listen(self, listener: Callable[[_Key | None], None]) -> None:
-        """Have a function called with each span whose scores are complete; with None when many may pass."""
-        self._listeners.append(listener)
-
-    @property
-    def wanted(self) -> bool:
-        """Whether any exporter holds spans."""
-        return bool(self._listeners)
+    def add_exporter(self, held: HeldSpans) -> None:
+        """Add an exporter, by the spans that it holds: they are woken when their scores are complete."""
+        self._exporters.append(held)
 
     def expect(self, trace_id: int, span_id: int) -> None:
         """Announce a span that may be judged."""
-        if self._listeners and self.open:
-            self._pending[trace_id, span_id] = _Pending(len(self._listeners))
+        if self._exporters and self.open:
+            self._pending[trace_id, span_id] = _Pending(len(self._exporters))
             if len(self._pending) > _MAX_PENDING:
                 self._forget_oldest()
 
@@ -103,17 +131,18 @@ class PendingScores:
         pending = self._pending.get((trace_id, span_id))
         if pending is not None:
             pending.complete = True
-            self._notify((trace_id, span_id))
+            for held in self._exporters:
+                held.wake((trace_id, span_id))
 
     def let_pass(self, until: int) -> None:
         """Let every span pass that ended by then, in nanoseconds since the Unix epoch."""
         self._passing_until = until
-        self._notify()
+        self._wake_all()
 
     def close(self) -> None:
         """Let every span pass from now on."""
         self.open = False
-        self._notify()
+        self._wake_all()
 
     def take(self, span: ReadableSpan, *, anyway: bool = False) -> Mapping[str, Any] | None:
         """Take a span's attributes, for one exporter. They are deleted once every exporter has taken them.
@@ -147,16 +176,9 @@ class PendingScores:
         for key in list(self._pending)[: _MAX_PENDING // 10]:
             self._pending.pop(key, None)
 
-    def _notify(self, key: _Key | None = None) -> None:
-        for listener in self._listeners:
-            listener(key)
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    span: ReadableSpan
-    deadline: float
-    size: int
+    def _wake_all(self) -> None:
+        for held in self._exporters:
+            held.wake()
 
 
 class ScoringSpanExporter(SpanExporter):
@@ -185,17 +207,16 @@ class ScoringSpanExporter(SpanExporter):
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._held: dict[_Key, _Held] = {}
-        self._complete: deque[_Key] = deque()
-        self._check_all = self._everything = False
+        self._waiting = HeldSpans()
+        scores.add_exporter(self._waiting)
+        self._held = self._waiting.spans
+        self._everything = False
         self._next_sweep = 0.0
-        self._changed = threading.Condition()
         self._exporting = threading.RLock()
         self._thread: threading.Thread | None = None
         self._closing = False
         self.passed_unheld = 0
         """Judged spans that were not held: the limit was reached, or no thread could be started."""
-        scores.listen(self._wake)
 
     @property
     def held(self) -> int:
@@ -220,8 +241,8 @@ class ScoringSpanExporter(SpanExporter):
 
         They leave on the thread that releases spans: an exporter that blocks must not block whoever waits.
         """
-        with self._changed:
-            if not self._changed.wait_for(self._none_left, max(0.0, deadline - time.monotonic())):
+        with self._waiting.changed:
+            if not self._waiting.changed.wait_for(self._none_left, max(0.0, deadline - time.monotonic())):
                 return False
         if not self._exporting.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return False
@@ -237,7 +258,7 @@ class ScoringSpanExporter(SpanExporter):
         Returns:
             Whether every span has left.
         """
-        with self._changed:
+        with self._waiting.changed:
             self._closing = True
         self._release_everything()
         return self.wait_until_released(time.monotonic() + seconds)
@@ -249,16 +270,17 @@ class ScoringSpanExporter(SpanExporter):
 
     def after_fork(self) -> None:
         """In a forked child: drop the held spans, which the parent process will export."""
-        self._held, self._bytes, self._everything = {}, 0, False
+        self._bytes, self._everything = 0, False
+        self._waiting.after_fork()
         self._scores.after_fork()
-        self._changed, self._exporting, self._thread = threading.Condition(), threading.RLock(), None
+        self._exporting, self._thread = threading.RLock(), None
 
     def _pass_or_hold(self, span: ReadableSpan) -> ReadableSpan | None:
         attributes = self._scores.take(span)
         if attributes is not None:
             return _with(span, attributes)
         size = size_of_captured(span) if len(self._held) >= _UNMEASURED else 0
-        with self._changed:
+        with self._waiting.changed:
             if len(self._held) >= self._limit or self._bytes + size > self._max_bytes or self._closing:
                 self.passed_unheld += 1
                 return _with(span, self._scores.take(span, anyway=True) or {})
@@ -269,7 +291,7 @@ class ScoringSpanExporter(SpanExporter):
             deadline = time.monotonic() + min(self._hold, max(0.0, self._hold - since_end))
             self._held[context.trace_id, context.span_id] = _Held(span, deadline, size)
             self._bytes += size
-            self._changed.notify_all()
+            self._waiting.changed.notify_all()
         return None
 
     def _watched(self) -> bool:
@@ -285,22 +307,11 @@ class ScoringSpanExporter(SpanExporter):
             self._thread = thread
         return True
 
-    def _wake(self, key: _Key | None) -> None:
-        """Note that a span may pass, or (None) that many may; called on any thread."""
-        if key is None:
-            self._check_all = True
-        elif key in self._held:
-            self._complete.append(key)
-        else:
-            return
-        with self._changed:
-            self._changed.notify_all()
-
     def _release_everything(self) -> None:
         """Have the thread that releases spans release all there are."""
-        with self._changed:
+        with self._waiting.changed:
             self._everything = bool(self._held)
-            self._changed.notify_all()
+            self._waiting.changed.notify_all()
 
     def _none_left(self) -> bool:
         """Whether no span is held that may pass; called with the lock held."""
@@ -309,8 +320,8 @@ class ScoringSpanExporter(SpanExporter):
 
     def _serve(self) -> None:
         while not self._closing or self._held:
-            with self._changed:
-                self._changed.wait(self._idle_for())
+            with self._waiting.changed:
+                self._waiting.changed.wait(self._idle_for())
             time.sleep(_GATHER_SECONDS)  # spans that are released together leave in one batch
             try:
                 self.release()
@@ -323,7 +334,7 @@ class ScoringSpanExporter(SpanExporter):
             return 0.0
         if not self._held:
             return None
-        if self._complete or self._check_all:
+        if self._waiting.complete or self._waiting.check_all:
             return 0.0
         first = next(iter(self._held.values()))
         return max(0.0, min(first.deadline - time.monotonic(), _SWEEP_SECONDS))
@@ -340,7 +351,7 @@ class ScoringSpanExporter(SpanExporter):
 
     def _take_ready(self) -> list[ReadableSpan]:
         ready: list[ReadableSpan] = []
-        with self._changed:
+        with self._waiting.changed:
             now, everything = time.monotonic(), self._everything or self._closing
             for key in self._candidates(now, everything):
                 held = self._held.get(key)
@@ -352,16 +363,16 @@ class ScoringSpanExporter(SpanExporter):
                     self._bytes -= held.size
                     ready.append(_with(held.span, attributes))
             self._everything = False
-            self._changed.notify_all()
+            self._waiting.changed.notify_all()
         return ready
 
     def _candidates(self, now: float, everything: bool) -> list[_Key]:
         """Complete and overdue spans; now and then all, since deadlines need not be in order."""
-        if everything or self._check_all or now >= self._next_sweep:
-            self._check_all, self._next_sweep = False, now + _SWEEP_SECONDS
-            self._complete.clear()
+        if everything or self._waiting.check_all or now >= self._next_sweep:
+            self._waiting.check_all, self._next_sweep = False, now + _SWEEP_SECONDS
+            self._waiting.complete.clear()
             return list(self._held)
-        keys = [self._complete.popleft() for _ in range(len(self._complete))]
+        keys = [self._waiting.complete.popleft() for _ in range(len(self._waiting.complete))]
         return [*keys, *takewhile(lambda key: self._held[key].deadline <= now, self._held)]
 
     def _send(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:

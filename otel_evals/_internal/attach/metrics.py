@@ -15,8 +15,6 @@ from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.model import Evaluation, Run, Score
 from otel_evals._internal.redis_server import servers
 
-__all__ = ["Metrics"]
-
 _SCORE_BOUNDARIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 _SECONDS_BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["unwrapped"]
-
 _MAX_DEPTH = 6
 _PROVIDERS = ("provider", "_provider", "_tracer_provider", "wrapped", "_wrapped")
 

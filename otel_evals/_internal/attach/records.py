@@ -27,17 +27,8 @@ from opentelemetry.trace import (
 )
 
 from otel_evals import semconv
-from otel_evals._internal.model import Evaluation, NotScored, Operation, Run, Score, ScorerFailure, StepRecord
+from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScorerFailure, StepRecord
 from otel_evals._internal.recursion import mark
-
-__all__ = [
-    "emit_event",
-    "end_span",
-    "judged_context",
-    "judged_links",
-    "opening_attributes",
-    "span_attributes",
-]
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _MAX_TEXT = 4_000
@@ -88,7 +79,7 @@ def emit_event(
         judged: the judged span is current in it.
         more: attributes that a backend asks for; they replace none of the event's own.
     """
-    attributes = {**(more or {}), **_result(evaluation), **_conversation(run)}
+    attributes = {**(more or {}), **_result(evaluation), **(_conversation(run) if run.turns else {})}
     response_id = _response_id(run, evaluation.span_id)
     if response_id is not None:
         attributes[semconv.GEN_AI_RESPONSE_ID] = response_id
@@ -196,13 +187,19 @@ def _score(score: Score) -> dict[str, Any]:
         attributes[semconv.GEN_AI_EVALUATION_SCORE_LABEL] = score.label[:_MAX_LABEL]
     if score.explanation:
         attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = score.explanation[:_MAX_TEXT]
+    if score.agreement is not None:
+        attributes[semconv.JUDGE_AGREEMENT] = score.agreement
+    return {**attributes, **_judges(score)} if score.steps else attributes
+
+
+def _judges(score: Score) -> dict[str, Any]:
+    """The attributes of a score that judges gave."""
+    attributes: dict[str, Any] = {}
     models = sorted({s.model for s in score.steps if s.model is not None})
     if models:
         attributes[semconv.JUDGE_MODEL] = ",".join(models)
         if score.cost is not None:
             attributes[semconv.JUDGE_COST] = score.cost
-    if score.agreement is not None:
-        attributes[semconv.JUDGE_AGREEMENT] = score.agreement
     digests = [s.context.digest for s in score.steps if s.context is not None]
     if digests:
         attributes[semconv.CONTEXT_DIGEST] = digests[0]
@@ -221,8 +218,10 @@ def _conversation(run: Run) -> dict[str, Any]:
 
 def _response_id(run: Run, span_id: str) -> str | None:
     """The judged operation's response id; for an agent, that of its last inference."""
-    judged: Operation | None = next((o for o in run.operations if o.span.span_id == span_id), None)
-    return judged.response_id if judged else None
+    for operation in run.operations:
+        if operation.span.span_id == span_id:
+            return operation.response_id
+    return None
 
 
 def _text(value: Any) -> str:

@@ -20,8 +20,6 @@ from otel_evals._internal.deliver.stored_traces import TraceQuery
 from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
 from otel_evals.errors import ConfigError, DestinationError
 
-__all__ = ["ApiDestination", "Errors", "client", "needed"]
-
 _ONE_OF_THEM = {400, 404, 409, 413, 422}
 """Statuses that may stand for one item of a request."""
 _BUDGET = 25.0

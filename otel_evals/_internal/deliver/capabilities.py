@@ -15,8 +15,6 @@ from otel_evals._internal.util.cancellation import is_cancelled
 from otel_evals._internal.util.error_log import tell
 from otel_evals.errors import ConfigError
 
-__all__ = ["holds", "keeps_picks", "link_traces", "show_traces_at"]
-
 _log = logging.getLogger(__name__)
 _SECONDS = 10.0
 _FAILED: Any = object()

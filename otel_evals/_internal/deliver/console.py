@@ -23,8 +23,6 @@ from otel_evals._internal.model import (
 )
 from otel_evals.errors import ConfigError
 
-__all__ = ["ConsoleDestination"]
-
 _Line = list[tuple[str, str]]
 """Pieces of text, each with a rich style."""
 

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-__all__ = ["DestinationStats"]
-
 _NEVER_SENT = ("queue_full", "shutdown")
 
 

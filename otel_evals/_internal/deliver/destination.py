@@ -13,8 +13,6 @@ from typing import Protocol
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals.errors import DestinationError
 
-__all__ = ["ENTRY_POINT_GROUP", "Destination", "Unaccepted"]
-
 ENTRY_POINT_GROUP = "otel_evals_destination"
 
 

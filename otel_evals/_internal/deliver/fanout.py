@@ -24,8 +24,6 @@ from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task
 from otel_evals.errors import ConfigError
 
-__all__ = ["FanOut"]
-
 
 class FanOut:
     """Delivers scored runs to several destinations.

@@ -15,8 +15,6 @@ from otel_evals._internal.model import Feedback
 from otel_evals._internal.util.retry import backoff
 from otel_evals.errors import DestinationError
 
-__all__ = ["FeedbackQuery", "ask", "moment", "paged", "readable"]
-
 _ATTEMPTS = 4
 _LONGEST = 30.0
 

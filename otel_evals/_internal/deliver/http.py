@@ -21,8 +21,6 @@ from otel_evals.errors import ConfigError, DestinationError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MOST_BYTES", "HttpAnswer", "HttpClient", "HttpOptions", "base_url"]
-
 MOST_BYTES = 4 * 1024 * 1024
 """Of an answer, unless more is asked for."""
 _LARGE_TIMES = 6

@@ -16,8 +16,6 @@ from otel_evals._internal.deliver.record import run_record
 from otel_evals._internal.model import ScoredRun
 from otel_evals.errors import ConfigError, DestinationError
 
-__all__ = ["JsonlDestination", "read_jsonl"]
-
 _log = logging.getLogger(__name__)
 
 

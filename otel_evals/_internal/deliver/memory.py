@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from otel_evals._internal.model import Evaluation, ScoredRun
 
-__all__ = ["InMemoryDestination"]
-
 
 class InMemoryDestination:
     """Keeps every scored run. Safe to read from any thread while the engine writes."""

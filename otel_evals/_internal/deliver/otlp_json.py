@@ -9,8 +9,6 @@ from otel_evals import semconv
 from otel_evals._internal.deliver.items import ScoreItem
 from otel_evals._internal.version import __version__
 
-__all__ = ["attributes_of", "one_resource", "service_of"]
-
 
 def one_resource(kind: str, records: Sequence[Mapping[str, Any]], service: object) -> dict[str, Any]:
     """An export request of spans or log records, all of one service.

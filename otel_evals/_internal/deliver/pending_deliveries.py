@@ -13,8 +13,6 @@ from msgspec.structs import replace
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.model.sizes import size_of_run
 
-__all__ = ["PendingDeliveries", "PendingDelivery"]
-
 
 @dataclass(slots=True, eq=False)
 class PendingDelivery:

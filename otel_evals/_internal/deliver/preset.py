@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Literal
 
 from otel_evals._internal.model import Evaluation, Run, ScoredRun
 
-__all__ = ["EventPreset"]
-
 
 class EventPreset(ABC):
     """Adds attributes to evaluation events, which your own exporters carry to the backend.

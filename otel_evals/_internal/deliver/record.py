@@ -24,8 +24,6 @@ from otel_evals._internal.model import (
 )
 from otel_evals._internal.util.fields import field_values
 
-__all__ = ["cost_of", "plain", "run_record", "steps_of", "tenant_of"]
-
 
 def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
     """A scored run as JSON values: a summary of the run, and every evaluation in full.

@@ -12,8 +12,6 @@ from otel_evals._internal.util.plain import plain_text, type_name
 from otel_evals._internal.util.retry import LONGEST_RETRY_AFTER, backoff
 from otel_evals.errors import ConfigError, DestinationError
 
-__all__ = ["FINAL_REASONS", "TRACE_NOT_FOUND", "Retry", "is_ours", "reason_of", "told", "unaccepted"]
-
 TRACE_NOT_FOUND = "trace_not_found"
 """The backend does not know the judged span, which may be on its way there."""
 

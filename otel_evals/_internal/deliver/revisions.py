@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from otel_evals._internal.deliver.items import ScoreItem
 
-__all__ = ["SentRevisions"]
-
 _REMEMBERED = 20_000
 
 

@@ -15,8 +15,6 @@ from otel_evals._internal.deliver.items import iso
 from otel_evals._internal.model import SpanRecord
 from otel_evals.errors import ConfigError
 
-__all__ = ["LARGEST_ANSWER", "TRACE_SOURCES", "TraceQuery", "TraceSource"]
-
 TRACE_SOURCES = "otel_evals_trace_source"
 """Entry-point group."""
 

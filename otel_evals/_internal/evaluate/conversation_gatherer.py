@@ -25,8 +25,6 @@ from otel_evals._internal.sampling.decide import Decision
 from otel_evals._internal.sampling.randomness import conversation_number
 from otel_evals._internal.util.error_log import tell
 
-__all__ = ["ConversationGatherer", "JoinedConversation"]
-
 _logger = logging.getLogger(__name__)
 _PAUSE = 0.02
 """Seconds between two looks at conversations that are due while there is no room for their evaluations."""

@@ -15,8 +15,6 @@ from otel_evals._internal.model import Run
 from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.identity import conversation_key
 
-__all__ = ["Conversation", "Conversations", "DueConversation"]
-
 _REMEMBERED = 20_000
 # Measured with runs of three operations and 2 KB messages.
 _BYTES_PER_RUN = 500

@@ -80,7 +80,7 @@ class Evaluator:
         self._ledger = ledger
         self._attacher = attacher
         self._deliver = deliver
-        self._store = store
+        self._store = None if type(store) is DurableQueue else store
         self._progress = progress
         self._capture_content = config.capture_content
         self._rules = {rule.name: rule for rule in config.rules}
@@ -108,7 +108,8 @@ class Evaluator:
                 jobs += self._jobs_of(run)
             else:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
-        self._store.keep(group, jobs)
+        if self._store is not None:
+            self._store.keep(group, jobs)
         self.submit(jobs)
         return [job.target for job in jobs]
 
@@ -120,7 +121,7 @@ class Evaluator:
             return
         target = Target(run, run.root_span_id, joined.revision)
         jobs = self._decide(target, run, joined.asked_with)
-        if jobs and joined.lost is None:
+        if jobs and joined.lost is None and self._store is not None:
             self._store.keep(group_of(run.turns), jobs)
         self.submit(jobs, joined.lost)
 
@@ -232,7 +233,8 @@ class Evaluator:
                 target.awaited.discard(each.rule.name)
             elif each.status == "sampled":
                 following = _job(each, target, decisions)
-                self._store.add(following)
+                if self._store is not None:
+                    self._store.add(following)
                 self.submit([following])
 
     def _tell(self, run: Run, decisions: Sequence[Decision]) -> None:
@@ -248,12 +250,14 @@ class Evaluator:
 
     def _start(self, lane: Lane, job: Job) -> None:
         """Begin an attempt; that of a scorer that never waits has ended when this returns."""
-        if (failure := lane.stuck) is not None:
+        if (lane.abandoned or lane.threads.calls) and (failure := lane.stuck) is not None:
             return self.end(job, failure)
         if job.opened is not None:
             self._attacher.abandon(job.opened, "retried", end_time=job.paused)
-        lane.begin(job)
         rule = job.rule
+        lane.running[job] = None
+        job.attempts += 1
+        job.started, job.began, job.paused = time.time_ns(), time.monotonic(), None
         opened = job.opened = self._attacher.open(
             job.run, job.target.span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
         )
@@ -308,7 +312,7 @@ class Evaluator:
         try:
             if known is None:
                 may_pass = isinstance(outcome, ScorerFailure | Dropped)
-                if may_pass and self._store.defer(job, outcome):
+                if may_pass and self._store is not None and self._store.defer(job, outcome):
                     return
                 if job.run.unreadable and not isinstance(outcome, Dropped):
                     outcome = NotScored(reason="unreadable")  # whatever its scorer concluded from the rest
@@ -354,9 +358,10 @@ class Evaluator:
         self.live.discard(job)
         target.awaited.discard(job.rule.name)
         if not target.awaited:
-            if not target.run.turns:  # a conversation's spans are not held for it
+            if self._attacher.holds and not target.run.turns:  # a conversation's spans are not held for it
                 self._attacher.release(target.run.trace_id, target.span_id)
-            if not self._store.deliver(target) and target.evaluations:
+            stored = self._store is not None and self._store.deliver(target)
+            if not stored and target.evaluations:
                 self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
         if not self._ledger.counters.pending:
             self._settled.set()

@@ -23,8 +23,6 @@ from otel_evals._internal.util.error_log import content_is_shown
 from otel_evals._internal.util.retry import backoff
 from otel_evals.errors import JudgeUnavailableError
 
-__all__ = ["START_SECONDS", "IsolatedScorer", "RemoteError", "most_processes"]
-
 _logger = logging.getLogger(__name__)
 _WORKER = "otel_evals._internal.evaluate.isolated_worker"
 _FIRST_PAUSE = 0.1

@@ -16,8 +16,6 @@ from otel_evals._internal.scoring.outcome import asked_wait, failure_of, root_ca
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.error_log import show_content
 
-__all__ = ["Raised", "main"]
-
 
 @dataclass(frozen=True, slots=True)
 class Raised:

@@ -86,12 +86,6 @@ class Lane:
             tell(_logger, message, self.scorer.id, error=error, level=logging.WARNING)
         self.ready = True
 
-    def begin(self, job: Job) -> None:
-        """Give a job a slot for an attempt."""
-        self.running[job] = None
-        job.attempts += 1
-        job.started, job.began, job.paused = time.time_ns(), time.monotonic(), None
-
     def overdue(self) -> list[Job]:
         """The running jobs whose attempt has just taken too long, marked as timed out."""
         now = time.monotonic() + time.get_clock_info("monotonic").resolution  # as the loop sees its timers

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.model import Evaluation, Outcome, Run, ScoredRun
 
-__all__ = ["Known", "Progress"]
-
 Known = tuple[str, int]
 """An evaluation by its id and revision."""
 

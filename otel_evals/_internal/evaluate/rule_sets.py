@@ -17,8 +17,6 @@ from otel_evals._internal.evaluate.queue_interface import Resumption
 from otel_evals._internal.model import Loss, Outcome, Run
 from otel_evals._internal.sampling.consistent import is_sampled
 
-__all__ = ["RuleSets"]
-
 _RAISES = 16
 """Rises of the highest sampling probability that are remembered."""
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["ContextExecutor"]
-
 
 class ContextExecutor(ThreadPoolExecutor):
     """Propagates the caller's context, as `asyncio.to_thread` does, so that a scorer's calls stay marked.

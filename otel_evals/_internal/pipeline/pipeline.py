@@ -41,8 +41,6 @@ from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.version import __version__
 from otel_evals.errors import ConfigError
 
-__all__ = ["Pipeline"]
-
 _T = TypeVar("_T")
 _MOMENT_SECONDS = 0.1
 """What held spans are given to leave after a shutdown, whose time may be used up."""

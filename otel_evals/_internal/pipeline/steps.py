@@ -179,7 +179,9 @@ class Steps:
             self._offered = time.monotonic()
 
     def _judge(self, group: SpanGroup, read: list[Run]) -> None:
-        runs = [whole for run in read for whole in self._split_runs.add(run, time.monotonic())]
+        runs: list[Run] = []
+        for run in read:
+            runs += self._split_runs.add(run, time.monotonic())
         self._score(runs, group if runs == read else group_of(runs, group))
 
     def _score(self, runs: Sequence[Run], group: SpanGroup) -> None:
@@ -190,9 +192,11 @@ class Steps:
             runs, lost = self.rule_sets.whole(runs)
             self._lose(lost)
         targets = self.evaluator.score(runs, group)
-        awaited = {target.span_id for target in targets} | self._split_runs.held
-        if others := [span for span in group.spans if span.span_id not in awaited]:
-            self._attacher.release_all(others)
+        if self._attacher.holds:
+            awaited = {target.span_id for target in targets} | self._split_runs.held
+            for span in group.spans:
+                if span.span_id not in awaited:
+                    self._attacher.release(span.trace_id, span.span_id)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:

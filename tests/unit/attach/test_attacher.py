@@ -24,6 +24,7 @@ from otel_evals._internal.recursion import is_marked
 from otel_evals.model import SpanRecord
 from tests.support.replacing import replace
 from tests.support.scored import OUTCOMES, SPAN, TRACE, evaluation, scored_run
+from tests.support.wired import Woken
 
 RUN = scored_run().run
 SCORED = evaluation("hallucination", OUTCOMES["hallucination"])
@@ -65,7 +66,7 @@ class Outlets:
             PendingScores(),
         )
         self.finished: list[Any] = []
-        self.scores.listen(self.finished.append)
+        self.scores.add_exporter(Woken(self.finished))
         tracers, loggers = TracerProvider(shutdown_on_exit=False), LoggerProvider(shutdown_on_exit=False)
         tracers.add_span_processor(SimpleSpanProcessor(self.spans))
         tracers.add_span_processor(Failing(*failing))
@@ -182,14 +183,14 @@ def test_putting_off_goes_on_where_a_span_cannot_be_ended(caplog: pytest.LogCapt
     assert "could not be ended" in caplog.text
 
 
-def test_spans_are_let_go_one_by_one_or_all_but_those_awaited() -> None:
+def test_spans_are_released_one_by_one() -> None:
     outlets = Outlets()
     records = [SpanRecord(trace_id=TRACE, span_id=f"{n:016x}") for n in (1, 2, 3)]
     for record in records:
         outlets.scores.expect(int(TRACE, 16), int(record.span_id, 16))
     outlets.attacher.release(TRACE, SPAN)
-    outlets.attacher.release_all([r for r in records if r.span_id != f"{2:016x}"])
+    for record in (records[0], records[2]):
+        outlets.attacher.release(TRACE, record.span_id)
     assert outlets.finished == [(int(TRACE, 16), span_id) for span_id in (int(SPAN, 16), 1, 3)]
     silent = Attacher(None, None, None, None)
     silent.release(TRACE, SPAN)
-    silent.release_all(records)

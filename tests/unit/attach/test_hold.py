@@ -22,6 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from otel_evals._internal.attach.hold import PendingScores, ScoringSpanExporter
+from tests.support.wired import Woken
 
 SECONDS = 5.0
 
@@ -351,13 +352,12 @@ def listened(listeners: int = 1) -> tuple[PendingScores, list[Any]]:
     """Scores that exporters wait for, and what these are told."""
     scores, told = PendingScores(), []
     for _ in range(listeners):
-        scores.listen(told.append)
+        scores.add_exporter(Woken(told))
     return scores, told
 
 
 def test_without_a_listener_nothing_is_known_and_every_span_passes() -> None:
     scores = PendingScores()
-    assert not scores.wanted
     scores.expect(1, 1)
     scores.add(1, 1, {"score": 1.0})
     scores.finish(1, 1)
@@ -366,7 +366,6 @@ def test_without_a_listener_nothing_is_known_and_every_span_passes() -> None:
 
 def test_a_span_waits_from_its_announcement_until_its_scores_are_complete() -> None:
     scores, told = listened()
-    assert scores.wanted
     scores.expect(1, 1)
     scores.add(1, 1, {"score": 0.5})
     assert scores.take(a_pending_span(1)) is None

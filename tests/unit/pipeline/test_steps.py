@@ -26,7 +26,7 @@ from otel_evals.model import SpanRecord
 from otel_evals.testing import InMemoryDestination
 from tests.support.trace_builder import DIALECTS, TraceBuilder
 from tests.support.traffic import agent_run, said
-from tests.support.wired import wired
+from tests.support.wired import Woken, wired
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "support"}
 
@@ -61,7 +61,7 @@ def test_spans_become_a_run_with_a_score_of_each_rule() -> None:
             assert found == {"answered": "On its way.", "asked": "Where is it?"}
             stats = w.ledger.stats()
             assert (stats.seen, stats.eligible, stats.losses) == (1, 1, {})
-            assert w.steps.waiting == 0
+            assert w.steps.rule_sets.waiting == 0
 
     run(body)
 
@@ -126,8 +126,8 @@ def test_spans_are_let_go_once_nothing_more_comes_for_them() -> None:
     """Those of a run that no rule judges at once; the judged one with its score."""
 
     async def body() -> None:
-        scores, gone = PendingScores(), []
-        scores.listen(lambda key: gone.append(key) if key else None)
+        scores, gone = PendingScores(), list[Any]()
+        scores.add_exporter(Woken(gone))
         async with wired(Rule(asked, scope="agent"), attacher=Attacher(None, None, None, scores)) as w:
             agent_run(w.tracer)
             spans = [item.span.context for item in w.captured if isinstance(item, CapturedSpan)]
