@@ -95,7 +95,7 @@ class Evaluator:
         self.scheduler = self._context.run(Scheduler, config.rules, config.queue_size, config.max_bytes, draw)
 
     def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
-        """Ask the rules about runs and start what they sampled; returns the target of each job.
+        """Ask the rules about runs and start what they sampled; returns their targets.
 
         Args:
             runs: the runs of a group of spans.
