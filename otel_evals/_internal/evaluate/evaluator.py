@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from otel_evals._internal.accounting.ledger import Ledger
@@ -265,6 +266,7 @@ class Evaluator:
             return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
         opened.context.run(abandoned_threads.set, lane.threads)
         job.task = asyncio.get_running_loop().create_task(self._attempt(lane, job), context=opened.context)
+        job.task.add_done_callback(partial(self._cancelled_early, lane, job), context=self._context)
         if lane.watch is None:
             self._watch(lane)
         return None
@@ -283,6 +285,12 @@ class Evaluator:
             self._context.run(self._attempted, lane, job, result)
         else:  # its job has ended meanwhile
             lane.abandoned.discard(task)
+
+    def _cancelled_early(self, lane: Lane, job: Job, task: asyncio.Task[None]) -> None:
+        """End an attempt whose task another scorer cancelled before its first step: `_attempt` never ran."""
+        if job.task is task:
+            job.task, job.timed_out = None, False
+            self._attempted(lane, job, asyncio.CancelledError("the scorer cancelled itself"))
 
     def _attempted(self, lane: Lane, job: Job, result: Result) -> None:
         """End the job with the outcome of an attempt, or have it wait for another one."""
@@ -391,10 +399,7 @@ class Evaluator:
         """End overdue attempts. They began in order and have the same time, so one timer serves them all."""
         loop = asyncio.get_running_loop()
         for job in lane.overdue():
-            if job.task is not None and job.task.done():  # cancelled before it began
-                job.timed_out, job.task = False, None
-                self._attempted(lane, job, asyncio.CancelledError("the scorer cancelled itself"))
-            elif job.task is not None:  # a scorer that lacks only its reason may still return its score
+            if job.task is not None and not job.task.done():  # a scorer that lacks only its reason may still return its score
                 job.timer = loop.call_later(_CLEANUP_SECONDS, self._give_up, lane, job, context=self._context)
                 job.task.cancel()
         left = lane.seconds_left
