@@ -1,4 +1,4 @@
-"""Which setting makes an instrumentation record content."""
+"""Settings that make instrumentations record content."""
 
 from __future__ import annotations
 
@@ -57,9 +57,6 @@ _BY_DIALECT = {
 
 
 def content_setting(scope_name: str, dialect: str) -> str | None:
-    """The setting that turns content on, in words; None when the convention is not known to us.
-
-    Told by instrumentation scope where we know it, else by dialect.
-    """
+    """Return the setting that enables content, by scope or else by dialect; None if unknown."""
     known = [prefix for prefix in _BY_SCOPE if scope_name.startswith(prefix)]
     return _BY_SCOPE[max(known, key=len)] if known else _BY_DIALECT.get(dialect)
