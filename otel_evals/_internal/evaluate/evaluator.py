@@ -35,7 +35,7 @@ from otel_evals._internal.model import (
     ScorerFailure,
 )
 from otel_evals._internal.read.identity import evaluation_id
-from otel_evals._internal.read.rejoin import group_of
+from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions, chance_of

@@ -34,8 +34,7 @@ from otel_evals._internal.model import Loss, Outcome, Run, ScoredRun
 from otel_evals._internal.pipeline.assembly_limits import assembly_limits
 from otel_evals._internal.pipeline.pick_reports import PickReports
 from otel_evals._internal.pipeline.unread_runs import undecided, what_is_left
-from otel_evals._internal.read.reader import RunReader
-from otel_evals._internal.read.rejoin import group_of
+from otel_evals._internal.read.reader import RunReader, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 from otel_evals._internal.util.calls import hide_task
 

@@ -54,7 +54,7 @@ def assemble(
 
 
 def _trace_state(span: SpanRecord) -> str:
-    """The tracestate as far as it is credible: without its `ot` entry if the trace id is malformed."""
+    """Return the tracestate, without its `ot` entry if the trace id is malformed."""
     try:
         trace_id = int(span.trace_id, 16)
     except ValueError:
@@ -107,10 +107,7 @@ class Recovery:
         return self._part(join_tool_calls, self._operations, self._above)
 
     def _documents(self) -> tuple[Document, ...]:
-        return self._part(_documents, self._operations)
-
-    def _inferences(self) -> list[Operation]:
-        return [o for o in self._operations if o.kind is OperationKind.INFERENCE]
+        return self._part(_retrieved, self._operations)
 
     def _last(self) -> Operation | None:
         calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
@@ -142,7 +139,7 @@ class Recovery:
         return {"documents": self._documents()}
 
     def provider(self) -> Mapping[str, Any]:
-        asked = self._inferences()
+        asked = [o for o in self._operations if o.kind is OperationKind.INFERENCE]
         return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
 
     def usage(self) -> Mapping[str, Any]:
@@ -173,7 +170,7 @@ def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
     if root.kind is OperationKind.AGENT and (root.agent_name or root.name):
         return root.agent_name or root.name
     if root.kind is OperationKind.WORKFLOW and root.agent_name:
-        return root.agent_name  # a team's, whatever its members are called
+        return root.agent_name  # a team's name comes before its members'
     agents = (o.agent_name or o.name for o in operations if o.kind is OperationKind.AGENT)
     return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
 
@@ -194,9 +191,9 @@ def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]
 def _system(
     root: Operation, question: Question | None, operations: Iterable[Operation]
 ) -> tuple[str | None, Operation | None]:
-    tellers = [root, *((question.operation,) if question else ()), *operations]
-    teller = next((o for o in tellers if o.system_instructions), None)
-    return (teller.system_instructions, teller) if teller else (None, None)
+    candidates = [root, *((question.operation,) if question else ()), *operations]
+    found = next((o for o in candidates if o.system_instructions), None)
+    return (found.system_instructions, found) if found else (None, None)
 
 
 def _error(
@@ -219,12 +216,16 @@ def _error(
     return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
 
-def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
+def _retrieved(operations: Iterable[Operation]) -> tuple[Document, ...]:
     """Return the documents of retrievals, or else of other operations, without duplicates."""
+    having = [o for o in operations if o.documents]
+    retrievals = [o for o in having if o.kind is OperationKind.RETRIEVAL]
+    return unique_documents(document for o in retrievals or having for document in o.documents)
+
+
+def unique_documents(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Return each document once, by its content, or by its id without content."""
     found: dict[tuple[str | None, str | None], Document] = {}
-    told = [o for o in operations if o.documents]
-    retrieved = [o for o in told if o.kind is OperationKind.RETRIEVAL]
-    for operation in retrieved or told:
-        for document in operation.documents:
-            found.setdefault((document.content, None if document.content else document.id), document)
+    for document in documents:
+        found.setdefault((document.content, None if document.content else document.id), document)
     return tuple(found.values())

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from otel_evals._internal.model import Availability, Document, Message, Run, Usage
+from otel_evals._internal.model import Availability, Message, Run, Usage
+from otel_evals._internal.read.assemble import unique_documents
 
 _WORST_FIRST = (
     Availability.CAPTURED_OFF,
@@ -33,14 +34,14 @@ def as_conversation(runs: Iterable[Run]) -> Run:
     return replace(
         last,
         turns=turns,
-        trace_ids=tuple(dict.fromkeys(chain.from_iterable(run.trace_ids for run in turns))),
+        trace_ids=tuple(dict.fromkeys(_all(turns, "trace_ids"))),
         operations=tuple(sorted(_all(turns, "operations"), key=lambda o: o.span.start_time)),
         children={parent: below for run in turns for parent, below in run.children.items()},
         user_id=_latest(turns, "user_id"),
         system_instructions=_latest(turns, "system_instructions"),
         history=_history(turns),
         tool_calls=tuple(_all(turns, "tool_calls")),
-        documents=_documents(turns),
+        documents=unique_documents(_all(turns, "documents")),
         models=tuple(dict.fromkeys(_all(turns, "models"))),
         usage=sum((run.usage for run in turns), Usage()),
         start_time=turns[0].start_time,
@@ -69,13 +70,6 @@ def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
 
 def _questions(messages: Sequence[Message]) -> int:
     return sum(message.role == "user" and bool(message.text) for message in messages)
-
-
-def _documents(turns: Sequence[Run]) -> tuple[Document, ...]:
-    found: dict[tuple[str | None, str | None], Document] = {}
-    for document in _all(turns, "documents"):
-        found.setdefault((document.content, None if document.content else document.id), document)
-    return tuple(found.values())
 
 
 def _availability(turns: Sequence[Run]) -> dict[str, Availability]:

@@ -1,15 +1,17 @@
-"""Restores choices of streamed model calls that were logged on the parent span."""
+"""Restores model calls, or their choices, that were recorded as events of other spans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import SpanRecord
 
-_CHOICE = "gen_ai.choice"
+_CHOICE: Final = "gen_ai.choice"
+_DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
 def restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
@@ -36,11 +38,22 @@ def _without_choice(
     parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
 ) -> Iterable[SpanRecord]:
     for record in records.values():
-        told = any(log.name == _CHOICE for log in record.logs)
-        if (
-            record.parent_span_id == parent
-            and record.status != "ERROR"
-            and not told
-            and dialects.choose(record.scope_name, record.attributes)
-        ):
+        has_choice = any(log.name == _CHOICE for log in record.logs)
+        if record.parent_span_id != parent or record.status == "ERROR" or has_choice:
+            continue
+        if dialects.choose(record.scope_name, record.attributes) is not None:
             yield record
+
+
+def with_details(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
+    """Yield the spans with an event for a whole model call, with the event's attributes as their own."""
+    for record in records:
+        added: dict[str, Any] = {}
+        for event in (*record.events, *record.logs):
+            if _DETAILS in (event.name, event.attributes.get("event.name")):
+                added.update(event.attributes)
+                if isinstance(event.body, dict):
+                    added.update(event.body)
+        if added:
+            # Another instrumentation recorded the event: the span's scope does not apply.
+            yield replace(record, scope_name="", attributes={**added, **record.attributes})

@@ -1,4 +1,4 @@
-"""The origin of a run's content, and the causes of missing content."""
+"""Finds the origin of a run's content, and the causes of missing content."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def find_provenance(
     availability: dict[str, Availability] = {}
     sources: dict[str, Source] = {}
     states: dict[str, set[Availability]] = {}
-    tellers: dict[str, Operation] = {}
+    holders: dict[str, Operation] = {}
     for operation in operations:
         for name, state in operation.availability.items():
             if name in states:
                 states[name].add(state)
             else:
-                states[name], tellers[name] = {state}, operation
-    for name, there, teller in (
+                states[name], holders[name] = {state}, operation
+    for name, there, holder in (
         ("input", question is not None, question.operation if question else None),
         ("output", answer is not None, answer.operation if answer else None),
         ("system", system is not None, system),
-        ("tool_arguments", _all_told(calls, "arguments"), None),
-        ("tool_results", _all_told(calls, "result"), None),
+        ("tool_arguments", _all_known(calls, "arguments"), None),
+        ("tool_results", _all_known(calls, "result"), None),
         ("documents", any(d.content for d in documents), None),
     ):
-        teller = teller or tellers.get(name)
-        source = teller.sources.get(name) if teller else None
+        holder = holder or holders.get(name)
+        source = holder.sources.get(name) if holder else None
         if source is not None:
             sources[name] = source
-        told = teller.availability.get(name) if teller else None
+        told = holder.availability.get(name) if holder else None
         availability[name] = _state(name, there, told, states, operations, calls)
     if any(operation.span.spans_dropped for operation in operations):
         for name, state in availability.items():
@@ -54,7 +54,7 @@ def find_provenance(
     return {"availability": availability, "sources": sources}
 
 
-def _all_told(calls: Sequence[ToolCall], name: str) -> bool:
+def _all_known(calls: Sequence[ToolCall], name: str) -> bool:
     return bool(calls) and all(
         getattr(c, name) is not None or (name == "result" and c.error is not None) for c in calls
     )

@@ -176,17 +176,14 @@ def _merge(call: ToolCall, told: MessageCall | None) -> ToolCall:
     error = call.error
     if status == "error" and error in (None, "error") and isinstance(told.result, str):
         error = told.result
-    return ToolCall(
-        name=call.name,
+    return replace(
+        call,
         id=call.id or told.id,
         arguments=_better(call.arguments, told.arguments),
         result=result,
         error=error,
-        error_type=call.error_type,
         status=status,
-        span_id=call.span_id,
         source="both" if call.source == "span" else call.source,
-        duration=call.duration,
     )
 
 

@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
-from otel_evals._internal.model import Availability, Operation, Source, SpanRecord
+from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
 from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
 _AVAILABILITY: Final = ("availability", "sources")
-_MOST_TOLD: Final = 20
-_told: set[str] = set()
+_MOST_LOGGED: Final = 20
+_logged: set[str] = set()
 """Instrumentation scopes with unreadable spans that were logged as a warning."""
 
 
@@ -69,23 +69,13 @@ class _Content(msgspec.Struct, eq=False):
         try:
             return derivation.derive("availability")
         except BaseException as error:  # a third-party dialect must not fail the scorer
-            told = self.span.scope_name in _told or len(_told) >= _MOST_TOLD
-            level = logging.DEBUG if told else logging.WARNING
-            _told.add(self.span.scope_name)
-            message = "what span %s says could not be read"
+            logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
+            level = logging.DEBUG if logged else logging.WARNING
+            _logged.add(self.span.scope_name)
+            message = "the content of span %s could not be read"
             tell(_logger, message, self.span.span_id, error=error, level=level)
             self.failed = True
             return dict(_NOTHING_FOUND, availability={}, sources={})
-
-    @property
-    def availability(self) -> dict[str, Availability]:
-        states: dict[str, Availability] = self.found()["availability"]
-        return states
-
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        sources: Mapping[str, Source] = self.found()["sources"]
-        return sources
 
 
 class _ContentOfTrace(msgspec.Struct, eq=False):
@@ -102,34 +92,30 @@ class _ContentOfTrace(msgspec.Struct, eq=False):
             if not self.trace.marked:
                 _mark_truncated(self.trace.contents)
                 self.trace.marked = True
-            return {"availability": found["availability"], "sources": found["sources"]}
-        rest = dict(found)
-        del rest["availability"], rest["sources"]
-        return rest
+            return {name: found[name] for name in _AVAILABILITY}
+        return {name: value for name, value in found.items() if name not in _AVAILABILITY}
 
 
 _NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 
 
 def _mark_truncated(contents: Sequence[_Content]) -> None:
-    cut_off = [c for c in contents if Availability.TRUNCATED in c.availability.values()]
+    cut_off = [c for c in contents if Availability.TRUNCATED in c.found()["availability"].values()]
     limit = max((n for c in cut_off for n in _cut_lengths(c)), default=0)
     if not limit or any(
         len(v) > limit for c in contents for v in c.span.attributes.values() if isinstance(v, str)
     ):
         return
     for content in contents:
-        for field, source in content.sources.items():
+        for field, source in content.found()["sources"].items():
             value = content.span.attributes.get(source.key)
             if isinstance(value, str) and len(value) == limit:
-                content.availability[field] = Availability.TRUNCATED
+                content.found()["availability"][field] = Availability.TRUNCATED
 
 
 def _cut_lengths(content: _Content) -> list[int]:
-    keys = [
-        content.sources[field].key
-        for field, state in content.availability.items()
-        if state is Availability.TRUNCATED and field in content.sources
-    ]
+    availability, sources = (content.found()[name] for name in _AVAILABILITY)
+    cut_off = [field for field, state in availability.items() if state is Availability.TRUNCATED]
+    keys = [sources[field].key for field in cut_off if field in sources]
     values = [content.span.attributes.get(key) for key in keys]
     return [len(value) for value in values if isinstance(value, str)]

@@ -48,8 +48,8 @@ def test_links_stand_in_for_parents_that_are_missing() -> None:
         span_id=chat.span_id,
         parent_span_id="f" * 16,
         attributes=CHAT,
-        start_time=chat.start_time,
-        end_time=chat.end_time,
+        start_time=root.end_time or 0,  # not during the agent, which would adopt it
+        end_time=(root.end_time or 0) + 1,
         scope_name="app",
     )
     apart = list(read_runs([[root, orphan]], DIALECTS))

@@ -62,8 +62,8 @@ async def _score_a_broken_run() -> None:
         return float(len(run.output))  # type: ignore[arg-type]  # as careless scorers are
 
     async with wired(scorer(length, version="1")) as w:
-        w.stages.evaluations.score([broken_run()], SpanGroup((), {}))
-        assert await w.stages.evaluations.settled(5)
+        w.stages.evaluator.score([broken_run()], SpanGroup((), {}))
+        assert await w.stages.evaluator.settled(5)
         rules = w.ledger.stats().rules
     assert rules["length"].not_scored == {"unreadable": 1}
     assert not rules["length"].failed
