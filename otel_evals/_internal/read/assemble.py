@@ -109,6 +109,21 @@ class Recovery:
     def _documents(self) -> tuple[Document, ...]:
         return self._part(_retrieved, self._operations)
 
+    def _failed(self) -> Operation | None:
+        """Return the operation with the run's error: the root, or else the one that prevented an answer.
+
+        That is the last model call, or without any, the last step that failed.
+        """
+        if self._root.error is not None:
+            return self._root
+        failed = [o for o in self._operations if o.error is not None and o.kind not in APART[1:]]
+        if not failed or self._answer() is not None:  # the answer is read last: most runs have no error
+            return None
+        last = self._last()
+        if last is not None:
+            return last if last.error is not None else None
+        return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
+
     def _last(self) -> Operation | None:
         calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
         return max(calls, key=lambda o: o.span.end_time or o.span.start_time, default=None)
@@ -149,7 +164,7 @@ class Recovery:
         return {"finish_reasons": (self._last() or self._root).finish_reasons}
 
     def error(self) -> Mapping[str, Any]:
-        failed = _error(self._root, self._answer, self._last(), self._operations)
+        failed = self._failed()
         return {
             "error": failed.error if failed else None,
             "error_type": failed.error_type if failed else None,
@@ -194,26 +209,6 @@ def _system(
     candidates = [root, *((question.operation,) if question else ()), *operations]
     found = next((o for o in candidates if o.system_instructions), None)
     return (found.system_instructions, found) if found else (None, None)
-
-
-def _error(
-    root: Operation,
-    answer: Callable[[], Answer | None],
-    last: Operation | None,
-    operations: Sequence[Operation],
-) -> Operation | None:
-    """Return the operation with the run's error: the root, or else the one that prevented an answer.
-
-    That is the last model call, or without any, the last step that failed.
-    """
-    if root.error is not None:
-        return root
-    failed = [o for o in operations if o.error is not None and o.kind not in APART[1:]]
-    if not failed or answer() is not None:  # the answer is read last: most runs have no error
-        return None
-    if last is not None:
-        return last if last.error is not None else None
-    return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
 
 def _retrieved(operations: Iterable[Operation]) -> tuple[Document, ...]:

@@ -15,7 +15,7 @@ _DISTINCTIVE = 8
 def invocations_in(root: Operation, tree: Tree) -> list[Operation]:
     """Return the invocations that a root only groups, or else the root itself.
 
-    Invocations are separate if each has a question of its own, and an answer or an error. Agents that hand
+    Invocations are separate if each has a different question, and an answer or an error. Agents that hand
     over to each other have the same question, or ask with the previous agent's answer.
     """
     if not root.groups_invocations or root.input_messages or root.output_messages:

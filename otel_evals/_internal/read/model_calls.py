@@ -69,7 +69,7 @@ def asked_by(call: Operation) -> list[Part]:
 
 
 def continues(turn: Sequence[Operation], call: Operation) -> bool:
-    """Return True if a model call continues a turn, or records one of its calls a second time."""
+    """Return True if a model call continues a turn, or records the same call again."""
     given = given_to(call)
     ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
@@ -103,7 +103,7 @@ def _same_call(asked: Part, given: Part) -> bool:
 
 
 def _repeats(last: Operation, call: Operation) -> bool:
-    """Return True for two records of one call: simultaneous spans, one of them without messages."""
+    """Return True if two simultaneous spans, one without messages, record the same call."""
     one, other = last.span, call.span
     if one.scope_name == other.scope_name or not (is_during(one, other) or is_during(other, one)):
         return False

@@ -1,4 +1,4 @@
-"""Finds the question and the answer of a turn in the operations of its run."""
+"""Finds a turn's question and answer in the operations of the run."""
 
 from __future__ import annotations
 
@@ -48,12 +48,9 @@ def turn_start(operation: Operation) -> int:
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "user" and messages[index].text:
             return index
-    return len(messages) if any(map(_is_users, messages)) else 0
-
-
-def _is_users(message: Message) -> bool:
-    """Return True for a user's message, not only tool results; its text may not have been recorded."""
-    return message.role == "user" and not any(part.kind == "tool_result" for part in message.parts)
+    # A user's message without tool results is a question whose text was not recorded.
+    has_question = any(m.role == "user" and not parts_of((m,), "tool_result") for m in messages)
+    return len(messages) if has_question else 0
 
 
 def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:

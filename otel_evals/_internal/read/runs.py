@@ -62,7 +62,8 @@ def find_runs(
     if loose:
         loose = [operation for operation in loose if not _serves_another_trace(operation)]
     if loose and not roots and all(o.kind is OperationKind.TOOL for o in loose):
-        loose = [operation for operation in loose if not _only_serves(operation, tree)]
+        # The server's end of a tool call, with nothing inside, is no run.
+        loose = [o for o in loose if o.span.kind != "SERVER" or o.span_id in tree.below]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
         roots, loose = _roots(tree, (*INVOCATIONS, OperationKind.INFERENCE))
@@ -83,7 +84,7 @@ def find_runs(
 
 
 def subruns(run: Run) -> list[Run]:
-    """Return every agent operation in a run, including the root, as a run of its own."""
+    """Return each agent operation in a run, including the root, as a separate run."""
     operations = {o.span.span_id: o for o in run.operations}
     tree = Tree(operations, parents_in(run.children), dict(run.children))
     return [
@@ -132,18 +133,14 @@ def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
     records.clear()
     for span in spans:
         known = records.get(span.span_id)
-        if known is None or _wealth(span) > _wealth(known):
+        if known is None or _completeness(span) > _completeness(known):
             records[span.span_id] = span
     return records
 
 
-def _wealth(span: SpanRecord) -> tuple[Any, ...]:
-    return (
-        span.end_time is not None,
-        len(span.attributes),
-        len(span.events) + len(span.logs),
-        span.end_time or 0,
-    )
+def _completeness(span: SpanRecord) -> tuple[Any, ...]:
+    events = len(span.events) + len(span.logs)
+    return span.end_time is not None, len(span.attributes), events, span.end_time or 0
 
 
 def _read(
@@ -213,12 +210,6 @@ def _serves_another_trace(operation: Operation) -> bool:
     if operation.kind is not OperationKind.TOOL or span.kind != "SERVER":
         return False
     return any(trace_id != span.trace_id for trace_id, _ in span.links)
-
-
-def _only_serves(operation: Operation, tree: Tree) -> bool:
-    """Return True for a server's end of a tool call, with nothing inside."""
-    is_server = operation.kind is OperationKind.TOOL and operation.span.kind == "SERVER"
-    return is_server and operation.span_id not in tree.below
 
 
 def _does_something(root: Operation, tree: Tree) -> bool:

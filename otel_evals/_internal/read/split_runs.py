@@ -40,9 +40,8 @@ def is_unfinished(run: Run) -> bool:
 def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
     """Join runs that continue each other across traces.
 
-    Model calls without an agent are held, at most `window`, until the runs that they continue or that
-    continue them have arrived; so are agents that requested tools. A joined run has the ids of the call that
-    answered.
+    Holds up to `window` model calls without an agent, and agents that requested tools, until the runs before
+    and after them have arrived. A joined run has the ids of its last call.
     """
     held: list[Run] = []
     agents = False  # once one has requested tools, all wait and stay in order
@@ -62,10 +61,7 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
 class SplitRuns:
     """Joins live runs as they close: holds runs that requested tools until others continue them.
 
-    Args:
-        patience: seconds to wait for the next call of a turn.
-        window: number of runs to hold; beyond that the oldest are released unjoined.
-        max_bytes: approximate size of held runs.
+    Beyond `patience` seconds, `window` runs or about `max_bytes`, the oldest are released unjoined.
     """
 
     def __init__(self, patience: float = 60.0, window: int = 1_000, max_bytes: int = 2**28) -> None:

@@ -11,13 +11,7 @@ from otel_evals._internal.read.tree import is_during
 _NO_USAGE = Usage()
 _RECENT = 8
 """Compare a model call with this many earlier ones, to count it once."""
-APART: Final = (
-    OperationKind.AGENT,
-    OperationKind.TOOL,
-    OperationKind.WORKFLOW,
-    OperationKind.RETRIEVAL,
-    OperationKind.EMBEDDING,
-)
+APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFERENCE, OperationKind.OTHER))
 """Kinds of operations whose tokens a model call above does not include."""
 
 

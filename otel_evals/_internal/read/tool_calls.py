@@ -208,7 +208,7 @@ def _with_results(
 ) -> list[ToolCall]:
     """Assign results to the calls without results, in order, if there are as many of each.
 
-    Either side may lack ids. If both have them, they are those of other calls.
+    Either side may lack ids. If both have ids, they belong to different calls.
     """
     without = [call for call in waiting if call.id is None]
     if len(without) == len(results) or any(part.tool_call_id is not None for part in results):

@@ -1,8 +1,8 @@
 """Reads the content of a trace's operations on first access, and finds truncated content.
 
 Truncated JSON can be recognised, truncated text cannot. But an attribute length limit is the same for all
-attributes: if some JSON ends early at the greatest length in the trace, a text of that length is truncated
-too. So the availability of one operation's content depends on all others.
+attributes: if truncated JSON has the greatest length in the trace, a text of that length is truncated too.
+So the availability of one operation's content depends on all others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _logged: set[str] = set()
 
 
 def defer_content(operations: Iterable[Operation]) -> None:
-    """Have the content of a trace's operations read when it is first used; dialects have just made them."""
+    """Defer reading the content of new operations to its first use."""
     contents: list[_Content] = []
     trace = _TraceContent(contents)
     for operation in operations:
@@ -79,7 +79,7 @@ class _Content(msgspec.Struct, eq=False):
 
 
 class _ContentOfTrace(msgspec.Struct, eq=False):
-    """An operation's content as part of its trace's; the trace does not refer to it, so there is no cycle."""
+    """An operation's content in its trace. The trace does not refer to it, which avoids a cycle."""
 
     content: _Content
     trace: _TraceContent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import itemgetter
 
@@ -21,8 +20,12 @@ class FieldsByAttribute:
 
     __slots__ = ("_fields", "known")
 
-    def __init__(self, fields: Mapping[str, tuple[tuple[str, int], ...]]) -> None:
-        self._fields = fields
+    def __init__(self, names: AttributeNames) -> None:
+        self._fields: dict[str, list[tuple[str, int]]] = {}
+        for field in fields(names):
+            for rank, key in enumerate(getattr(names, field.name)):
+                if not key.endswith(".*"):
+                    self._fields.setdefault(key, []).append((field.name, rank))
         self.known: dict[tuple[str, ...], dict[str, tuple[tuple[int, str], ...]]] = {}
         """Results of `find` by the names of a span's attributes."""
 
@@ -86,16 +89,6 @@ class AttributeNames:
         """Return a table with these names before the others."""
         merged = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return AttributeNames(**{name: tuple(dict.fromkeys(keys)) for name, keys in merged.items()})
-
-
-def fields_by_attribute(names: AttributeNames) -> FieldsByAttribute:
-    """Index a table of names by attribute."""
-    index: dict[str, list[tuple[str, int]]] = {}
-    for field in fields(names):
-        for rank, key in enumerate(getattr(names, field.name)):
-            if not key.endswith(".*"):
-                index.setdefault(key, []).append((field.name, rank))
-    return FieldsByAttribute({key: tuple(hits) for key, hits in index.items()})
 
 
 def _in_metadata(listed: str) -> tuple[str, ...]:

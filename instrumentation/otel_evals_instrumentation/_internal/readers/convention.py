@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from otel_evals.dialects import CONTENT, PSEUDO_TOOLS, Record, recovered
-from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
+from otel_evals.model import Operation, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     GEN_AI,
     AttributeNames,
     FieldsByAttribute,
-    fields_by_attribute,
 )
 from otel_evals_instrumentation._internal.readers.documents import read_retrieval
 from otel_evals_instrumentation._internal.readers.inputs_outputs import (
@@ -26,6 +25,7 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import (
 )
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, without_json_quotes
 from otel_evals_instrumentation._internal.readers.tools import read_tool, tool_name_in
+from otel_evals_instrumentation._internal.readers.usage import make_usage
 from otel_evals_instrumentation._internal.readers.values import first_text, parse, unquoted
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
@@ -93,7 +93,7 @@ class Convention:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", self.names + GEN_AI)
-        object.__setattr__(self, "index", fields_by_attribute(self.names))
+        object.__setattr__(self, "index", FieldsByAttribute(self.names))
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
@@ -254,17 +254,9 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_usage(reader: SpanReader) -> None:
-    given, said, cached, written, reasoning = [
-        reader.number(n) if n in reader.found_at else None for n in _COUNTED
-    ]
-    if given is not None or said is not None:
-        reader.fields["usage"] = Usage(
-            input_tokens=given or 0,
-            output_tokens=said or 0,
-            cache_read_tokens=cached or 0,
-            cache_write_tokens=written or 0,
-            reasoning_tokens=reasoning or 0,
-        )
+    usage = make_usage(*(reader.number(n) if n in reader.found_at else None for n in _COUNTED))
+    if usage is not None:
+        reader.fields["usage"] = usage
 
 
 def _read_finish(reader: SpanReader) -> None:

@@ -41,13 +41,15 @@ def read_repr(text: str) -> Any:
 
 
 def read_message_str(text: str) -> dict[str, Any] | None:
-    """Decode the `str()` of a LangChain message; None for other texts.
+    """Decode the `str()` of a message of LangChain's or AutoGen's; None for other texts.
 
-    It has no role. Results have the id of their call; answers have token counts or calls, or an id that
-    begins with `run-`. Other messages are the user's.
+    LangChain's have no role. Results have the id of their call; answers have token counts or calls, or an
+    id that begins with `run-`. Other messages are the user's.
     """
-    if _SOURCE.match(text):
-        return _with_source(text)
+    if _SOURCE.match(text):  # AutoGen's: the source is the user or the name of an agent
+        fields = _fields(text)
+        role = "user" if fields.get("source") == "user" else "assistant"
+        return {"role": role, "content": fields["content"]} if "content" in fields else None
     if not text.startswith("content="):
         return None
     fields = _fields(text)
@@ -71,14 +73,6 @@ def read_result_str(text: str) -> dict[str, Any] | None:
     fields = _fields(text)
     is_result = fields.keys() >= {"status", "result"} or fields.keys() >= {"content", "isError"}
     return fields if is_result else None
-
-
-def _with_source(text: str) -> dict[str, Any] | None:
-    """Decode a message of AutoGen's, whose source is the user or the name of an agent."""
-    fields = _fields(text)
-    if "content" not in fields:
-        return None
-    return {"role": "user" if fields.get("source") == "user" else "assistant", "content": fields["content"]}
 
 
 def _fields(text: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from types import NoneType
 from typing import Any
 
@@ -182,7 +183,7 @@ class SpanReader:
         for rank, key in enumerate(getattr(self.names, field)):
             if key.endswith(".*") and key[:-2] in self._indexed():
                 hits.append((rank, key, unflatten(self.attributes, key[:-2])))
-        return sorted(hits, key=_rank)
+        return sorted(hits, key=itemgetter(0))
 
     def _indexed(self) -> set[str]:
         """Return the prefixes of indexed keys."""
@@ -190,10 +191,6 @@ class SpanReader:
             ends = [(key, _INDEX.search(key)) for key in self.attributes]
             self._lists = {key[: end.start()] for key, end in ends if end is not None}
         return self._lists
-
-
-def _rank(hit: tuple[int, str, Any]) -> int:
-    return hit[0]
 
 
 def _body(event: SpanEvent) -> Any:

@@ -14,6 +14,7 @@ from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _METHODS = words(".__call__ .__acall__ .run .arun .call .acall .invoke .ainvoke .tool")
 """Endings of spans that are named after a tool's method."""
+_EVENTS = {"arguments": ("gen_ai.tool.message", "content"), "result": ("gen_ai.choice", "message")}
 _UNWRAPPED = words("langfuse langwatch laminar mlflow braintrust genkit vercel_ai livekit voltagent")
 """Conventions that record results without an envelope."""
 
@@ -21,16 +22,8 @@ _UNWRAPPED = words("langfuse langwatch laminar mlflow braintrust genkit vercel_a
 def read_tool(reader: SpanReader) -> None:
     """Read a tool's span: id, arguments, result and status; its name is known."""
     span, fields = reader.span, reader.fields
-    arguments = _value(reader, "arguments", "tool_arguments")
-    result = _value(reader, "result", "tool_results")
-    if arguments is None:
-        arguments = _event(reader, "tool_arguments", "gen_ai.tool.message", "content")
-    if result is None:
-        result = _event(reader, "tool_results", "gen_ai.choice", "message")
-    if arguments is None:
-        arguments = _part(reader, "tool_arguments", "gen_ai.input.messages", "tool_call")
-    if result is None:
-        result = _part(reader, "tool_results", "gen_ai.output.messages", "tool_result")
+    arguments = _recorded(reader, "arguments", "tool_arguments", "input", "tool_call")
+    result = _recorded(reader, "result", "tool_results", "output", "tool_result")
     if arguments is None:
         arguments = _parameters(reader)
     value, failed = (None, False) if result in (None, "None") else _result(reader, result)
@@ -103,6 +96,14 @@ def tool_name_in(span_name: str) -> str:
     while name.endswith(_METHODS):
         name = name.rpartition(".")[0]
     return name or span_name or "tool"
+
+
+def _recorded(reader: SpanReader, field: str, noted_as: str, side: str, kind: str) -> Any:
+    """Return arguments or a result from an attribute, or else from an event, or else from messages."""
+    value = _value(reader, field, noted_as)
+    if value is None:
+        value = _event(reader, noted_as, *_EVENTS[field])
+    return _part(reader, noted_as, f"gen_ai.{side}.messages", kind) if value is None else value
 
 
 def _value(reader: SpanReader, field: str, noted_as: str) -> Any:

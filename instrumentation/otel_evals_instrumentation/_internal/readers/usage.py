@@ -36,15 +36,22 @@ def usage_in(value: Any) -> Usage | None:
     counts = parse(value)
     if not isinstance(counts, Mapping):
         return None
-    given, said = first_count(counts, _INPUT), first_count(counts, _OUTPUT)
+    names = (_INPUT, _OUTPUT, _CACHE, _CACHE_WRITE, _REASONING)
+    return make_usage(*(first_count(counts, keys) for keys in names))
+
+
+def make_usage(
+    given: int | None, said: int | None, cached: int | None, written: int | None, reasoning: int | None
+) -> Usage | None:
+    """Return a usage, with 0 for unknown counts; None if input and output tokens are unknown."""
     if given is None and said is None:
         return None
     return Usage(
         input_tokens=given or 0,
         output_tokens=said or 0,
-        cache_read_tokens=first_count(counts, _CACHE) or 0,
-        cache_write_tokens=first_count(counts, _CACHE_WRITE) or 0,
-        reasoning_tokens=first_count(counts, _REASONING) or 0,
+        cache_read_tokens=cached or 0,
+        cache_write_tokens=written or 0,
+        reasoning_tokens=reasoning or 0,
     )
 
 
