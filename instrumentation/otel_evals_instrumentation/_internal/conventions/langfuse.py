@@ -1,4 +1,4 @@
-"""Langfuse: `langfuse.observation.*`, of its SDK from version 3 on, or set by applications themselves."""
+"""Langfuse: `langfuse.observation.*`, recorded by its SDK since version 3 or by applications."""
 
 from __future__ import annotations
 

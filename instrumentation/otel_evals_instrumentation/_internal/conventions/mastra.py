@@ -84,7 +84,7 @@ def _read_object(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _is_request(given: object) -> bool:
-    """Return True if a step's input is its request, so that no span inside repeats it."""
+    """Return True if a step's input is its request. No span inside repeats it."""
     return isinstance(given, str) and '"body"' in given[:20]
 
 

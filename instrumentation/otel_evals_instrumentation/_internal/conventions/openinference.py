@@ -33,7 +33,7 @@ def openinference() -> Convention:
 
 
 def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Read what the table cannot express; chains with only one of many messages are truncated."""
+    """Read everything that the table cannot express."""
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
     source = reader.source_of("input")

@@ -1,4 +1,4 @@
-"""pydantic-ai's own instrumentation, versions 1 to 6 of its format."""
+"""pydantic-ai's own instrumentation, format versions 1 to 6."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _OF_TOOLS = words("tool.definition.name tool.call.arguments", _OWN)
 
 
 def spring_ai() -> Convention:
-    """Return the dialect of Spring AI's observations; those of models have OpenTelemetry's names."""
+    """Return the dialect of Spring AI's observations, except model calls."""
     return Convention(
         name="spring_ai",
         markers=(

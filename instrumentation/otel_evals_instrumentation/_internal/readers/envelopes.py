@@ -107,10 +107,6 @@ def _passed(item: dict[str, Any]) -> Iterator[Any]:
     if isinstance(arguments, (list, tuple)):
         if len(arguments) == 1:
             yield arguments
-        yield from (given for given in arguments if _asks(given))
-
-
-def _asks(given: Any) -> bool:
-    """Return True for a conversation without an answer, which is no history."""
-    conversation = isinstance(given, list) and all(isinstance(m, dict) and "role" in m for m in given)
-    return conversation and bool(given) and given[-1]["role"] == "user"
+        for given in arguments:
+            if isinstance(given, list) and given and all(isinstance(m, dict) and "role" in m for m in given):
+                yield from [given] if given[-1]["role"] == "user" else ()

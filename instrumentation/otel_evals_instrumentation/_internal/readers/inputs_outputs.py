@@ -94,12 +94,12 @@ def _definitions(value: Any) -> tuple[Mapping[str, Any], ...] | None:
 
 
 _cached_definitions = lru_cache(maxsize=64)(_definitions)
-"""An application's model calls have the same tools again and again."""
+"""Cached, because an application's model calls repeat the same tools."""
 
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
     """Return the messages of the first attribute with content, or else of the first attribute."""
-    if getattr(reader.names, side)[0].endswith(".*"):  # indexed keys are trusted most; else they come last
+    if getattr(reader.names, side)[0].endswith(".*"):  # indexed keys are trusted most
         return _first(reader, side, role, reader.with_lists(side))[0]
     recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
     best, has_content = _first(reader, side, role, recorded)

@@ -49,7 +49,8 @@ def read_message(item: dict[str, Any], default: str) -> Message:
     if type(content) is str and content[:2] == "[{":
         content = blocks_in(content)
     parts = read_parts(content)
-    if role == "user" and isinstance(item.get("tool_call_id"), str) and not _says_more(item):
+    has_parts = item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
+    if role == "user" and isinstance(item.get("tool_call_id"), str) and not has_parts:
         role = "tool"  # Anthropic's results are the user's
     if not content:  # a few have the text next to the content
         text = next((item[key] for key in ("text", "refusal") if isinstance(item.get(key), str)), None)
@@ -63,11 +64,6 @@ def read_message(item: dict[str, Any], default: str) -> Message:
         parts = (_as_result(parts, content, call_id, item),)
     name = item.get("name")
     return Message(role=role, parts=parts, name=name if isinstance(name, str) and name else None)
-
-
-def _says_more(item: dict[str, Any]) -> bool:
-    """Return True if a user's message has parts next to a tool result."""
-    return item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
 
 
 def _with_calls(parts: tuple[Part, ...], calls: list[Part]) -> tuple[Part, ...]:
