@@ -45,8 +45,8 @@ def find_provenance(
         source = holder.sources.get(name) if holder else None
         if source is not None:
             sources[name] = source
-        told = holder.availability.get(name) if holder else None
-        availability[name] = _state(name, there, told, states, operations, calls)
+        state_of_one = holder.availability.get(name) if holder else None
+        availability[name] = _state(name, there, state_of_one, states, operations, calls)
     if any(operation.span.spans_dropped for operation in operations):
         for name, state in availability.items():
             if name not in _OF_ONE or state is Availability.NOT_RECORDED:
@@ -63,7 +63,7 @@ def _all_known(calls: Sequence[ToolCall], name: str) -> bool:
 def _state(
     name: str,
     there: bool,
-    told: Availability | None,
+    state_of_one: Availability | None,
     states: Mapping[str, set[Availability]],
     operations: Sequence[Operation],
     calls: Sequence[ToolCall],
@@ -71,7 +71,7 @@ def _state(
     """Return a field's availability; for a missing field, decide if content capture was off."""
     mine: AbstractSet[Availability] = states.get(name, _NOTHING)
     if there:
-        cut = told is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
+        cut = state_of_one is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
         return Availability.TRUNCATED if cut else Availability.PRESENT
     if Availability.CAPTURED_OFF in mine:
         return Availability.CAPTURED_OFF
@@ -89,4 +89,4 @@ def _state(
 
 def _silent(states: Mapping[str, set[Availability]]) -> bool:
     """Return True if no operation has recorded any content."""
-    return not any(Availability.PRESENT in told for told in states.values())
+    return not any(Availability.PRESENT in found for found in states.values())

@@ -254,7 +254,7 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_usage(reader: SpanReader) -> None:
-    usage = make_usage(*(reader.number(n) if n in reader.found_at else None for n in _COUNTED))
+    usage = make_usage(*[reader.number(n) if n in reader.found_at else None for n in _COUNTED])
     if usage is not None:
         reader.fields["usage"] = usage
 
