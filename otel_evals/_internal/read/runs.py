@@ -95,7 +95,7 @@ def subruns(run: Run) -> list[Run]:
 
 def _run(root: Operation, members: Sequence[Operation], tree: Tree) -> Run:
     operations, below = tree.operations, tree.below
-    stack = [member.span.span_id for member in members]
+    stack = list(map(_OPERATION_ID, members))
     inside: set[str] = set()
     while stack:
         span_id = stack.pop()
@@ -149,7 +149,9 @@ def _read(
     """Return operations by span id, sorted by start, without evaluation spans and spans inside them."""
     if any(map(_LOGS, records.values())):
         records = restore_choices(records, dialects)
-    mine = [r for i, r in records.items() if not ours or not _is_inside(i, ours, parents)]
+    mine = list(records.values())
+    if ours:
+        mine = [r for i, r in records.items() if not _is_inside(i, ours, parents)]
     found = _operations(mine, dialects) or _operations(with_details(mine), dialects)
     found.sort(key=_order)
     defer_content(found)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
 
 INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True, eq=False):
     """The operations of a trace, and how they contain each other."""
 
     operations: dict[str, Operation]

@@ -93,7 +93,9 @@ class _ContentOfTrace(msgspec.Struct, eq=False):
                 _mark_truncated(self.trace.contents)
                 self.trace.marked = True
             return {name: found[name] for name in _AVAILABILITY}
-        return {name: value for name, value in found.items() if name not in _AVAILABILITY}
+        rest = dict(found)
+        del rest["availability"], rest["sources"]
+        return rest
 
 
 _NOTHING_FOUND = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}

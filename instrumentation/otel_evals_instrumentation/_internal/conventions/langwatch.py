@@ -33,9 +33,9 @@ def langwatch() -> Convention:
         order=PLATFORM,
         markers=(_OWN + "span.type", _OWN + "input", _OWN + "output"),
         names=AttributeNames(
-            conversation_id=(
-                *(_OWN + "thread.id", "gen_ai.conversation.id"),
-                *(_OWN + "thread_id", _OWN + "langgraph.thread_id", "thread_id"),
+            conversation_id=words(
+                """langwatch.thread.id gen_ai.conversation.id langwatch.thread_id
+                langwatch.langgraph.thread_id thread_id"""
             ),
             user_id=(_OWN + "user.id", _OWN + "user_id", "user.id", "user_id"),
         ),

@@ -24,7 +24,7 @@ def litellm() -> Convention:
         names=AttributeNames(
             input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", _BARE + "LLM_PROMPTS.*"),
             output=(
-                *("gen_ai.output.messages", "gen_ai.completion", "gen_ai.completion.*"),
+                *words("output.messages completion completion.*", "gen_ai."),
                 _BARE + "LLM_COMPLETIONS.*",
             ),
             request_model=("gen_ai.request.model", _BARE + "LLM_REQUEST_MODEL"),

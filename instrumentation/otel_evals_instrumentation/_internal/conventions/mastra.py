@@ -7,6 +7,7 @@ from otel_evals_instrumentation._internal.readers.convention import AttributeNam
 from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
+_RUNS = "agent_run workflow_run"
 _TOOLS = "tool_call mcp_tool_call client_tool_call provider_tool_call"
 _MODELS = "model_inference model_generation model_step llm_generation"
 _KINDS = kinds(
@@ -17,6 +18,7 @@ _KINDS = kinds(
     retrieval="rag_vector_operation",
     embedding="rag_embedding",
 )
+_SESSIONS = "threadId sessionId"
 _METADATA = "mastra.metadata."
 
 
@@ -31,16 +33,8 @@ def mastra() -> Convention:
         scopes=("@mastra/",),
         markers=("mastra.span.type",),
         names=AttributeNames(
-            input=(
-                *_of("agent_run workflow_run", "input"),
-                "gen_ai.input.messages",
-                *_of(_MODELS, "input"),
-                "input",
-            ),
-            output=(
-                *_of("agent_run workflow_run", "output"),
-                *("gen_ai.output.messages", *_of(_MODELS, "output"), "output"),
-            ),
+            input=(*_of(_RUNS, "input"), "gen_ai.input.messages", *_of(_MODELS, "input"), "input"),
+            output=(*_of(_RUNS, "output"), "gen_ai.output.messages", *_of(_MODELS, "output"), "output"),
             arguments=("gen_ai.tool.call.arguments", *_of(_TOOLS, "input")),
             result=("gen_ai.tool.call.result", *_of(_TOOLS, "output")),
             documents=("mastra.rag_vector_operation.output",),
@@ -48,10 +42,7 @@ def mastra() -> Convention:
             tool_name=("gen_ai.tool.name", "tool.name"),
             system=("gen_ai.system_instructions", "mastra.agent.instructions"),
             # The metadata of the first versions has no namespace.
-            conversation_id=(
-                *("gen_ai.conversation.id", *words("threadId sessionId", _METADATA)),
-                *("threadId", "sessionId"),
-            ),
+            conversation_id=("gen_ai.conversation.id", *words(_SESSIONS, _METADATA), *words(_SESSIONS)),
             user_id=(*words("userId resourceId", _METADATA), "userId", "resourceId"),
             agent_name=("gen_ai.agent.name", "mastra.agent.id", "agent.id", "gen_ai.agent.id"),
         ),

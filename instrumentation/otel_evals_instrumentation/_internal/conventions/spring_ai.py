@@ -6,7 +6,7 @@ from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
 from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
-_OWN = "spring.ai."
+_OWN, _CHAT = "spring.ai.", "spring.ai.chat.client."
 _KINDS = kinds(agent="chat_client", tool="tool_call", retrieval="vector_store", other="advisor")
 _OF_TOOLS = words("tool.definition.name tool.call.arguments", _OWN)
 
@@ -15,13 +15,10 @@ def spring_ai() -> Convention:
     """Return the dialect of Spring AI's observations, except model calls."""
     return Convention(
         name="spring_ai",
-        markers=(
-            *(_OWN + "kind", *_OF_TOOLS),
-            *(_OWN + "chat.client.conversation.id", "db.vector.query.content"),
-        ),
+        markers=(_OWN + "kind", *_OF_TOOLS, _CHAT + "conversation.id", "db.vector.query.content"),
         names=AttributeNames(
-            input=("gen_ai.input.messages", *words("user.text user_text", _OWN + "chat.client.")),
-            system=words("system.text system_text", _OWN + "chat.client."),
+            input=("gen_ai.input.messages", *words("user.text user_text", _CHAT)),
+            system=words("system.text system_text", _CHAT),
             tool_name=(_OWN + "tool.definition.name",),
             tool_id=(_OWN + "tool.call.id",),
             arguments=(_OWN + "tool.call.arguments",),
@@ -29,7 +26,7 @@ def spring_ai() -> Convention:
             documents=("db.vector.query.response.documents",),
             query=("db.vector.query.content",),
             conversation_id=(
-                *words("conversation.id advisor.conversation.id", _OWN + "chat.client."),
+                *words("conversation.id advisor.conversation.id", _CHAT),
                 "chat_memory_conversation_id",
             ),
         ),

@@ -39,10 +39,7 @@ def vercel_ai() -> Convention:
             *words("inputTokens promptTokens cachedInputTokens", "ai.usage."),
         ),
         names=AttributeNames(
-            input=(
-                *("ai.prompt.messages", "ai.prompt", *_early("prompt.messages")),
-                *("ai.values", "ai.value"),
-            ),
+            input=("ai.prompt.messages", "ai.prompt", *_early("prompt.messages"), "ai.values", "ai.value"),
             answer=(
                 *("ai.response.text", "ai.result.text", *_early("response.text")),
                 *("ai.response.object", "ai.result.object", *_early("response.object")),

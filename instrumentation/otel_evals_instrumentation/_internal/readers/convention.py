@@ -121,14 +121,8 @@ class Convention:
             return recovered(Operation, content, reader.fields)
         _read_content(reader, kind)
         kind = self.refine(reader, kind)
-        return Operation(
-            span=span,
-            kind=kind,
-            dialect=self.name,
-            availability=reader.availability,
-            sources=reader.sources,
-            **reader.fields,
-        )
+        reader.fields.update(span=span, kind=kind, dialect=self.name)
+        return Operation(availability=reader.availability, sources=reader.sources, **reader.fields)
 
 
 class _Content(Record, frozen=True):
@@ -241,22 +235,17 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     if kind is OperationKind.TOOL:
         fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
     if "input_tokens" in found_at or "output_tokens" in found_at:
-        _read_usage(reader)
-    if "usage" in found_at:
-        for _, key in found_at["usage"]:
-            reader.offer_usage(reader.attributes[key])
+        usage = make_usage(*[reader.number(n) if n in found_at else None for n in _COUNTED])
+        if usage is not None:
+            fields["usage"] = usage
+    for _, key in found_at.get("usage", ()):
+        reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
         _read_error(reader)
     if "metadata" in reader.attributes:  # such as LangChain's user and thread
         reader.offer_metadata(reader.attributes["metadata"])
-
-
-def _read_usage(reader: SpanReader) -> None:
-    usage = make_usage(*[reader.number(n) if n in reader.found_at else None for n in _COUNTED])
-    if usage is not None:
-        reader.fields["usage"] = usage
 
 
 def _read_finish(reader: SpanReader) -> None:

@@ -5,6 +5,7 @@ Messages in another form are left to the reader of all forms, `messages`, which 
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -39,6 +40,7 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     finish_reason: Any = None
 
 
+_ROLE = attrgetter("role")  # without a Python call for each message
 _decode = msgspec.json.Decoder(list[_Said]).decode
 
 
@@ -53,7 +55,7 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
     if len(said) > MAX_MESSAGES:
         return None
     messages = tuple(map(_message, said))
-    return None if any(map(_is_textual_result, messages)) else messages
+    return None if "tool" in map(_ROLE, said) and any(map(_is_textual_result, messages)) else messages
 
 
 def _message(said: _Said) -> Message:
