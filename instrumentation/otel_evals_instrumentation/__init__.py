@@ -1,7 +1,7 @@
-"""Reads the spans of agent frameworks and instrumentations, and writes those of hand-written agents.
+"""Reads the spans of agent frameworks and instrumentations, and records spans of hand-written agents.
 
-`conventions` has one module per span convention, found through the entry-point group `otel_evals_dialect`;
-`reading` is what they share; `decorators` makes spans. What users import is here.
+This module has the public names: decorators and their spans. Span conventions are found through the
+entry-point group `otel_evals_dialect`.
 """
 
 from otel_evals_instrumentation._internal.decorators.decorators import (

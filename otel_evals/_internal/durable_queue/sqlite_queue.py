@@ -37,7 +37,7 @@ from otel_evals._internal.evaluate.queue_interface import (
 )
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, ScoredRun, SpanRecord
-from otel_evals._internal.read.rejoin import group_of
+from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.util.error_log import tell
 from otel_evals._internal.util.plain import plain_text, type_name
 

@@ -36,7 +36,7 @@ from otel_evals._internal.model import (
     ScorerFailure,
 )
 from otel_evals._internal.read.identity import evaluation_id
-from otel_evals._internal.read.rejoin import group_of
+from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.read.runs import subruns
 from otel_evals._internal.redaction.redactor import private_context, redacted
 from otel_evals._internal.sampling.decide import Decider, Decision, RunDecisions, chance_of
@@ -399,7 +399,9 @@ class Evaluator:
         """End overdue attempts. They began in order and have the same time, so one timer serves them all."""
         loop = asyncio.get_running_loop()
         for job in lane.overdue():
-            if job.task is not None and not job.task.done():  # a scorer that lacks only its reason may still return its score
+            if (
+                job.task is not None and not job.task.done()
+            ):  # a scorer that lacks only its reason may still return its score
                 job.timer = loop.call_later(_CLEANUP_SECONDS, self._give_up, lane, job, context=self._context)
                 job.task.cancel()
         left = lane.seconds_left

@@ -35,8 +35,7 @@ from otel_evals._internal.gather.gatherer import AssemblyLimits, Gatherer, SpanG
 from otel_evals._internal.gather.local_gatherer import LocalGatherer
 from otel_evals._internal.model import Loss, Run
 from otel_evals._internal.pipeline.engine_thread import EngineThread
-from otel_evals._internal.read.reader import RunReader
-from otel_evals._internal.read.rejoin import group_of
+from otel_evals._internal.read.reader import RunReader, group_of
 from otel_evals._internal.read.split_runs import SplitRuns
 from otel_evals._internal.util.calls import hide_task
 

@@ -53,7 +53,7 @@ def assemble(
 
 
 def _trace_state(span: SpanRecord) -> str:
-    """The tracestate as far as it is credible: without its `ot` entry if the trace id is malformed."""
+    """Return the tracestate, without its `ot` entry if the trace id is malformed."""
     try:
         trace_id = int(span.trace_id, 16)
     except ValueError:
@@ -104,10 +104,22 @@ class Recovery:
         return self._part(join_tool_calls, self._operations, self._above)
 
     def _documents(self) -> tuple[Document, ...]:
-        return self._part(_documents, self._operations)
+        return self._part(_retrieved, self._operations)
 
-    def _inferences(self) -> list[Operation]:
-        return [o for o in self._operations if o.kind is OperationKind.INFERENCE]
+    def _failed(self) -> Operation | None:
+        """Return the operation with the run's error: the root, or else the one that prevented an answer.
+
+        That is the last model call, or without any, the last step that failed.
+        """
+        if self._root.error is not None:
+            return self._root
+        failed = [o for o in self._operations if o.error is not None and o.kind not in APART[1:]]
+        if not failed or self._answer() is not None:  # the answer is read last: most runs have no error
+            return None
+        last = self._last()
+        if last is not None:
+            return last if last.error is not None else None
+        return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
 
     def _last(self) -> Operation | None:
         calls = (o for o in self._speaking() if o.kind is OperationKind.INFERENCE)
@@ -139,7 +151,7 @@ class Recovery:
         return {"documents": self._documents()}
 
     def provider(self) -> Mapping[str, Any]:
-        asked = self._inferences()
+        asked = [o for o in self._operations if o.kind is OperationKind.INFERENCE]
         return {"provider": _first("provider", self._root, asked) if asked else self._root.provider}
 
     def usage(self) -> Mapping[str, Any]:
@@ -149,7 +161,7 @@ class Recovery:
         return {"finish_reasons": (self._last() or self._root).finish_reasons}
 
     def error(self) -> Mapping[str, Any]:
-        failed = _error(self._root, self._answer, self._last(), self._operations)
+        failed = self._failed()
         return {
             "error": failed.error if failed else None,
             "error_type": failed.error_type if failed else None,
@@ -170,7 +182,7 @@ def _agent(root: Operation, operations: Iterable[Operation]) -> str | None:
     if root.kind is OperationKind.AGENT and (root.agent_name or root.name):
         return root.agent_name or root.name
     if root.kind is OperationKind.WORKFLOW and root.agent_name:
-        return root.agent_name  # a team's, whatever its members are called
+        return root.agent_name  # a team's name comes before its members'
     agents = (o.agent_name or o.name for o in operations if o.kind is OperationKind.AGENT)
     return next(filter(None, agents), None) or _first("agent_name", root, operations) or root.name
 
@@ -191,40 +203,20 @@ def _models(root: Operation, operations: Iterable[Operation]) -> tuple[str, ...]
 def _system(
     root: Operation, question: Question | None, operations: Iterable[Operation]
 ) -> tuple[str | None, Operation | None]:
-    tellers = [root, *((question.operation,) if question else ()), *operations]
-    teller = next((o for o in tellers if o.system_instructions), None)
-    return (teller.system_instructions, teller) if teller else (None, None)
+    candidates = [root, *((question.operation,) if question else ()), *operations]
+    found = next((o for o in candidates if o.system_instructions), None)
+    return (found.system_instructions, found) if found else (None, None)
 
 
-def _error(
-    root: Operation,
-    answer: Callable[[], Answer | None],
-    last: Operation | None,
-    operations: Sequence[Operation],
-) -> Operation | None:
-    """Return the operation with the run's error: the root, or else the one that prevented an answer.
-
-    That is the last model call, or without any, the last step that failed.
-    """
-    if root.error is not None:
-        return root
-    failed = [o for o in operations if o.error is not None and o.kind not in APART[1:]]
-    if not failed or answer() is not None:  # the answer is read last: most runs have no error
-        return None
-    if last is not None:
-        return last if last.error is not None else None
-    return max(failed, key=lambda o: o.span.end_time or o.span.start_time, default=None)
-
-
-def _documents(operations: Iterable[Operation]) -> tuple[Document, ...]:
+def _retrieved(operations: Iterable[Operation]) -> tuple[Document, ...]:
     """Return the documents of retrievals, or else of other operations, without duplicates."""
-    told = [o for o in operations if o.documents]
-    retrieved = [o for o in told if o.kind is OperationKind.RETRIEVAL]
-    return without_duplicates(document for o in retrieved or told for document in o.documents)
+    having = [o for o in operations if o.documents]
+    retrievals = [o for o in having if o.kind is OperationKind.RETRIEVAL]
+    return unique_documents(document for o in retrievals or having for document in o.documents)
 
 
-def without_duplicates(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Return the first of the documents with the same content, or without any, with the same id."""
+def unique_documents(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Return each document once, by its content, or by its id without content."""
     found: dict[tuple[str | None, str | None], Document] = {}
     for document in documents:
         found.setdefault((document.content, None if document.content else document.id), document)

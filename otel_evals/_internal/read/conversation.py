@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Any
 
 from otel_evals._internal.model import Availability, Message, Run, Usage
-from otel_evals._internal.read.assemble import without_duplicates
+from otel_evals._internal.read.assemble import unique_documents
 
+_COLLECTED = {"tool_arguments": "tool_calls", "tool_results": "tool_calls", "documents": "documents"}
 _WORST_FIRST = (
     Availability.CAPTURED_OFF,
     Availability.NOT_RECORDED,
@@ -41,7 +42,7 @@ def as_conversation(runs: Iterable[Run]) -> Run:
         system_instructions=_latest(turns, "system_instructions"),
         history=_history(turns),
         tool_calls=tuple(_all(turns, "tool_calls")),
-        documents=without_duplicates(_all(turns, "documents")),
+        documents=unique_documents(_all(turns, "documents")),
         models=tuple(dict.fromkeys(_all(turns, "models"))),
         usage=sum((run.usage for run in turns), Usage()),
         start_time=turns[0].start_time,
@@ -61,11 +62,11 @@ def _latest(turns: Sequence[Run], name: str) -> Any:
 
 def _history(turns: Sequence[Run]) -> tuple[Message, ...]:
     """Return the messages before the last turn: from the turns, or from the last run if that has more."""
-    told = list(turns[0].history) if len(turns) > 1 else []
+    messages = list(turns[0].history) if len(turns) > 1 else []
     for run in turns[:-1]:
-        told += (*run.input_messages, *run.output_messages)
+        messages += (*run.input_messages, *run.output_messages)
     recorded = turns[-1].history
-    return recorded if _questions(recorded) > _questions(told) or not told else tuple(told)
+    return recorded if _questions(recorded) > _questions(messages) or not messages else tuple(messages)
 
 
 def _questions(messages: Sequence[Message]) -> int:
@@ -75,12 +76,8 @@ def _questions(messages: Sequence[Message]) -> int:
 def _availability(turns: Sequence[Run]) -> dict[str, Availability]:
     """Return the worst availability of fields collected from all turns."""
     states: dict[str, Availability] = {}
-    for name, holder in (
-        ("tool_arguments", "tool_calls"),
-        ("tool_results", "tool_calls"),
-        ("documents", "documents"),
-    ):
-        told = [run.availability[name] for run in turns if getattr(run, holder) and name in run.availability]
-        if told:
-            states[name] = min(told, key=_WORST_FIRST.index)
+    for name, holder in _COLLECTED.items():
+        known = [run.availability[name] for run in turns if getattr(run, holder) and name in run.availability]
+        if known:
+            states[name] = min(known, key=_WORST_FIRST.index)
     return states

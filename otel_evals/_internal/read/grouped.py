@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from otel_evals._internal.model import Operation, OperationKind
 from otel_evals._internal.read.question import find_answer, find_question
-from otel_evals._internal.read.tree import descendants
+from otel_evals._internal.read.tree import INVOCATIONS, Tree
 
-_INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
-_TELLING = 8
+_DISTINCTIVE = 8
 """Length of an answer that a later question does not contain by chance."""
 
 
-def invocations_in(
-    root: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
-) -> list[Operation]:
+def invocations_in(root: Operation, tree: Tree) -> list[Operation]:
     """Return the invocations that a root only groups, or else the root itself.
 
-    Invocations are separate if each has its own question, and an answer or an error. Agents that hand
+    Invocations are separate if each has a different question, and an answer or an error. Agents that hand
     over to each other have the same question, or ask with the previous agent's answer.
     """
     if not root.groups_invocations or root.input_messages or root.output_messages:
         return [root]
     found: list[Operation] = []
-    stack = list(reversed(below.get(root.span_id, ())))
+    stack = list(reversed(tree.below.get(root.span_id, ())))
     while stack:
-        operation = operations[stack.pop()]
-        if operation.kind in _INVOCATIONS:
+        operation = tree.operations[stack.pop()]
+        if operation.kind in INVOCATIONS:
             found.append(operation)
         elif operation.kind is OperationKind.OTHER:
-            stack.extend(reversed(below.get(operation.span_id, ())))
+            stack.extend(reversed(tree.below.get(operation.span_id, ())))
         else:
             return [root]  # the root does work itself
-    return found if len(found) > 1 and _are_apart(found, operations, below) else [root]
+    return found if len(found) > 1 and _are_apart(found, tree) else [root]
 
 
-def _are_apart(
-    found: Iterable[Operation], operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
-) -> bool:
+def _are_apart(found: Iterable[Operation], tree: Tree) -> bool:
     asked: list[tuple[str, ...]] = []
     answers: list[str] = []
     for operation in found:
-        inside = [operation, *descendants(operation, operations, below)]
+        inside = [operation, *tree.inside(operation)]
         question = find_question(operation, inside)
         answer = find_answer(operation, inside)
         if question is None or (answer is None and all(o.error is None for o in inside)):
@@ -50,6 +45,6 @@ def _are_apart(
         asked.append(tuple(message.text for message in question.messages))
         if any(earlier in text for earlier in answers for text in asked[-1]):
             return False
-        if answer is not None and len(answer.text) >= _TELLING:
+        if answer is not None and len(answer.text) >= _DISTINCTIVE:
             answers.append(answer.text)
     return len(set(asked)) == len(asked)

@@ -1,4 +1,4 @@
-"""Operations that watch over an agent: guardrails and evaluators, whose models say nothing to the user."""
+"""Guardrails and evaluators, whose model calls have no answer for the user."""
 
 from __future__ import annotations
 
@@ -8,19 +8,11 @@ from typing import Final
 
 from otel_evals._internal.model import Operation, OperationKind
 
-_KINDS: Final = frozenset(
-    (
-        "openinference.span.kind",
-        "gen_ai.operation.name",
-        "gen_ai.span.kind",
-        "traceloop.span.kind",
-        "langfuse.observation.type",
-        "langwatch.span.type",
-        "mlflow.spanType",
-        "mastra.span.type",
-        "type",
-    )
-)
+_ATTRIBUTES = """
+openinference.span.kind gen_ai.operation.name gen_ai.span.kind traceloop.span.kind
+langfuse.observation.type langwatch.span.type mlflow.spanType mastra.span.type type
+"""
+_KINDS: Final = frozenset(_ATTRIBUTES.split())
 """Attributes for the kind of a span, by convention."""
 _GUARD: Final = re.compile(r'guardrail|^"?(?:evaluat|moderation)', re.IGNORECASE)
 
@@ -38,7 +30,7 @@ def is_guard(operation: Operation) -> bool:
 
 
 def outside_guards(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Sequence[Operation]:
-    """The operations that are not inside a guard; `above` maps each span to its nearest operation above."""
+    """Return the operations outside of guards; `above` maps each span to its nearest operation above."""
     inside = {operation.span_id for operation in operations if is_guard(operation)}
     if not inside:
         return operations

@@ -8,29 +8,19 @@ from typing import Any
 from otel_evals._internal.model import Operation, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 
-_PROPERTIES = "traceloop.association.properties."
-_FIELDS = {
-    "conversation_id": (
-        "langfuse.session.id",
-        "gen_ai.conversation.id",
-        "session.id",
-        "langwatch.thread.id",
-        _PROPERTIES + "session_id",
-        _PROPERTIES + "thread_id",
-        "session_id",
-        "conversation_id",
-    ),
-    "user_id": (
-        "user.id",
-        "enduser.id",
-        "langfuse.user.id",
-        "langwatch.user.id",
-        _PROPERTIES + "user_id",
-        "user_id",
-        "enduser.pseudo.id",
-    ),
+_NAMES = {
+    "conversation_id": """
+        langfuse.session.id gen_ai.conversation.id session.id langwatch.thread.id
+        traceloop.association.properties.session_id traceloop.association.properties.thread_id
+        session_id conversation_id
+    """,
+    "user_id": """
+        user.id enduser.id langfuse.user.id langwatch.user.id
+        traceloop.association.properties.user_id user_id enduser.pseudo.id
+    """,
 }
-"""By field of a run: its names in OpenTelemetry and platforms, for spans that no dialect reads."""
+_FIELDS = {field: names.split() for field, names in _NAMES.items()}
+"""Attribute names by field of a run, for spans that no dialect reads."""
 
 
 def with_inherited_ids(
@@ -41,23 +31,21 @@ def with_inherited_ids(
 ) -> list[Run]:
     """Add the conversation and the user from the spans around runs to runs that lack them.
 
-    The nearest span above a run counts, such as a session or a request. Without one, the operations outside
-    of all runs count if they agree, such as the user's turn to speak.
+    They come from the nearest span above a run, such as a session or a request, or else from the operations
+    outside of all runs, such as the user's turn to speak, if these have the same ids.
     """
     inside = {operation.span.span_id for run in runs for operation in run.operations}
     outside = [operation for span_id, operation in operations.items() if span_id not in inside]
     found = []
     for run in runs:
-        told = {}
+        known = {}
         for field in _FIELDS:
             if getattr(run, field) is None:
+                values = {getattr(operation, field) for operation in outside} - {None}
                 value = _above(field, run.root_span_id, operations, records, parents)
-                others = {getattr(operation, field) for operation in outside} - {None}
-                if value is None and len(others) == 1:
-                    value = others.pop()
-                if value is not None:
-                    told[field] = value
-        found.append(with_given(run, **told) if told else run)
+                if value is not None or len(values) == 1:
+                    known[field] = values.pop() if value is None else value
+        found.append(with_given(run, **known) if known else run)
     return found
 
 
@@ -72,13 +60,13 @@ def _above(
     above = parents.get(span_id)
     while above is not None and above not in seen:
         seen.add(above)
-        told: Any = None
+        value: Any = None
         if above in operations:
-            told = getattr(operations[above], field)
+            value = getattr(operations[above], field)
         elif above in records:
             attributes = records[above].attributes
-            told = next((attributes[key] for key in _FIELDS[field] if key in attributes), None)
-        if isinstance(told, str) and told:
-            return told
+            value = next((attributes[key] for key in _FIELDS[field] if key in attributes), None)
+        if isinstance(value, str) and value:
+            return value
         above = parents.get(above)
     return None

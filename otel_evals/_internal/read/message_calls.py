@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from otel_evals._internal.model import Message, Operation, OperationKind, Part
-from otel_evals._internal.read.question import given_this_turn, this_turn
+from otel_evals._internal.read.question import given_this_turn, parts_of, this_turn
 
 _HAVE_MESSAGES = (OperationKind.INFERENCE, OperationKind.AGENT, OperationKind.WORKFLOW)
 _TOOL_KINDS = ("tool_call", "tool_result")
@@ -78,8 +78,7 @@ class MessageCalls:
 
     def _recognise(self, messages: Sequence[Message]) -> None:
         """Recognise a conversation that is repeated with other ids, as by an agent and by its model."""
-        parts = (part for message in messages for part in message.parts if part.kind in _TOOL_KINDS)
-        mine = [part for part in parts if part.tool_call_id is not None]
+        mine = [part for part in parts_of(messages, *_TOOL_KINDS) if part.tool_call_id is not None]
         known = next((k for k in self._given if _says_the_same(k, mine)), None)
         if known is None:
             self._given.append(mine)
@@ -114,23 +113,18 @@ class MessageCalls:
         self.calls.append(known)
         return known
 
-    def _without_id(self, name: str) -> MessageCall | None:
-        """The first call of a tool that has neither an id nor a result."""
-        waiting = (t for t in self.calls if t.id is None and not t.answered and same_name(t.name, name))
-        return next(waiting, None)
-
     def _answer(self, part: Part, time: int, seen: Mapping[int, MessageCall]) -> bool:
         """Assign a result to its call; returns False if there is no such call."""
         known = self._by_id.get(part.tool_call_id) if part.tool_call_id is not None else None
         if known is None:
-            waiting = (
-                t
-                for t in seen.values()
-                if not t.answered and (part.name is None or same_name(t.name, part.name))
-            )
-            known = next(waiting, None)
+            waiting = (t for t in seen.values() if not t.answered)
+            known = next((t for t in waiting if part.name is None or same_name(t.name, part.name)), None)
         if known is None and part.tool_call_id is not None and part.name:
-            known = self._without_id(part.name) or self._new_call(part, None, time)
+            name = part.name
+            open_calls = (
+                t for t in self.calls if t.id is None and not t.answered and same_name(t.name, name)
+            )
+            known = next(open_calls, None) or self._new_call(part, None, time)
             self._by_id[part.tool_call_id] = known
         if known is not None and not known.answered:
             known.result, known.failed, known.answered = part.data, part.failed, part.data is not None
@@ -169,8 +163,8 @@ def calls_in_messages(operations: Sequence[Operation]) -> MessageCalls:
 
 
 def _once(said: Sequence[Message]) -> Sequence[Message]:
-    """A model's response with each call without an id once: chunks of a stream may repeat it."""
-    calls = [p for m in said for p in m.parts if p.kind == "tool_call" and p.tool_call_id is None]
+    """Return a model's response with each call without an id once: chunks of a stream may repeat it."""
+    calls = [part for part in parts_of(said, "tool_call") if part.tool_call_id is None]
     if len(calls) < 2 or not any(one == other for one, other in pairwise(calls)):
         return said
     kept: list[Part] = []

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from otel_evals._internal.model import Operation, OperationKind, Part
-from otel_evals._internal.read.question import says_tools, turn_start, waiting_calls
+from otel_evals._internal.read.question import parts_of, says_tools, turn_start, waiting_calls
+from otel_evals._internal.read.tree import is_during
 
 _TWINS = 2
 """How many spans may record one call: a library's, and next to it the SDK's own."""
@@ -23,8 +24,8 @@ def group_loose(loose: Sequence[Operation], answered: Collection[str], alone: bo
     Args:
         loose: operations outside of any agent.
         answered: response ids of model calls inside agents.
-        alone: True if the trace has no other run. Tools and retrievals without model calls are then a turn,
-            or embeddings without any of these.
+        alone: True if the trace has no other run. Without model calls, tools and retrievals are then a turn,
+            or else embeddings.
     """
     calls = [o for o in loose if o.kind is OperationKind.INFERENCE and o.response_id not in answered]
     others = [o for o in loose if o.kind in (OperationKind.TOOL, OperationKind.RETRIEVAL)]
@@ -59,16 +60,16 @@ def _turns(calls: Sequence[Operation]) -> list[list[Operation]]:
 
 def given_to(call: Operation) -> list[Part]:
     """Return this turn's tool calls and results in a model call's input."""
-    messages = call.input_messages[turn_start(call) :]
-    return [p for m in messages for p in m.parts if p.kind in ("tool_call", "tool_result")]
+    return parts_of(call.input_messages[turn_start(call) :], "tool_call", "tool_result")
 
 
 def asked_by(call: Operation) -> list[Part]:
-    return [p for m in call.output_messages for p in m.parts if p.kind == "tool_call"]
+    """Return the tool calls in a model call's output."""
+    return parts_of(call.output_messages, "tool_call")
 
 
 def continues(turn: Sequence[Operation], call: Operation) -> bool:
-    """Return True if a model call continues a turn, or repeats the record of an earlier call."""
+    """Return True if a model call continues a turn, or records the same call again."""
     given = given_to(call)
     ids = {p.tool_call_id for p in given} - {None}
     for earlier in turn:
@@ -78,18 +79,17 @@ def continues(turn: Sequence[Operation], call: Operation) -> bool:
         if ids & {p.tool_call_id for p in asked} or any(_same_call(a, g) for a in asked for g in given):
             return True
     last = turn[-1]
-    beside = last.span.parent_span_id == call.span.parent_span_id is not None
-    if beside and (_tells_again(last, call) or any(_goes_on(e, call) for e in turn[-_TWINS:])):
+    are_siblings = last.span.parent_span_id == call.span.parent_span_id is not None
+    if are_siblings and (_repeats(last, call) or any(_extends(e, call) for e in turn[-_TWINS:])):
         return True
-    return _hands_back(last, call)
+    return _returns_results(last, call)
 
 
-def _hands_back(last: Operation, call: Operation) -> bool:
+def _returns_results(last: Operation, call: Operation) -> bool:
     """Compare across traces without ids: the same messages again, and as many results as requested calls."""
-    if last.span.trace_id == call.span.trace_id or not last.input_messages or not _goes_on(last, call):
+    if last.span.trace_id == call.span.trace_id or not last.input_messages or not _extends(last, call):
         return False
-    new = [p for m in call.input_messages[len(last.input_messages) :] for p in m.parts]
-    results = [p for p in new if p.kind == "tool_result"]
+    results = parts_of(call.input_messages[len(last.input_messages) :], "tool_result")
     return all(p.tool_call_id is None for p in results) and 0 < len(results) == len(asked_by(last))
 
 
@@ -102,20 +102,15 @@ def _same_call(asked: Part, given: Part) -> bool:
     )
 
 
-def _tells_again(last: Operation, call: Operation) -> bool:
-    """Return True for two records with the same call: simultaneous spans, one without messages."""
+def _repeats(last: Operation, call: Operation) -> bool:
+    """Return True if two simultaneous spans, one without messages, record the same call."""
     one, other = last.span, call.span
-    if one.scope_name == other.scope_name or one.end_time is None or other.end_time is None:
+    if one.scope_name == other.scope_name or not (is_during(one, other) or is_during(other, one)):
         return False
-    inside = one.start_time <= other.start_time and other.end_time <= one.end_time
-    around = other.start_time <= one.start_time and one.end_time <= other.end_time
-    silent = not (last.input_messages or last.output_messages) or not (
-        call.input_messages or call.output_messages
-    )
-    return (inside or around) and silent
+    return not all(o.input_messages or o.output_messages for o in (last, call))
 
 
-def _goes_on(last: Operation, call: Operation) -> bool:
+def _extends(last: Operation, call: Operation) -> bool:
     """Without ids: this call's input extends the last call's, which asked for tools or was given results."""
     if (last.span.end_time or 0) > call.span.start_time:
         return False
@@ -126,7 +121,7 @@ def _goes_on(last: Operation, call: Operation) -> bool:
     if asks_for_tools(last):
         return bool(new) or not any(part.text or part.data for message in now for part in message.parts)
     asked_again = any(message.role == "user" and message.text for message in new)
-    return bool(before) and not asked_again and any(p.kind == "tool_result" for m in new for p in m.parts)
+    return bool(before) and not asked_again and bool(parts_of(new, "tool_result"))
 
 
 def asks_for_tools(call: Operation) -> bool:

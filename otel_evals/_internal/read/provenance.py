@@ -1,4 +1,4 @@
-"""The origin of a run's content, and the causes of missing content."""
+"""Finds the origin of a run's content, and the causes of missing content."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def find_provenance(
     availability: dict[str, Availability] = {}
     sources: dict[str, Source] = {}
     states: dict[str, set[Availability]] = {}
-    tellers: dict[str, Operation] = {}
+    holders: dict[str, Operation] = {}
     for operation in operations:
         for name, state in operation.availability.items():
             if name in states:
                 states[name].add(state)
             else:
-                states[name], tellers[name] = {state}, operation
-    for name, there, teller in (
+                states[name], holders[name] = {state}, operation
+    for name, there, holder in (
         ("input", question is not None, question.operation if question else None),
         ("output", answer is not None, answer.operation if answer else None),
         ("system", system is not None, system),
-        ("tool_arguments", _all_told(calls, "arguments"), None),
-        ("tool_results", _all_told(calls, "result"), None),
+        ("tool_arguments", _all_known(calls, "arguments"), None),
+        ("tool_results", _all_known(calls, "result"), None),
         ("documents", any(d.content for d in documents), None),
     ):
-        teller = teller or tellers.get(name)
-        source = teller.sources.get(name) if teller else None
+        holder = holder or holders.get(name)
+        source = holder.sources.get(name) if holder else None
         if source is not None:
             sources[name] = source
-        told = teller.availability.get(name) if teller else None
-        availability[name] = _state(name, there, told, states, operations, calls)
+        state_of_one = holder.availability.get(name) if holder else None
+        availability[name] = _state(name, there, state_of_one, states, operations, calls)
     if any(operation.span.spans_dropped for operation in operations):
         for name, state in availability.items():
             if name not in _OF_ONE or state is Availability.NOT_RECORDED:
@@ -54,7 +54,7 @@ def find_provenance(
     return {"availability": availability, "sources": sources}
 
 
-def _all_told(calls: Sequence[ToolCall], name: str) -> bool:
+def _all_known(calls: Sequence[ToolCall], name: str) -> bool:
     return bool(calls) and all(
         getattr(c, name) is not None or (name == "result" and c.error is not None) for c in calls
     )
@@ -63,7 +63,7 @@ def _all_told(calls: Sequence[ToolCall], name: str) -> bool:
 def _state(
     name: str,
     there: bool,
-    told: Availability | None,
+    state_of_one: Availability | None,
     states: Mapping[str, set[Availability]],
     operations: Sequence[Operation],
     calls: Sequence[ToolCall],
@@ -71,7 +71,7 @@ def _state(
     """Return a field's availability; for a missing field, decide if content capture was off."""
     mine: AbstractSet[Availability] = states.get(name, _NOTHING)
     if there:
-        cut = told is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
+        cut = state_of_one is Availability.TRUNCATED if name in _OF_ONE else Availability.TRUNCATED in mine
         return Availability.TRUNCATED if cut else Availability.PRESENT
     if Availability.CAPTURED_OFF in mine:
         return Availability.CAPTURED_OFF
@@ -89,4 +89,4 @@ def _state(
 
 def _silent(states: Mapping[str, set[Availability]]) -> bool:
     """Return True if no operation has recorded any content."""
-    return not any(Availability.PRESENT in told for told in states.values())
+    return not any(Availability.PRESENT in found for found in states.values())

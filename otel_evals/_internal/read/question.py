@@ -1,4 +1,4 @@
-"""Finds the question and the answer of a turn in the operations of its run."""
+"""Finds a turn's question and answer in the operations of the run."""
 
 from __future__ import annotations
 
@@ -29,36 +29,32 @@ class Answer:
     text: str
 
 
+def parts_of(messages: Iterable[Message], *kinds: str) -> list[Part]:
+    """Return the parts of these kinds in messages."""
+    return [part for message in messages for part in message.parts if part.kind in kinds]
+
+
 def turn_start(operation: Operation) -> int:
     """Return the index in `input_messages` of this turn's start: the last user message with text.
 
     Without any user message, as when one agent hands over to another, all messages belong to this turn.
     """
     messages = operation.input_messages
-    told = operation.new_messages_from
-    if told is not None and 0 <= told < len(messages):
-        return told
+    start = operation.new_messages_from
+    if start is not None and 0 <= start < len(messages):
+        return start
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "user" and messages[index].text:
             return index
-    return len(messages) if any(map(_is_users, messages)) else 0
-
-
-def _is_users(message: Message) -> bool:
-    """Return True for a user's message, not only tool results; its text may not have been recorded."""
-    return message.role == "user" and not any(part.kind == "tool_result" for part in message.parts)
+    # A user's message without tool results is a question whose text was not recorded.
+    has_question = any(m.role == "user" and not parts_of((m,), "tool_result") for m in messages)
+    return len(messages) if has_question else 0
 
 
 def _own_call_ids(operations: Iterable[Operation]) -> frozenset[str]:
     made = {o.tool_call.id for o in operations if o.tool_call is not None and o.tool_call.id is not None}
-    asked = {
-        part.tool_call_id
-        for o in operations
-        for message in o.output_messages
-        for part in message.parts
-        if part.kind == "tool_call" and part.tool_call_id is not None
-    }
-    return frozenset(made | asked)
+    asked = (part.tool_call_id for o in operations for part in parts_of(o.output_messages, "tool_call"))
+    return frozenset(made.union(filter(None, asked)))
 
 
 def given_this_turn(
@@ -77,7 +73,7 @@ def given_this_turn(
     if not after:
         return given
     own = _own_call_ids(operations)
-    calls = [part for message in after for part in message.parts if part.kind == "tool_call"]
+    calls = parts_of(after, "tool_call")
     return given if calls and all(part.tool_call_id in own for part in calls) else ()
 
 
@@ -107,7 +103,7 @@ def _question(operation: Operation, operations: Iterable[Operation]) -> Question
 
 
 def find_question(root: Operation, operations: Sequence[Operation]) -> Question | None:
-    """The question in the root's input, or else in that of the first operation that has one.
+    """Return the question in the root's input, or else in the first operation's that has one.
 
     An object is the question only if no operation inside has another one.
     """
@@ -160,18 +156,19 @@ def answer_of(operation: Operation) -> str | None:
     if last.role in ("user", "tool", "system"):
         return None
     if operation.kind is OperationKind.INFERENCE and waiting_calls(last):
-        return None if says_tools(operation) else _text_after_calls(last)
-    return _closing_text(last) or None
+        # After the last call is the text of a model whose SDK ran the tools by itself.
+        return None if says_tools(operation) else _text_after("tool_call", last) or None
+    return _text_after("tool_result", last) or last.text or None
 
 
-def _text_after_calls(message: Message) -> str | None:
-    """The text after the last tool call in a message: of a model whose SDK ran the tools by itself."""
-    calls = [index for index, part in enumerate(message.parts) if part.kind == "tool_call"]
-    return replace(message, parts=message.parts[calls[-1] + 1 :]).text or None
+def _text_after(kind: str, message: Message) -> str:
+    """Return the text after the last part of a kind; without any, the whole text."""
+    ends = [index for index, part in enumerate(message.parts, 1) if part.kind == kind]
+    return replace(message, parts=message.parts[ends[-1] :]).text if ends else message.text
 
 
 def says_tools(operation: Operation) -> bool:
-    """Whether the reasons for which a model call or an agent ended are tools that it asked for."""
+    """Return True if a model call or an agent ended by requesting tools, by its finish reason."""
     return any(reason.lower().replace("-", "_") in _FOR_TOOLS for reason in operation.finish_reasons)
 
 
@@ -184,19 +181,10 @@ def waiting_calls(message: Message) -> list[Part]:
     return calls[unnamed:]
 
 
-def _closing_text(message: Message) -> str:
-    """Return the text after the last tool result in a message; without any, all of its text."""
-    ends = [index for index, part in enumerate(message.parts) if part.kind == "tool_result"]
-    if not ends:
-        return message.text
-    after = replace(message, parts=message.parts[ends[-1] + 1 :]).text
-    return after or message.text
-
-
 def find_answer(root: Operation, operations: Sequence[Operation]) -> Answer | None:
-    """The answer in the root's output, or else in that of the operation that ended last and has one.
+    """Return the answer in the root's output, or else in the output of the last operation with one.
 
-    An object that a workflow returned is the answer only if nothing inside gave one.
+    A workflow's output that is an object is the answer only if no operation inside has one.
     """
     text = answer_of(root)
     answer = None if text is None else Answer(root, tuple(this_turn(root.output_messages)), text)

@@ -1,4 +1,4 @@
-"""From spans to runs, live and as traces are stored."""
+"""Reads runs from the spans of live or stored traces."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from otel_evals._internal.model import Loss, Run, SpanRecord
 from otel_evals._internal.model.sizes import SIZE
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
+from otel_evals._internal.read.tree import parents_in
 from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
+_NOTHING = SpanGroup((), {})
 
 
 def read_runs(
@@ -50,8 +52,20 @@ class RunReader:
         return runs
 
     def read_again(self, spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> list[Run]:
-        """Assemble runs from stored spans, the same runs as the first time."""
+        """Return the runs in stored spans of one or several traces, the same as the first time."""
         by_trace: dict[str, list[SpanRecord]] = {}
         for span in spans:
             by_trace.setdefault(span.trace_id, []).append(span)
         return list(read_runs(by_trace.values(), self._dialects, links))
+
+
+def group_of(runs: Sequence[Run], group: SpanGroup = _NOTHING) -> SpanGroup:
+    """Add the spans of joined runs from earlier groups to a group of spans."""
+    spans = {span.span_id for span in group.spans}
+    earlier = [o.span for run in runs for o in run.operations if o.span.span_id not in spans]
+    if not earlier:
+        return group
+    links: dict[str, str | None] = dict(group.links)
+    for run in runs:
+        links.update((child, p) for child, p in parents_in(run.children).items() if child not in spans)
+    return SpanGroup((*earlier, *group.spans), links)

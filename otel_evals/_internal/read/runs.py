@@ -6,21 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from msgspec.structs import replace
-
 from otel_evals import semconv
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
-from otel_evals._internal.read.detail_events import with_details
 from otel_evals._internal.read.grouped import invocations_in
 from otel_evals._internal.read.guards import is_guard
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
+from otel_evals._internal.read.misplaced_choices import restore_choices, with_details
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
-from otel_evals._internal.read.tree import children_of, descendants, nearest
+from otel_evals._internal.read.tree import INVOCATIONS, Tree, make_tree, parents_in
 from otel_evals._internal.read.truncation import defer_content
 
 # Called for every run and span, without a Python call each.
@@ -29,8 +27,6 @@ _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _OPERATION_ID = attrgetter("span.span_id")
 _Ordered = tuple[int, int, str, Operation]
 _START = attrgetter("start_time", "root_span_id")
-_CHOICE = "gen_ai.choice"
-_INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
 
@@ -39,12 +35,12 @@ def find_runs(
 ) -> list[Run]:
     """Return the runs in the spans of a trace, by start time. Never raises.
 
-    A root is an outermost agent or workflow. Model calls outside of any are grouped into turns; the last call
-    of a turn, which gives the answer, is its root.
+    A root is an outermost agent or workflow. Model calls outside of any are grouped into turns; a turn's root
+    is its last call, which has the answer.
 
     Args:
         spans: all spans of the trace, in any order; duplicates count once.
-        dialects: read the spans.
+        dialects: the dialects to read them with.
         links: by span id, the nearest ancestor if spans in between are missing.
     """
     records = _unique(spans)
@@ -54,10 +50,8 @@ def find_runs(
     ours = {
         i for i, r in records.items() if r.scope_name == semconv.SCOPE_NAME or r.attributes.get(semconv.MARK)
     }
-    operations = _read(records, dialects, ours, parents)
-    above = nearest(operations, parents)
-    below = children_of(operations, above)
-    roots, loose = _roots(operations, above, below)
+    tree = make_tree(_read(records, dialects, ours, parents), parents)
+    roots, loose = _roots(tree)
     if roots and (loose or len(roots) > 1):
         placed = links or ()
 
@@ -65,50 +59,43 @@ def find_runs(
             parent = operation.span.parent_span_id
             return parent is not None and parent not in records and operation.span_id not in placed
 
-        roots, loose = adopt(roots, loose, operations, is_lost, above, below)
+        roots, loose = adopt(roots, loose, tree, is_lost)
     if loose:
         loose = [operation for operation in loose if not _serves_another_trace(operation)]
     if loose and not roots and all(o.kind is OperationKind.TOOL for o in loose):
-        loose = [operation for operation in loose if not _only_serves(operation, below)]
+        # The server's end of a tool call, with nothing inside, is no run.
+        loose = [o for o in loose if o.span.kind != "SERVER" or o.span_id in tree.below]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
-        roots, loose = _roots(operations, above, below, (*_INVOCATIONS, OperationKind.INFERENCE))
+        roots, loose = _roots(tree, (*INVOCATIONS, OperationKind.INFERENCE))
     runs: list[Run] = []
     for root in roots:
-        for part in invocations_in(root, operations, below) if root.groups_invocations else (root,):
-            run = _run(part, (part,), operations, above, below)
+        for part in invocations_in(root, tree) if root.groups_invocations else (root,):
+            run = _run(part, (part,), tree)
             runs.append(run if part is root else _known_to(root, run))
     if loose:
         answered = {o.response_id for run in runs for o in run.operations if o.response_id}
         turns = group_loose(loose, answered, alone=not runs)
-        runs.extend(_run(members[-1], members, operations, above, below) for members in turns)
+        runs.extend(_run(members[-1], members, tree) for members in turns)
     if len(runs) > 1:
         runs.sort(key=_START)
-    if sum(map(len, map(_OPERATIONS, runs))) == len(operations) == len(records):
+    if sum(map(len, map(_OPERATIONS, runs))) == len(tree.operations) == len(records):
         return runs  # no span is outside of them
-    return with_inherited_ids(runs, operations, records, parents)
+    return with_inherited_ids(runs, tree.operations, records, parents)
 
 
 def subruns(run: Run) -> list[Run]:
-    """Return every agent operation in a run, including the root, as a separate run."""
+    """Return each agent operation in a run, including the root, as a separate run."""
     operations = {o.span.span_id: o for o in run.operations}
-    above: dict[str, str | None] = dict.fromkeys(operations)
-    for parent, children in run.children.items():
-        above.update(dict.fromkeys(children, parent))
-    agents = run.of_kind(OperationKind.AGENT)
+    tree = Tree(operations, parents_in(run.children), dict(run.children))
     return [
-        run if agent.span_id == run.root_span_id else _run(agent, (agent,), operations, above, run.children)
-        for agent in agents
+        run if agent.span_id == run.root_span_id else _run(agent, (agent,), tree)
+        for agent in run.of_kind(OperationKind.AGENT)
     ]
 
 
-def _run(
-    root: Operation,
-    members: Sequence[Operation],
-    operations: Mapping[str, Operation],
-    above: Mapping[str, str | None],
-    below: Mapping[str, tuple[str, ...]],
-) -> Run:
+def _run(root: Operation, members: Sequence[Operation], tree: Tree) -> Run:
+    operations, below = tree.operations, tree.below
     stack = list(map(_OPERATION_ID, members))
     inside: set[str] = set()
     while stack:
@@ -117,15 +104,15 @@ def _run(
         if span_id in below:
             stack.extend(below[span_id])
     if len(inside) == len(operations):
-        return assemble(root, list(operations.values()), below, above)
+        return assemble(root, list(operations.values()), below, tree.above)
     mine = sorted((operations[i] for i in inside), key=_order)
     ids = [operation.span.span_id for operation in mine]
     children = {span_id: below[span_id] for span_id in ids if span_id in below}
-    return assemble(root, mine, children, above)
+    return assemble(root, mine, children, tree.above)
 
 
 def _known_to(group: Operation, run: Run) -> Run:
-    """Return the run with the conversation and user of the group that it is part of."""
+    """Return a run with the conversation and user of its group, unless it has its own."""
     return with_given(
         run,
         conversation_id=run.conversation_id or group.conversation_id,
@@ -146,18 +133,14 @@ def _unique(spans: Sequence[SpanRecord]) -> dict[str, SpanRecord]:
     records.clear()
     for span in spans:
         known = records.get(span.span_id)
-        if known is None or _wealth(span) > _wealth(known):
+        if known is None or _completeness(span) > _completeness(known):
             records[span.span_id] = span
     return records
 
 
-def _wealth(span: SpanRecord) -> tuple[Any, ...]:
-    return (
-        span.end_time is not None,
-        len(span.attributes),
-        len(span.events) + len(span.logs),
-        span.end_time or 0,
-    )
+def _completeness(span: SpanRecord) -> tuple[Any, ...]:
+    events = len(span.events) + len(span.logs)
+    return span.end_time is not None, len(span.attributes), events, span.end_time or 0
 
 
 def _read(
@@ -165,8 +148,10 @@ def _read(
 ) -> dict[str, Operation]:
     """Return operations by span id, sorted by start, without evaluation spans and spans inside them."""
     if any(map(_LOGS, records.values())):
-        records = _restore_choices(records, dialects)
-    mine = [r for i, r in records.items() if not ours or not _is_inside(i, ours, parents)]
+        records = restore_choices(records, dialects)
+    mine = list(records.values())
+    if ours:
+        mine = [r for i, r in records.items() if not _is_inside(i, ours, parents)]
     found = _operations(mine, dialects) or _operations(with_details(mine), dialects)
     found.sort(key=itemgetter(0, 1, 2))
     operations: dict[str, Operation] = dict(map(itemgetter(2, 3), found))
@@ -198,10 +183,7 @@ def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | 
 
 
 def _roots(
-    operations: Mapping[str, Operation],
-    above: Mapping[str, str | None],
-    below: Mapping[str, Sequence[str]],
-    opens: Sequence[OperationKind] = _INVOCATIONS,
+    tree: Tree, opens: Sequence[OperationKind] = INVOCATIONS
 ) -> tuple[list[Operation], list[Operation]]:
     """Return the outermost agents and workflows, and the outermost other operations outside of them.
 
@@ -209,16 +191,16 @@ def _roots(
     """
     roots: list[Operation] = []
     loose: list[Operation] = []
-    stack = [span_id for span_id in operations if above[span_id] is None]
+    stack = [span_id for span_id in tree.operations if tree.above[span_id] is None]
     while stack:
-        operation = operations[stack.pop()]
+        operation = tree.operations[stack.pop()]
         if is_guard(operation):
             continue
-        if operation.kind in _INVOCATIONS:
-            if operation.kind is OperationKind.AGENT or _does_something(operation, operations, below):
+        if operation.kind in INVOCATIONS:
+            if operation.kind is OperationKind.AGENT or _does_something(operation, tree):
                 roots.append(operation)
-        elif operation.kind is OperationKind.OTHER or _holds(operation, opens, operations, below):
-            stack.extend(below.get(operation.span_id, ()))
+        elif operation.kind is OperationKind.OTHER or _contains(operation, opens, tree):
+            stack.extend(tree.below.get(operation.span_id, ()))
         else:
             loose.append(operation)
     if len(roots) > 1:
@@ -234,24 +216,16 @@ def _serves_another_trace(operation: Operation) -> bool:
     return any(trace_id != span.trace_id for trace_id, _ in span.links)
 
 
-def _only_serves(operation: Operation, below: Mapping[str, Sequence[str]]) -> bool:
-    """Return True for a server's end of a tool call, with nothing inside."""
-    is_server = operation.kind is OperationKind.TOOL and operation.span.kind == "SERVER"
-    return is_server and operation.span_id not in below
-
-
-def _does_something(
-    root: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
-) -> bool:
+def _does_something(root: Operation, tree: Tree) -> bool:
     """Return True if a workflow has work in it; other workflows are mere functions."""
-    inside = (root, *descendants(root, operations, below))
+    inside = (root, *tree.inside(root))
     if any(o.kind in _WORK for o in inside):  # first: it reads no content
         return True
-    return any(map(_tells_conversation, inside)) or _tells_turn(root)
+    return any(map(_has_conversation, inside)) or _is_turn(root)
 
 
-def _tells_turn(root: Operation) -> bool:
-    """Whether a root tells a whole turn, though nothing inside of it was recorded: it may end in an error."""
+def _is_turn(root: Operation) -> bool:
+    """Return True for a root with a question, and an answer or an error, even with nothing inside."""
     if not root.stands_alone:
         return False
     answer = answer_of(root)
@@ -261,52 +235,11 @@ def _tells_turn(root: Operation) -> bool:
     return question is not None and not is_data_of(root, question.messages[-1].text)
 
 
-def _tells_conversation(operation: Operation) -> bool:
+def _has_conversation(operation: Operation) -> bool:
     """Return True for an output with user and assistant messages, which only agents have."""
     return {"user", "assistant"} <= {message.role for message in operation.output_messages}
 
 
-def _holds(
-    top: Operation,
-    kinds: Sequence[OperationKind],
-    operations: Mapping[str, Operation],
-    below: Mapping[str, Sequence[str]],
-) -> bool:
-    """Return True if a tool contains operations of these kinds, as an agent on a server does."""
-    return top.kind is OperationKind.TOOL and any(
-        o.kind in kinds for o in descendants(top, operations, below)
-    )
-
-
-def _restore_choices(records: Mapping[str, SpanRecord], dialects: Dialects) -> Mapping[str, SpanRecord]:
-    """Move `gen_ai.choice` log records from a parent span to its model calls, in order.
-
-    Instrumentations that log the choice of a streamed call after its span has ended log it on the parent.
-    """
-    restored: dict[str, SpanRecord] = {}
-    for record in records.values():
-        if not record.logs or dialects.choose(record.scope_name, record.attributes) is not None:
-            continue
-        choices = [log for log in record.logs if log.name == _CHOICE]
-        if choices:
-            calls = sorted(_without_choice(record.span_id, records, dialects), key=lambda r: r.end_time or 0)
-            if len(calls) == len(choices):
-                restored.update(
-                    (c.span_id, replace(c, logs=(*c.logs, log)))
-                    for c, log in zip(calls, choices, strict=True)
-                )
-    return {**records, **restored} if restored else records
-
-
-def _without_choice(
-    parent: str, records: Mapping[str, SpanRecord], dialects: Dialects
-) -> Iterable[SpanRecord]:
-    for record in records.values():
-        told = any(log.name == _CHOICE for log in record.logs)
-        if (
-            record.parent_span_id == parent
-            and record.status != "ERROR"
-            and not told
-            and dialects.choose(record.scope_name, record.attributes)
-        ):
-            yield record
+def _contains(top: Operation, kinds: Sequence[OperationKind], tree: Tree) -> bool:
+    """Return True if a tool contains operations of these kinds, such as an agent on a server."""
+    return top.kind is OperationKind.TOOL and any(o.kind in kinds for o in tree.inside(top))

@@ -15,6 +15,7 @@ from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to
 from otel_evals._internal.read.question import says_tools, waiting_calls
+from otel_evals._internal.read.tree import parents_in
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""
@@ -39,9 +40,8 @@ def is_unfinished(run: Run) -> bool:
 def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
     """Join runs that continue each other across traces.
 
-    Model calls without an agent are held, at most `window`, until the runs that they continue or that
-    continue them have arrived; so are agents that requested tools. A joined run has the ids of the call that
-    answered.
+    Holds up to `window` model calls without an agent, and agents that requested tools, until the runs before
+    and after them have arrived. A joined run has the ids of its last call.
     """
     held: list[Run] = []
     agents = False  # once one has requested tools, all wait and stay in order
@@ -61,10 +61,7 @@ def join_split_runs(runs: Iterable[Run], window: int = 1_000) -> Iterator[Run]:
 class SplitRuns:
     """Joins live runs as they close: holds runs that requested tools until others continue them.
 
-    Args:
-        patience: seconds to wait for the next call of a turn.
-        window: number of runs to hold; beyond that the oldest are released unjoined.
-        max_bytes: approximate size of held runs.
+    Beyond `patience` seconds, `window` runs or about `max_bytes`, the oldest are released unjoined.
     """
 
     def __init__(self, patience: float = 60.0, window: int = 1_000, max_bytes: int = 2**28) -> None:
@@ -84,7 +81,7 @@ class SplitRuns:
         if is_unfinished(joined):
             self._held.append(joined)
             self._since[joined.root_span_id] = now
-            return self._let_go(self._excess())
+            return self._release(self._excess())
         return [joined]
 
     @property
@@ -94,7 +91,7 @@ class SplitRuns:
     def due(self, now: float) -> list[Run]:
         """Release the runs that no other run continued in time."""
         waited = [now - self._since.get(run.root_span_id, now) for run in self._held]
-        return self._let_go(sum(seconds >= self._patience for seconds in waited))
+        return self._release(sum(seconds >= self._patience for seconds in waited))
 
     def _excess(self) -> int:
         """Return how many of the oldest runs exceed the bounds."""
@@ -107,9 +104,10 @@ class SplitRuns:
         return count
 
     def flush(self) -> list[Run]:
-        return self._let_go(len(self._held))
+        """Release all runs."""
+        return self._release(len(self._held))
 
-    def _let_go(self, count: int) -> list[Run]:
+    def _release(self, count: int) -> list[Run]:
         gone, self._held = self._held[: max(count, 0)], self._held[max(count, 0) :]
         kept = {run.root_span_id for run in self._held}
         self._since = {span_id: at for span_id, at in self._since.items() if span_id in kept}
@@ -169,17 +167,14 @@ def _joined(first: Run, then: Run) -> Run:
         (*first.operations, *then.operations), key=lambda o: o.span.start_time
     )
     children = {**first.children, **then.children}
-    above: dict[str, str | None] = {o.span_id: None for o in operations}
-    for parent, below in children.items():
-        above.update(dict.fromkeys(below, parent))
     root = next(o for o in operations if o.span_id == then.root_span_id)
-    run = assemble(root, operations, children, above)
+    run = assemble(root, operations, children, parents_in(children))
     # The runs may have inherited these from spans around them.
-    told = {
+    known = {
         name: getattr(then, name) or getattr(first, name)
         for name in ("conversation_id", "user_id")
         if getattr(run, name) is None
     }
-    if first.agent_name:  # who was asked, not who answered
-        told["agent_name"] = first.agent_name
-    return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))), **told)
+    if first.agent_name:  # the agent asked, not the one that answered
+        known["agent_name"] = first.agent_name
+    return with_given(run, trace_ids=tuple(dict.fromkeys((*first.trace_ids, *then.trace_ids))), **known)

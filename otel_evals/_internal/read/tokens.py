@@ -6,31 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from otel_evals._internal.model import Operation, OperationKind, Usage
+from otel_evals._internal.read.tree import is_during
 
 _NO_USAGE = Usage()
 _RECENT = 8
 """Compare a model call with this many earlier ones, to count it once."""
-APART: Final = (
-    OperationKind.AGENT,
-    OperationKind.TOOL,
-    OperationKind.WORKFLOW,
-    OperationKind.RETRIEVAL,
-    OperationKind.EMBEDDING,
-)
+APART: Final = tuple(k for k in OperationKind if k not in (OperationKind.INFERENCE, OperationKind.OTHER))
 """Kinds of operations whose tokens a model call above does not include."""
 
 
 def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]) -> Usage:
-    """The tokens of the innermost operations that record any; operations above them record sums of these.
+    """Add the tokens of the innermost operations with any; operations above them have sums of these.
 
-    A model call does not include what is used by a tool or an agent below it.
+    A model call does not include the tokens of a tool or an agent below it.
     """
-    telling = [o for o in operations if o.usage is not None and o.usage.total_tokens]
-    if len(telling) < 2:
-        return telling[0].usage or _NO_USAGE if telling else _NO_USAGE
+    counting = [o for o in operations if o.usage is not None and o.usage.total_tokens]
+    if len(counting) < 2:
+        return counting[0].usage or _NO_USAGE if counting else _NO_USAGE
     kinds = {o.span_id: o.kind for o in operations}
     covered: set[str] = set()
-    for operation in telling:
+    for operation in counting:
         below, span_id = operation.kind, above.get(operation.span_id)
         while span_id in kinds and span_id not in covered:
             if not (kinds[span_id] is OperationKind.INFERENCE and below in APART):
@@ -38,7 +33,7 @@ def tokens_used(operations: Sequence[Operation], above: Mapping[str, str | None]
             below, span_id = kinds[span_id], above.get(span_id)
     total, counted = _NO_USAGE, set()
     added: list[Operation] = []
-    for operation in telling:
+    for operation in counting:
         if operation.span_id in covered or operation.response_id in counted:
             continue
         if any(_is_same_call(known, operation) for known in added[-_RECENT:]):
@@ -56,9 +51,7 @@ def _is_same_call(known: Operation, operation: Operation) -> bool:
         return False
     if known.kind is not operation.kind or (known.response_id and operation.response_id):
         return False
-    if known.usage is None or operation.usage is None or one.end_time is None or other.end_time is None:
+    if known.usage is None or operation.usage is None or not (is_during(one, other) or is_during(other, one)):
         return False
-    inside = one.start_time <= other.start_time and other.end_time <= one.end_time
-    around = other.start_time <= one.start_time and one.end_time <= other.end_time
     counts = (known.usage.input_tokens, known.usage.output_tokens)
-    return (inside or around) and counts == (operation.usage.input_tokens, operation.usage.output_tokens)
+    return counts == (operation.usage.input_tokens, operation.usage.output_tokens)

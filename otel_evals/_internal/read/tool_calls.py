@@ -27,14 +27,14 @@ def join_tool_calls(operations: Sequence[Operation], above: Mapping[str, str | N
         o.tool_call.name for o in operations if o.kind is OperationKind.OTHER and o.tool_call is not None
     }
     in_messages = calls_in_messages(operations)
-    told = [t for t in in_messages.calls if t.name not in not_tools and t.name not in PSEUDO_TOOLS]
+    mentioned = [t for t in in_messages.calls if t.name not in not_tools and t.name not in PSEUDO_TOOLS]
     found: list[tuple[MessageCall | None, int, ToolCall]] = []
     for time, call in _from_spans(operations, above):
-        match = _take(told, call)
+        match = _take(mentioned, call)
         if match is not None:
             match.time = time
         found.append((match, time, _merge(call, match)))
-    found.extend((t, t.time, _alone(t)) for t in told)
+    found.extend((t, t.time, _alone(t)) for t in mentioned)
     return tuple(_sorted(found, in_messages))
 
 
@@ -147,14 +147,14 @@ def _better(known: Any, more: Any) -> Any:
 # --- the two together ---
 
 
-def _take(told: list[MessageCall], call: ToolCall) -> MessageCall | None:
+def _take(mentioned: list[MessageCall], call: ToolCall) -> MessageCall | None:
     """Remove and return the same call in the calls from messages."""
-    match = next((t for t in told if call.id is not None and t.id == call.id), None)
+    match = next((t for t in mentioned if call.id is not None and t.id == call.id), None)
     if match is None:
-        same = [t for t in told if same_name(t.name, call.name) and (call.id is None or t.id is None)]
+        same = [t for t in mentioned if same_name(t.name, call.name) and (call.id is None or t.id is None)]
         match = next((t for t in same if _agree(call.arguments, t.arguments)), same[0] if same else None)
     if match is not None:
-        told.remove(match)
+        mentioned.remove(match)
     return match
 
 
@@ -166,27 +166,24 @@ def _agree(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _merge(call: ToolCall, told: MessageCall | None) -> ToolCall:
-    if told is None:
+def _merge(call: ToolCall, mentioned: MessageCall | None) -> ToolCall:
+    if mentioned is None:
         return call
-    result = call.result if call.result is not None else told.result
+    result = call.result if call.result is not None else mentioned.result
     status = call.status
-    if told.failed or status == "unknown":
-        status = "error" if told.failed else "ok" if result is not None else "unknown"
+    if mentioned.failed or status == "unknown":
+        status = "error" if mentioned.failed else "ok" if result is not None else "unknown"
     error = call.error
-    if status == "error" and error in (None, "error") and isinstance(told.result, str):
-        error = told.result
-    return ToolCall(
-        name=call.name,
-        id=call.id or told.id,
-        arguments=_better(call.arguments, told.arguments),
+    if status == "error" and error in (None, "error") and isinstance(mentioned.result, str):
+        error = mentioned.result
+    return replace(
+        call,
+        id=call.id or mentioned.id,
+        arguments=_better(call.arguments, mentioned.arguments),
         result=result,
         error=error,
-        error_type=call.error_type,
         status=status,
-        span_id=call.span_id,
         source="both" if call.source == "span" else call.source,
-        duration=call.duration,
     )
 
 
@@ -211,7 +208,7 @@ def _with_results(
 ) -> list[ToolCall]:
     """Assign results to the calls without results, in order, if there are as many of each.
 
-    Either side may lack ids. If both have them, they are those of other calls.
+    Either side may lack ids. If both have ids, they belong to different calls.
     """
     without = [call for call in waiting if call.id is None]
     if len(without) == len(results) or any(part.tool_call_id is not None for part in results):
@@ -225,14 +222,14 @@ def _with_results(
     return [given.get(id(call), call) for call in calls]
 
 
-def _alone(told: MessageCall) -> ToolCall:
+def _alone(mentioned: MessageCall) -> ToolCall:
     """Return a call without a span. Its status is `error` if its result says so, and unknown otherwise."""
     return ToolCall(
-        name=told.name,
-        id=told.id,
-        arguments=told.arguments,
-        result=told.result,
-        error=told.result if told.failed and isinstance(told.result, str) else None,
-        status="error" if told.failed else "unknown",
+        name=mentioned.name,
+        id=mentioned.id,
+        arguments=mentioned.arguments,
+        result=mentioned.result,
+        error=mentioned.result if mentioned.failed and isinstance(mentioned.result, str) else None,
+        status="error" if mentioned.failed else "unknown",
         source="messages",
     )

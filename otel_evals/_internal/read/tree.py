@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from otel_evals._internal.model import Operation, OperationKind
+import msgspec
 
-_INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
+from otel_evals._internal.model import Operation, OperationKind, SpanRecord
 
-
-def descendants(
-    top: Operation, operations: Mapping[str, Operation], below: Mapping[str, Sequence[str]]
-) -> Iterable[Operation]:
-    """Yield all operations below one, depth first; `below` maps each span to its children."""
-    stack = list(reversed(below.get(top.span_id, ())))
-    while stack:
-        span_id = stack.pop()
-        yield operations[span_id]
-        stack.extend(reversed(below.get(span_id, ())))
+INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 
 
-def nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
+class Tree(msgspec.Struct, frozen=True, eq=False):
+    """The operations of a trace, and how they contain each other."""
+
+    operations: dict[str, Operation]
+    """By span id, sorted by start."""
+    above: dict[str, str | None]
+    """Each operation's nearest operation above."""
+    below: dict[str, tuple[str, ...]]
+    """The operations directly below each one, if there are any."""
+
+    def inside(self, top: Operation) -> Iterator[Operation]:
+        """Yield all operations below one, depth first."""
+        stack = list(reversed(self.below.get(top.span_id, ())))
+        while stack:
+            span_id = stack.pop()
+            yield self.operations[span_id]
+            stack.extend(reversed(self.below.get(span_id, ())))
+
+
+def make_tree(operations: dict[str, Operation], parents: Mapping[str, str | None]) -> Tree:
+    """Return the tree of operations, given the parents of all spans."""
+    above = _nearest(operations, parents)
+    below: dict[str, Any] = {}
+    for span_id in operations:
+        parent = above[span_id]
+        if parent is not None:
+            below.setdefault(parent, []).append(span_id)
+    for parent, children in below.items():
+        below[parent] = tuple(children)
+    return Tree(operations, above, below)
+
+
+def parents_in(children: Mapping[str, Iterable[str]]) -> dict[str, str | None]:
+    """Return the parent of each child."""
+    return {child: parent for parent, below in children.items() for child in below}
+
+
+def is_during(inner: SpanRecord, outer: SpanRecord) -> bool:
+    """Return True if a span started and ended during another."""
+    ended = inner.end_time is not None and outer.end_time is not None and inner.end_time <= outer.end_time
+    return ended and outer.start_time <= inner.start_time
+
+
+def _nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return each operation's nearest operation above. Cycles are cut at their first span."""
     above: dict[str, str | None] = {}
     in_order = True
@@ -53,7 +87,7 @@ def nearest(operations: Mapping[str, Operation], parents: Mapping[str, str | Non
 def _came_after(operation: Operation, parent: Operation) -> bool:
     """Return True if a model call had ended before an operation below it, but was still the current span."""
     return (
-        operation.kind in (*_INVOCATIONS, OperationKind.INFERENCE)
+        operation.kind in (*INVOCATIONS, OperationKind.INFERENCE)
         and parent.span.end_time is not None
         and parent.span.end_time <= operation.span.start_time
         and parent.span.scope_name == operation.span.scope_name
@@ -70,16 +104,3 @@ def _beyond(
         seen.add(above)
         above = parents.get(above)
     return None if above in seen else above
-
-
-def children_of(
-    operations: Mapping[str, Operation], above: Mapping[str, str | None]
-) -> dict[str, tuple[str, ...]]:
-    below: dict[str, Any] = {}
-    for span_id in operations:
-        parent = above[span_id]
-        if parent is not None:
-            below.setdefault(parent, []).append(span_id)
-    for parent, children in below.items():
-        below[parent] = tuple(children)
-    return below

@@ -1,8 +1,8 @@
 """Reads the content of a trace's operations on first access, and finds truncated content.
 
 Truncated JSON can be recognised, truncated text cannot. But an attribute length limit is the same for all
-attributes: if some JSON ends early at the greatest length in the trace, a text of that length is truncated
-too. So the availability of one operation's content depends on all others.
+attributes: if truncated JSON has the greatest length in the trace, a text of that length is truncated too.
+So the availability of one operation's content depends on all others.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
 _AVAILABILITY: Final = ("availability", "sources")
-_MOST_TOLD: Final = 20
-_told: set[str] = set()
+_MOST_LOGGED: Final = 20
+_logged: set[str] = set()
 """Instrumentation scopes with unreadable spans that were logged as a warning."""
 
 
 def defer_content(operations: Iterable[Operation]) -> None:
-    """Have the content of a trace's operations read when it is first used; dialects have just made them."""
+    """Defer reading the content of new operations to its first use."""
     contents: list[_Content] = []
     trace = _TraceContent(contents)
     for operation in operations:
@@ -69,17 +69,17 @@ class _Content(msgspec.Struct, eq=False):
         try:
             return derivation.derive("availability")
         except BaseException as error:  # a third-party dialect must not fail the scorer
-            told = self.span.scope_name in _told or len(_told) >= _MOST_TOLD
-            level = logging.DEBUG if told else logging.WARNING
-            _told.add(self.span.scope_name)
-            message = "what span %s says could not be read"
+            logged = self.span.scope_name in _logged or len(_logged) >= _MOST_LOGGED
+            level = logging.DEBUG if logged else logging.WARNING
+            _logged.add(self.span.scope_name)
+            message = "the content of span %s could not be read"
             tell(_logger, message, self.span.span_id, error=error, level=level)
             self.failed = True
             return dict(_NOTHING_FOUND, availability={}, sources={})
 
 
 class _ContentOfTrace(msgspec.Struct, eq=False):
-    """An operation's content as part of its trace's; the trace does not refer to it, so there is no cycle."""
+    """An operation's content in its trace. The trace does not refer to it, which avoids a cycle."""
 
     content: _Content
     trace: _TraceContent
@@ -92,7 +92,7 @@ class _ContentOfTrace(msgspec.Struct, eq=False):
             if not self.trace.marked:
                 _mark_truncated(self.trace.contents)
                 self.trace.marked = True
-            return {"availability": found["availability"], "sources": found["sources"]}
+            return {name: found[name] for name in _AVAILABILITY}
         rest = dict(found)
         for name in _AVAILABILITY:
             rest.pop(name, None)
@@ -117,10 +117,8 @@ def _mark_truncated(contents: Sequence[_Content]) -> None:
 
 
 def _cut_lengths(content: _Content) -> list[int]:
-    keys = [
-        content.found()["sources"][field].key
-        for field, state in content.found()["availability"].items()
-        if state is Availability.TRUNCATED and field in content.found()["sources"]
-    ]
+    availability, sources = (content.found()[name] for name in _AVAILABILITY)
+    cut_off = [field for field, state in availability.items() if state is Availability.TRUNCATED]
+    keys = [sources[field].key for field in cut_off if field in sources]
     values = [content.span.attributes.get(key) for key in keys]
     return [len(value) for value in values if isinstance(value, str)]

@@ -1,1 +1,1 @@
-"""One module per span convention, mostly a table of attribute names. Found through entry points."""
+"""Span conventions, one module each, mostly tables of attribute names. Found through entry points."""

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention
-from otel_evals_instrumentation._internal.readers.metadata import read_metadata
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.usage import usage_in
+from otel_evals_instrumentation._internal.readers.convention import (
+    PLATFORM,
+    AttributeNames,
+    Convention,
+    SpanReader,
+)
 from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_of_function, kinds, words
 
 _OWN = "braintrust."
-_KINDS = {
-    "llm": OperationKind.INFERENCE,
-    "tool": OperationKind.TOOL,
-    "function": OperationKind.OTHER,
-    "task": OperationKind.WORKFLOW,
-    "eval": OperationKind.OTHER,
-    "score": OperationKind.OTHER,
-}
+_INPUT, _OUTPUT = words("input_json input", _OWN), words("output_json output", _OWN)
+_KINDS = kinds(inference="llm", tool="tool", workflow="task")
 
 
-def braintrust() -> Dialect:
-    """The dialect of spans that Braintrust's SDKs write."""
+def braintrust() -> Convention:
+    """Return the dialect of Braintrust's SDKs."""
     return Convention(
         name="braintrust",
         scopes=("braintrust",),
         order=PLATFORM,
-        markers=(
-            _OWN + "span_attributes",
-            _OWN + "input_json",
-            _OWN + "output_json",
-            _OWN + "input",
-            _OWN + "output",
-        ),
+        markers=(_OWN + "span_attributes", *_INPUT, *_OUTPUT),
         names=AttributeNames(
-            input=(_OWN + "input_json", _OWN + "input"),
-            output=(_OWN + "output_json", _OWN + "output"),
-            arguments=("gen_ai.tool.call.arguments", _OWN + "input_json", _OWN + "input"),
-            result=("gen_ai.tool.call.result", _OWN + "output_json", _OWN + "output"),
+            input=_INPUT,
+            output=_OUTPUT,
+            arguments=("gen_ai.tool.call.arguments", *_INPUT),
+            result=("gen_ai.tool.call.result", *_OUTPUT),
         ),
         kind_of=_kind,
         records_turns=True,
@@ -49,31 +36,21 @@ def braintrust() -> Dialect:
     )
 
 
-def _type(span: SpanRecord) -> str | None:
-    told = parse(span.attributes.get(_OWN + "span_attributes"))
-    kind = told.get("type") if isinstance(told, dict) else None
-    return kind if isinstance(kind, str) else None
-
-
 def _kind(span: SpanRecord) -> OperationKind | None:
-    kind = _type(span)
-    if kind is not None:
+    recorded = parse(span.attributes.get(_OWN + "span_attributes"))
+    kind = recorded.get("type") if isinstance(recorded, dict) else None
+    if isinstance(kind, str):
         return _KINDS.get(kind, OperationKind.OTHER)
     if "gen_ai.operation.name" in span.attributes or "gen_ai.tool.name" in span.attributes:
         return None
-    return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
+    return kind_of_function(span)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Model, provider, user and tokens stand in two JSON objects."""
-    fields = reader.fields
-    metadata: Any = parse(reader.attributes.get(_OWN + "metadata"))
-    read_metadata(reader, metadata)
-    if isinstance(metadata, dict):
-        for field, key in (("request_model", "model"), ("provider", "provider")):
-            if isinstance(metadata.get(key), str) and metadata[key]:
-                fields.setdefault(field, metadata[key])
-    usage = usage_in(reader.attributes.get(_OWN + "metrics"))
-    if usage is not None:
-        fields.setdefault("usage", usage)
+    """Read model, provider, user and tokens from two JSON objects."""
+    metadata = reader.mapping(_OWN + "metadata")
+    reader.offer_metadata(metadata)
+    reader.offer("request_model", metadata.get("model"))
+    reader.offer("provider", metadata.get("provider"))
+    reader.offer_usage(reader.attributes.get(_OWN + "metrics"))
     return kind

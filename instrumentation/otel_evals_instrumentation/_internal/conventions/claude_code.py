@@ -1,6 +1,6 @@
-"""Claude Code's own telemetry (beta), and plug-ins that write the transcripts of coding agents in its form.
+"""Claude Code's own telemetry (beta), and plug-ins that record coding agents in its form.
 
-The prompt stands on the interaction, the rest in attributes of detailed tracing, in span events and in logs.
+The interaction has the prompt. Attributes of detailed tracing, span events and logs have the rest.
 """
 
 from __future__ import annotations
@@ -11,45 +11,32 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, ToolCall
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.tool_values import result_of
-from otel_evals_instrumentation._internal.readers.values import is_masked, parse, unmasked
+from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
-_KINDS = {
-    "interaction": OperationKind.AGENT,
-    "agent": OperationKind.AGENT,
-    "llm_request": OperationKind.INFERENCE,
-    "tool": OperationKind.TOOL,
-    "tool_execution": OperationKind.TOOL,
-    "tool.execution": OperationKind.TOOL,
-}
+_KINDS = kinds(agent="interaction agent", inference="llm_request", tool="tool tool_execution tool.execution")
 _OWN = "claude_code."
-_IDENTITY = frozenset(
-    ("tool_name", "gen_ai.tool.name", "tool.name", "tool_use_id", "gen_ai.tool.call.id", "tool.id")
-)
-"""What tells which call a span of its execution belongs to."""
+_IDENTITY = frozenset(words("tool_name gen_ai.tool.name tool.name tool_use_id gen_ai.tool.call.id tool.id"))
+"""Attributes that identify the call of an execution."""
 _LABEL = re.compile(r"\[(?:USER PROMPT|TOOL (?:INPUT|RESULT|OUTPUT): [^\]\n]*)\]\n?")
-"""What detailed tracing writes before a content, to say what it is."""
+"""Label of detailed tracing before a content."""
 _RESULT = re.compile(r"\[TOOL RESULT: ([^\]\n]*)\]\n?")
 _TERMINAL = re.compile(r"\x1b?\[[0-9;]*m")
-"""Colours of the terminal, which the plug-ins leave in the model's name."""
+"""Terminal colours, which the plug-ins leave in the model's name."""
 
 
-def claude_code() -> Dialect:
-    """The dialect of the Claude Code command line and of Latitude's plug-ins for coding agents."""
+def claude_code() -> Convention:
+    """Return the dialect of the Claude Code command line and of Latitude's plug-ins for coding agents."""
     return Convention(
         name="claude_code",
         scopes=("com.anthropic.claude_code", "claude-code", "@latitude-data/", "latitude-telemetry"),
-        markers=(
-            "user_prompt_length",
-            "interaction.duration_ms",
-            "llm_request.context",
-            "response.model_output",
-            "cache_creation_tokens",
+        markers=words(
+            """user_prompt_length interaction.duration_ms llm_request.context response.model_output
+            cache_creation_tokens"""
         ),
         names=AttributeNames(
             input=("user_prompt", "gen_ai.input.messages", "new_context"),
@@ -60,11 +47,11 @@ def claude_code() -> Dialect:
             arguments=("tool_input", "gen_ai.tool.call.arguments", "tool.input"),
             result=("gen_ai.tool.call.result", "tool.output", "new_context"),
             request_model=("gen_ai.request.model", "model"),
-            input_tokens=("input_tokens", "gen_ai.usage.input_tokens"),
-            output_tokens=("output_tokens", "gen_ai.usage.output_tokens"),
+            input_tokens=("input_tokens",),
+            output_tokens=("output_tokens",),
             cache_tokens=("cache_read_tokens",),
             agent_name=("gen_ai.agent.name", "subagent.name", "subagent.type"),
-            error=("error", "error.message"),
+            error=("error",),
         ),
         kind_of=_kind,
         refine=_refine,
@@ -72,23 +59,22 @@ def claude_code() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    """Told by the span's type, which older versions write with a prefix, else by the span's name."""
-    told = span.attributes.get("span.type")
-    kind = _KINDS.get(told.removeprefix(_OWN)) if isinstance(told, str) else None
+    """Return the kind by the span's type, which has a prefix in older versions, or else by its name."""
+    recorded = span.attributes.get("span.type")
+    kind = _KINDS.get(recorded.removeprefix(_OWN)) if isinstance(recorded, str) else None
     if kind is None and span.name.startswith(_OWN):
         kind = _KINDS.get(span.name.removeprefix(_OWN), OperationKind.OTHER)
     if kind is OperationKind.TOOL and span.name.endswith(".execution"):
-        # Older versions tell no more there than how long the call of the span above took.
+        # In older versions, these only have the duration of the call above.
         return OperationKind.OTHER if _IDENTITY.isdisjoint(span.attributes) else kind
-    return kind or (OperationKind.OTHER if isinstance(told, str) else None)
+    return kind or (OperationKind.OTHER if isinstance(recorded, str) else None)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     if kind is OperationKind.TOOL:
         _read_tool(reader)
     elif kind is not OperationKind.OTHER:
-        for side in ("input_messages", "output_messages"):
-            reader.fields[side] = tuple(map(_without_labels, reader.fields[side]))
+        reader.rewrite_messages(_without_labels)
     if kind is OperationKind.AGENT:
         _read_interaction(reader)
     elif kind is OperationKind.INFERENCE:
@@ -103,18 +89,16 @@ def _without_labels(message: Message) -> Message:
     if not any(part.text and part.text[0] == "[" for part in message.parts):
         return message
     result = _RESULT.match(message.text)
-    if result is not None:  # what a model was given next, after a tool
-        part = Part(
-            kind="tool_result", data=unmasked(message.text[result.end() :]), tool_call_id=result[1] or None
-        )
+    if result is not None:
+        data = unmasked(message.text[result.end() :])
+        part = Part(kind="tool_result", data=data, tool_call_id=result[1] or None)
         return Message(role="tool", parts=(part,))
-    return replace(
-        message, parts=tuple(replace(p, text=_unlabelled(p.text)) if p.text else p for p in message.parts)
-    )
+    parts = (replace(part, text=_unlabelled(part.text)) if part.text else part for part in message.parts)
+    return replace(message, parts=tuple(parts))
 
 
 def _unlabelled(value: Any) -> Any:
-    """A content without the label before it, and None where all that is left is a mask."""
+    """Remove the label before a content; None if the rest is a mask."""
     if not isinstance(value, str):
         return value
     label = _LABEL.match(value)
@@ -124,18 +108,18 @@ def _unlabelled(value: Any) -> Any:
 def _events(span: SpanRecord) -> Iterator[tuple[str, SpanEvent]]:
     for event in (*span.events, *span.logs):
         name = event.attributes.get("event.name") or event.name
-        yield str(name).removeprefix("claude_code."), event
+        yield str(name).removeprefix(_OWN), event
 
 
 def _read_interaction(reader: SpanReader) -> None:
-    """The answer and the tools' inputs come as log records of the interaction."""
+    """Read the answer and the tools' inputs from log records."""
     outputs: list[Message] = []
     for name, event in _events(reader.span):
         attributes = event.attributes
         if name == "user_prompt" and not reader.fields.get("input_messages"):
-            text = attributes.get("prompt")
-            if isinstance(text, str) and text and not is_masked(text):
-                reader.fields["input_messages"] = (_said("user", text),)
+            text = first_text(attributes, ("prompt",))
+            if text is not None:
+                reader.fields["input_messages"] = (text_message("user", text),)
                 reader.note("input", "user_prompt")
         elif name == "tool_result" and attributes.get("tool_input") is not None:
             part = Part(
@@ -146,33 +130,31 @@ def _read_interaction(reader: SpanReader) -> None:
             )
             outputs.append(Message(role="assistant", parts=(part,)))
         elif name == "assistant_response":
-            text = attributes.get("response")
-            if isinstance(text, str) and text and not is_masked(text):
-                outputs.append(_said("assistant", text))
+            text = first_text(attributes, ("response",))
+            if text is not None:
+                outputs.append(text_message("assistant", text))
                 reader.note("output", "assistant_response")
     if outputs:
         reader.fields["output_messages"] = tuple(outputs)
 
 
 def _tool_name(attributes: Mapping[str, Any]) -> str:
-    """Logs call every MCP tool `mcp_tool`; its server and its name stand in the parameters."""
+    """Return a tool's name; for MCP tools, all named `mcp_tool`, the parameters have it."""
     parameters = parse(attributes.get("tool_parameters"))
     if isinstance(parameters, dict) and parameters.get("mcp_tool_name"):
         return f"mcp__{parameters.get('mcp_server_name')}__{parameters['mcp_tool_name']}"
     return str(attributes.get("tool_name") or "tool")
 
 
-def _said(role: str, text: str) -> Message:
-    return Message(role=role, parts=(Part(kind="text", text=text),))
-
-
 def _read_tool(reader: SpanReader) -> None:
-    """The result stands in a span event; what it and the arguments are is written before them."""
+    """Read the result from a span event, and remove the labels of result and arguments."""
     call: ToolCall = reader.fields["tool_call"]
     call = replace(call, arguments=parse(_unlabelled(call.arguments)), result=parse(_unlabelled(call.result)))
-    failed = reader.attributes.get("success") in (False, "false") or reader.attributes.get(
-        "tool.is_error"
-    ) in (True, "true")
+    attributes = reader.attributes
+    failed = attributes.get("success") in (False, "false") or attributes.get("tool.is_error") in (
+        True,
+        "true",
+    )
     for name, event in _events(reader.span):
         if name == "tool.output" and call.result is None:
             keys = ("output", "content", "result", "diff")
@@ -182,14 +164,14 @@ def _read_tool(reader: SpanReader) -> None:
                 call = replace(call, result=value, status="error" if said or failed else "ok")
                 reader.note("tool_results", "tool.output")
     if failed:
-        told = call.result if isinstance(call.result, str) else None
-        known = call.error if call.error not in (None, "error", call.error_type) else told or call.error
+        text = call.result if isinstance(call.result, str) else None
+        known = call.error if call.error not in (None, "error", call.error_type) else text or call.error
         call = replace(call, status="error", error=known)
     reader.fields["tool_call"] = call
 
 
 def _count_cache(reader: SpanReader) -> None:
-    """Anthropic counts cached tokens apart from the input; OpenTelemetry counts them in."""
+    """Add cached tokens to the input, as OpenTelemetry does; Anthropic counts them separately."""
     usage = reader.fields.get("usage")
     if usage is not None:
         written = reader.attributes.get("cache_creation_tokens")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind, Part, SpanEvent, SpanRecord, Usage
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.parts import text_message
+from otel_evals_instrumentation._internal.readers.values import first_text, parse
 
 _TOKENS = "codex.turn.token_usage."
 _KINDS = {"session_task.turn": OperationKind.AGENT, "handle_responses": OperationKind.INFERENCE}
 
 
-def codex() -> Dialect:
-    """The dialect of Codex, run by hand or by `codex exec`."""
+def codex() -> Convention:
+    """Return the dialect of interactive Codex and of `codex exec`."""
     return Convention(
         name="codex",
         scopes=("codex_cli_rs", "codex_exec", "codex_core", "codex_otel"),
         markers=(_TOKENS + "input_tokens", "codex.turn.reasoning_effort"),
         names=AttributeNames(
-            request_model=("model", "gen_ai.request.model"),
+            request_model=("model",),
             input_tokens=(_TOKENS + "input_tokens",),
             output_tokens=(_TOKENS + "output_tokens",),
             cache_tokens=(_TOKENS + "cached_input_tokens",),
@@ -40,13 +38,12 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     kind = _KINDS.get(span.name)
     if kind is None and "gen_ai.usage.input_tokens" in span.attributes:
         return OperationKind.INFERENCE
-    return kind or (
-        OperationKind.OTHER if span.logs or "codex.turn.reasoning_effort" in span.attributes else None
-    )
+    is_other = span.logs or "codex.turn.reasoning_effort" in span.attributes
+    return kind or (OperationKind.OTHER if is_other else None)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Log records tell the prompt and each tool's call with what came of it."""
+    """Read the prompt, the tool calls and their results from log records."""
     if kind is OperationKind.TOOL:
         return kind
     asked: list[Message] = []
@@ -54,9 +51,9 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     for event in (*reader.span.logs, *reader.span.events):
         name = str(event.attributes.get("event.name") or event.name)
         if name == "codex.user_prompt":
-            text = event.attributes.get("prompt")
-            if isinstance(text, str) and text and not is_masked(text):
-                asked.append(Message(role="user", parts=(Part(kind="text", text=text),)))
+            text = first_text(event.attributes, ("prompt",))
+            if text is not None:
+                asked.append(text_message("user", text))
         elif name == "codex.tool_result" and event.attributes.get("tool_name"):
             said.extend(_tool(event))
         elif name == "codex.sse_event":
@@ -71,7 +68,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 
 def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
-    """The end of each response tells its model and tokens, which count where the span itself tells none."""
+    """Add the tokens of a response, unless the span has its own, and read the model."""
     given, said, cached, thought = (
         _number(event.attributes.get(name + "_token_count"))
         for name in ("input", "output", "cached", "reasoning")
@@ -81,10 +78,8 @@ def _read_counts(reader: SpanReader, event: SpanEvent) -> None:
             input_tokens=given, output_tokens=said, cache_read_tokens=cached, reasoning_tokens=thought
         )
         reader.fields["usage"] = reader.fields.get("usage", Usage()) + more
-    for field, key in (("request_model", "model"), ("conversation_id", "conversation.id")):
-        told = event.attributes.get(key)
-        if isinstance(told, str) and told:
-            reader.fields.setdefault(field, told)
+    reader.offer("request_model", event.attributes.get("model"))
+    reader.offer("conversation_id", event.attributes.get("conversation.id"))
 
 
 def _number(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Which setting makes an instrumentation record content."""
+"""Settings that make instrumentations record content."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ _OPENINFERENCE = "on unless `OPENINFERENCE_HIDE_INPUTS` or `OPENINFERENCE_HIDE_O
 _TRACELOOP = "on unless `TRACELOOP_TRACE_CONTENT=false`"
 _NONE = "none: this instrumentation records no content"
 
+_CLAUDE_CODE = "`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`"
 _BY_SCOPE = {
     "agent_framework": "`ENABLE_SENSITIVE_DATA=true`",
-    "autogen": _NONE,
-    "com.anthropic.claude_code": "`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`",
-    "com.anthropic.sdk": _NONE,
-    "fastmcp": _NONE,
+    **dict.fromkeys(("autogen", "com.anthropic.sdk", "fastmcp", "mcp-python-sdk"), _NONE),
+    "com.anthropic.claude_code": _CLAUDE_CODE,
     "gcp.vertex.agent": _CAPTURE + "true`; version 1: on unless `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS=false`",
-    "mcp-python-sdk": _NONE,
     "opentelemetry.instrumentation.openai_agents": _CAPTURE + "true`; Traceloop's: " + _TRACELOOP,
     "opentelemetry.instrumentation.openai_v2": _CAPTURE + "true`",
     "otel_evals_instrumentation": _CAPTURE + "SPAN_ONLY`",
@@ -23,43 +21,32 @@ _BY_SCOPE = {
     "strands": "always on",
 }
 _BY_DIALECT = {
-    "braintrust": "always on",
-    "claude_code": "`OTEL_LOG_USER_PROMPTS`, `OTEL_LOG_TOOL_DETAILS`, `OTEL_LOG_TOOL_CONTENT`",
+    **dict.fromkeys(("braintrust", "genkit", "logfire", "mastra", "mlflow", "voltagent"), "always on"),
+    **dict.fromkeys(("langfuse", "langwatch"), "on unless `capture_input` or `capture_output` is false"),
+    **dict.fromkeys(("openinference", "smolagents"), _OPENINFERENCE),
+    **dict.fromkeys(("openllmetry", "openllmetry_vector_stores"), _TRACELOOP),
+    "claude_code": _CLAUDE_CODE,
     "codex": "`log_user_prompt = true` in the configuration's `[otel]`",
     "flue": "`content: { enabled: true }` of the adapter",
     "gemini_cli": "`telemetry.traces`, unless `telemetry.logPrompts` is false",
-    "genkit": "always on",
     "google_adk": _CAPTURE + "true`",
     "haystack": "`HAYSTACK_CONTENT_TRACING_ENABLED=true`",
-    "langfuse": "on unless `capture_input` or `capture_output` is false",
     "langsmith": "on unless `LANGSMITH_HIDE_INPUTS` or `LANGSMITH_HIDE_OUTPUTS` is true",
     "laminar": "on unless `ignore_input` or `ignore_output` is set",
-    "langwatch": "on unless `capture_input` or `capture_output` is false",
     "loongsuite": _GENAI + "; Dify: always on",
     "litellm": "on unless `litellm.turn_off_message_logging`",
-    "logfire": "always on",
     "livekit": "always on; marked as personal in `lk.pii.*`",
-    "mastra": "always on",
     "mcp": _NONE,
-    "mlflow": "always on",
-    "openinference": _OPENINFERENCE,
     "openlit": "on unless `capture_message_content` is false",
-    "openllmetry": _TRACELOOP,
-    "openllmetry_vector_stores": _TRACELOOP,
     "otel_genai": _GENAI,
     "pydantic_ai": "on unless `InstrumentationSettings(include_content=False)`",
-    "smolagents": _OPENINFERENCE,
     "spring_ai": "`spring.ai.chat.observations.log-prompt` and `log-completion`, "
     "`spring.ai.tools.observations.include-content`",
-    "voltagent": "always on",
     "vercel_ai": "on with `experimental_telemetry` unless `recordInputs` or `recordOutputs` is false",
 }
 
 
 def content_setting(scope_name: str, dialect: str) -> str | None:
-    """The setting that turns content on, in words; None when the convention is not known to us.
-
-    Told by instrumentation scope where we know it, else by dialect.
-    """
+    """Return the setting that enables content, by scope or else by dialect; None if unknown."""
     known = [prefix for prefix in _BY_SCOPE if scope_name.startswith(prefix)]
     return _BY_SCOPE[max(known, key=len)] if known else _BY_DIALECT.get(dialect)

@@ -1,32 +1,27 @@
-"""Gemini CLI: OpenTelemetry's names with operations of its own; requests and responses as Gemini's JSON."""
+"""Gemini CLI: OpenTelemetry's names, its own operations; requests and responses as Gemini's JSON."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import Availability, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds
 
-_KINDS = {
-    "user_prompt": OperationKind.AGENT,
-    "agent_call": OperationKind.AGENT,
-    "llm_call": OperationKind.INFERENCE,
-    "tool_call": OperationKind.TOOL,
-}
+_KINDS = kinds(agent="user_prompt agent_call", inference="llm_call", tool="tool_call")
 
 
-def gemini_cli() -> Dialect:
-    """The dialect of the Gemini command line."""
+def gemini_cli() -> Convention:
+    """Return the dialect of the Gemini command line."""
     return Convention(
         name="gemini_cli",
         scopes=("gemini-cli",),
         names=AttributeNames(
-            tool_id=("gen_ai.tool.call_id", "gen_ai.tool.call.id"),
+            tool_id=("gen_ai.tool.call_id",),
             arguments=("gen_ai.input.messages",),
             result=("gen_ai.output.messages",),
         ),
@@ -36,8 +31,7 @@ def gemini_cli() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    operation = span.attributes.get("gen_ai.operation.name")
-    return _KINDS.get(operation, OperationKind.OTHER) if isinstance(operation, str) else OperationKind.OTHER
+    return kind_named(span.attributes.get("gen_ai.operation.name"), _KINDS) or OperationKind.OTHER
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
@@ -49,7 +43,7 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
 
 
 def _join_chunks(reader: SpanReader) -> None:
-    """A streamed response is recorded as one content for each chunk: together they are one message."""
+    """Join the chunks of a streamed response to one message."""
     messages = reader.fields.get("output_messages", ())
     if len(messages) > 1 and all(message.role == "assistant" for message in messages):
         parts = [part for message in messages for part in message.parts]
@@ -60,7 +54,7 @@ def _join_chunks(reader: SpanReader) -> None:
 
 
 def _read_tool(reader: SpanReader) -> None:
-    """Input is the request with its arguments, output the finished call with the response in it."""
+    """Read the arguments from the request, and the result from the finished call."""
     call = reader.fields["tool_call"]
     request, done = call.arguments, call.result
     if isinstance(request, dict) and "args" in request:
@@ -84,8 +78,8 @@ def _read_tool(reader: SpanReader) -> None:
         call = replace(call, result=_output(value), status="error" if failed else "ok")
         error = response.get("error")
         if failed and call.error in (None, "error"):
-            told = error.get("message") if isinstance(error, dict) else error
-            call = replace(call, error=told if isinstance(told, str) else call.error)
+            text = error.get("message") if isinstance(error, dict) else error
+            call = replace(call, error=text if isinstance(text, str) else call.error)
     elif "tool_results" in reader.availability and isinstance(done, str):
         reader.note("tool_results", "gen_ai.output.messages", Availability.TRUNCATED)
     reader.fields["name"] = call.name
@@ -93,6 +87,6 @@ def _read_tool(reader: SpanReader) -> None:
 
 
 def _output(value: object) -> object:
-    """What a tool gave: the CLI puts texts into `{"output": ...}`."""
+    """Unwrap a text, which the CLI records as `{"output": ...}`."""
     value = parse(value)
     return value["output"] if isinstance(value, dict) and value.keys() == {"output"} else value

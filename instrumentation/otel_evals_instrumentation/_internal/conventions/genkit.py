@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.usage import usage_in
-from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named
 
-_KINDS = {
-    "flow": OperationKind.WORKFLOW,
-    "model": OperationKind.INFERENCE,
-    "background-model": OperationKind.INFERENCE,
-    "tool": OperationKind.TOOL,
-    "tool.v2": OperationKind.TOOL,
-    "retriever": OperationKind.RETRIEVAL,
-    "reranker": OperationKind.RETRIEVAL,
-    "embedder": OperationKind.EMBEDDING,
-    "agent": OperationKind.AGENT,
-}
+_FLOW = "genkit:metadata:flow:"
 
 
-def genkit() -> Dialect:
-    """The dialect of Genkit."""
+def genkit() -> Convention:
+    """Return the dialect of Genkit."""
     return Convention(
         name="genkit",
         scopes=("genkit",),
@@ -49,21 +38,17 @@ def genkit() -> Dialect:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """A model's tokens stand in its output; what other actions are called is no model."""
+    """Read a model's tokens from its output, and drop the names of other actions, which are no models."""
     if kind not in (OperationKind.INFERENCE, OperationKind.EMBEDDING):
         reader.fields.pop("request_model", None)
-    output = parse(reader.attributes.get("genkit:output")) if kind is OperationKind.INFERENCE else None
-    usage = usage_in(output.get("usage")) if isinstance(output, dict) else None
-    if usage is not None:
+    usage = usage_in(reader.mapping("genkit:output").get("usage"))
+    if kind is OperationKind.INFERENCE and usage is not None:
         reader.fields["usage"] = usage
     return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    if (
-        "genkit:metadata:flow:name" in span.attributes
-        and "genkit:metadata:flow:stepName" not in span.attributes
-    ):
+    if _FLOW + "name" in span.attributes and _FLOW + "stepName" not in span.attributes:
         return OperationKind.WORKFLOW
     kind = span.attributes.get("genkit:metadata:subtype", span.attributes.get("genkit:type"))
-    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else OperationKind.OTHER
+    return kind_named(kind) or OperationKind.OTHER

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention, kind_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import unwrapped_result, unwrapped_value
 from otel_evals_instrumentation._internal.readers.usage import usage_in
-from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _OWN = "gcp.vertex.agent."
-_OF_TOOLS = frozenset((_OWN + "tool_call_args", _OWN + "tool_response"))
+_OF_TOOLS = frozenset(words("tool_call_args tool_response", _OWN))
+_OF_MODELS = words("llm_request llm_response", _OWN)
 
 
-def google_adk() -> Dialect:
-    """The dialect of spans that ADK writes."""
+def google_adk() -> Convention:
+    """Return the dialect of ADK."""
     return Convention(
         name="google_adk",
         scopes=("gcp.vertex.agent",),
-        markers=(
-            _OWN + "invocation_id",
-            _OWN + "event_id",
-            _OWN + "llm_request",
-            _OWN + "llm_response",
-            _OWN + "tool_call_args",
-            _OWN + "tool_response",
-        ),
+        markers=words("invocation_id event_id llm_request llm_response tool_call_args tool_response", _OWN),
         names=AttributeNames(
             input=("gen_ai.input.messages", _OWN + "llm_request"),
             output=("gen_ai.output.messages", _OWN + "llm_response"),
@@ -44,28 +37,24 @@ def google_adk() -> Dialect:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Results that are no objects are wrapped; the first versions name the agent in the span's name only."""
+    """Unwrap results, and read the agent's name from the span's name, which has it in the first versions."""
     call, name = reader.fields.get("tool_call"), reader.span.name
     if call is not None:
         reader.fields["tool_call"] = replace(call, result=unwrapped_value(call.result))
     if kind is OperationKind.INFERENCE:
         _read_blobs(reader)
-    for side in ("input_messages", "output_messages"):
-        if side in reader.fields:
-            reader.fields[side] = tuple(map(_unwrapped, reader.fields[side]))
+    reader.rewrite_messages(_unwrapped)
     if kind is OperationKind.AGENT and "agent_name" not in reader.fields and name.endswith("]"):
         reader.fields["agent_name"] = name[name.find("[") + 1 : -1]
     return kind
 
 
 def _read_blobs(reader: SpanReader) -> None:
-    """Request and response are JSON, which tells more of the tokens; what is none is no content."""
-    for side, key in (("input", "llm_request"), ("output", "llm_response")):
-        source, value = reader.sources.get(side), reader.attributes.get(_OWN + key)
-        if source is not None and source.key == _OWN + key and str(value)[:1] not in "{[":
+    """Drop request and response that are no JSON, and read more token counts from the response."""
+    for side, key in zip(("input", "output"), _OF_MODELS, strict=True):
+        if reader.source_of(side) == key and str(reader.attributes.get(key))[:1] not in "{[":
             reader.fields[side + "_messages"] = ()
-    response = parse(reader.attributes.get(_OWN + "llm_response"))
-    usage = usage_in(response.get("usage_metadata")) if isinstance(response, dict) else None
+    usage = usage_in(reader.mapping(_OWN + "llm_response").get("usage_metadata"))
     if usage is not None:
         known = reader.fields.get("usage", usage)
         reader.fields["usage"] = replace(
@@ -78,14 +67,13 @@ def _read_blobs(reader: SpanReader) -> None:
 def _unwrapped(message: Message) -> Message:
     if not any(part.kind == "tool_result" for part in message.parts):
         return message
-    return replace(
-        message, parts=tuple(unwrapped_result(p) if p.kind == "tool_result" else p for p in message.parts)
-    )
+    parts = (unwrapped_result(p) if p.kind == "tool_result" else p for p in message.parts)
+    return replace(message, parts=tuple(parts))
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     attributes, name = span.attributes, span.name
-    if attributes.get("openinference.span.kind") is not None:  # OpenInference writes onto ADK's own spans
+    if attributes.get("openinference.span.kind") is not None:  # OpenInference adds to ADK's own spans
         return None
     if "(merged" in name or "(merged tools)" in str(attributes.get("gen_ai.tool.name")):
         return OperationKind.OTHER
@@ -94,7 +82,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if name.startswith("execute_tool") or not _OF_TOOLS.isdisjoint(attributes):
         return OperationKind.TOOL
     if "gen_ai.operation.name" not in attributes:
-        if _OWN + "llm_request" in attributes or _OWN + "llm_response" in attributes:
+        if any(key in attributes for key in _OF_MODELS):
             return OperationKind.INFERENCE
         if name.startswith(("agent_run", "invoke_agent")):
             return OperationKind.AGENT

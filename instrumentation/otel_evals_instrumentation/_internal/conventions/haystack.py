@@ -2,68 +2,42 @@
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
-_NAMES = {
-    "haystack.pipeline.run": OperationKind.WORKFLOW,
-    "haystack.async_pipeline.run": OperationKind.WORKFLOW,
-    "haystack.agent.run": OperationKind.AGENT,
-    "haystack.agent.step.llm": OperationKind.INFERENCE,
-    "haystack.agent.step.tool": OperationKind.TOOL,
-    "haystack.tool.run": OperationKind.TOOL,
-}
-_COMPONENTS = (
-    ("Retriever", OperationKind.RETRIEVAL),
-    ("Ranker", OperationKind.RETRIEVAL),
-    ("Embedder", OperationKind.EMBEDDING),
-    ("Generator", OperationKind.INFERENCE),
-    ("Agent", OperationKind.AGENT),
+_OWN = "haystack."
+_NAMES = kinds(
+    workflow="haystack.pipeline.run haystack.async_pipeline.run",
+    agent="haystack.agent.run",
+    inference="haystack.agent.step.llm",
+    tool="haystack.agent.step.tool haystack.tool.run",
 )
+_COMPONENTS = kinds(retrieval="Retriever Ranker", embedding="Embedder", inference="Generator", agent="Agent")
 
 
-def haystack() -> Dialect:
-    """The dialect of spans that Haystack writes through its OpenTelemetry tracer."""
-    own = "haystack."
+def haystack() -> Convention:
+    """Return the dialect of Haystack's OpenTelemetry tracer."""
     return Convention(
         name="haystack",
-        markers=(
-            own + "component.name",
-            own + "pipeline.input_data",
-            own + "pipeline.metadata",
-            own + "agent.max_steps",
-            own + "tool.name",
-        ),
+        markers=words("component.name pipeline.input_data pipeline.metadata agent.max_steps tool.name", _OWN),
         names=AttributeNames(
-            input=(
-                own + "agent.input",
-                own + "agent.step.llm.input",
-                own + "component.input",
-                own + "pipeline.input_data",
-            ),
-            output=(
-                own + "agent.output",
-                own + "agent.step.llm.output",
-                own + "component.output",
-                own + "pipeline.output_data",
-            ),
-            tool_name=(own + "tool.name", own + "component.name"),
-            tool_id=(own + "tool.call.id",),
-            arguments=(own + "tool.input", own + "tool.arguments", own + "component.input"),
-            result=(own + "tool.output", own + "tool.result", own + "component.output"),
-            documents=(own + "component.output",),
-            query=(own + "component.input",),
-            name=(own + "component.name",),
+            input=words("agent.input agent.step.llm.input component.input pipeline.input_data", _OWN),
+            output=words("agent.output agent.step.llm.output component.output pipeline.output_data", _OWN),
+            tool_name=words("tool.name component.name", _OWN),
+            tool_id=(_OWN + "tool.call.id",),
+            arguments=words("tool.input tool.arguments component.input", _OWN),
+            result=words("tool.output tool.result component.output", _OWN),
+            documents=(_OWN + "component.output",),
+            query=(_OWN + "component.input",),
+            name=(_OWN + "component.name",),
         ),
         kind_of=_kind,
     )
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    kind = _NAMES.get(span.name)
-    if kind is not None:
-        return kind
-    component = str(span.attributes.get("haystack.component.type", ""))
-    return next((kind for end, kind in _COMPONENTS if component.endswith(end)), OperationKind.OTHER)
+    if span.name in _NAMES:
+        return _NAMES[span.name]
+    component = str(span.attributes.get(_OWN + "component.type", ""))
+    return next((kind for end, kind in _COMPONENTS.items() if component.endswith(end)), OperationKind.OTHER)

@@ -1,24 +1,17 @@
-"""Laminar: `lmnr.span.*` for functions and tools, OpenTelemetry's names, old and new, for models."""
+"""Laminar: `lmnr.span.*` for functions and tools, OpenTelemetry's old and new names for models."""
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention
+from otel_evals_instrumentation._internal.readers.convention import PLATFORM, AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_of_function, kinds
 
-_KINDS = {
-    "LLM": OperationKind.INFERENCE,
-    "CACHED": OperationKind.INFERENCE,
-    "TOOL": OperationKind.TOOL,
-    "PIPELINE": OperationKind.WORKFLOW,
-    "EXECUTOR": OperationKind.WORKFLOW,
-}
+_KINDS = kinds(inference="LLM CACHED", tool="TOOL", workflow="PIPELINE EXECUTOR")
 _PROPERTIES = "lmnr.association.properties."
 
 
-def laminar() -> Dialect:
-    """The dialect of Laminar's SDKs."""
+def laminar() -> Convention:
+    """Return the dialect of Laminar's SDKs."""
     return Convention(
         name="laminar",
         scopes=("lmnr",),
@@ -38,11 +31,10 @@ def laminar() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    """A function is of no kind; the outermost, which holds all the others, is the workflow."""
     kind = span.attributes.get("lmnr.span.type")
     known = _KINDS.get(kind) if isinstance(kind, str) else None
     if known is None and "gen_ai.operation.name" not in span.attributes and kind in (None, "DEFAULT", "SPAN"):
         if "gen_ai.request.model" in span.attributes or "gen_ai.system" in span.attributes:
             return OperationKind.INFERENCE
-        return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
+        return kind_of_function(span)
     return known

@@ -1,42 +1,33 @@
-"""Langfuse: `langfuse.observation.*` of its SDK, version 3 on, and of whoever sets these on own spans."""
+"""Langfuse: `langfuse.observation.*`, recorded by its SDK since version 3 or by applications."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention, kind_of
-from otel_evals_instrumentation._internal.readers.metadata import read_metadata
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.convention import (
+    PLATFORM,
+    AttributeNames,
+    Convention,
+    SpanReader,
+    kind_of,
+)
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import unquoted
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function, words
 
-_KINDS = {
-    "generation": OperationKind.INFERENCE,
-    "agent": OperationKind.AGENT,
-    "tool": OperationKind.TOOL,
-    "chain": OperationKind.WORKFLOW,
-    "retriever": OperationKind.RETRIEVAL,
-    "embedding": OperationKind.EMBEDDING,
-}
 _OWN = "langfuse.observation."
 
 
-def langfuse() -> Dialect:
-    """The dialect of Langfuse's decorators and wrappers."""
+def langfuse() -> Convention:
+    """Return the dialect of Langfuse's decorators and wrappers."""
     return Convention(
         name="langfuse",
         scopes=("langfuse-sdk", "langfuse"),
         order=PLATFORM,
         markers=(
-            _OWN + "type",
-            _OWN + "input",
-            _OWN + "output",
-            _OWN + "model.name",
-            "langfuse.trace.input",
-            "langfuse.trace.output",
+            *words("type input output model.name", _OWN),
+            *words("input output", "langfuse.trace."),
         ),
         names=AttributeNames(
             input=(_OWN + "input", "langfuse.trace.input"),
@@ -46,7 +37,7 @@ def langfuse() -> Dialect:
             documents=(_OWN + "output",),
             query=(_OWN + "input",),
             request_model=(_OWN + "model.name",),
-            conversation_id=("session.id", "langfuse.session.id"),
+            conversation_id=("session.id",),
             user_id=("user.id", "langfuse.user.id"),
             error=(_OWN + "status_message",),
         ),
@@ -59,21 +50,19 @@ def langfuse() -> Dialect:
 def _kind(span: SpanRecord) -> OperationKind | None:
     kind = unquoted(span.attributes.get(_OWN + "type", "span"))
     if kind != "span":
-        return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None
+        return kind_named(kind)
     if "gen_ai.operation.name" in span.attributes:
-        return None  # Strands says so on spans of its own agents
+        return None  # on spans of Strands' own agents
     if _OWN + "model.name" in span.attributes or _OWN + "usage_details" in span.attributes:
-        return OperationKind.INFERENCE  # what versions up to 3.3 wrote for generations
-    told = kind_of(span)
-    if told not in (None, OperationKind.OTHER):
-        return told
-    return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
+        return OperationKind.INFERENCE  # generations of versions up to 3.3
+    known = kind_of(span)
+    return kind_of_function(span) if known in (None, OperationKind.OTHER) else known
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """AttributeNames stand in the span's name, tokens in one JSON object, errors in a level."""
+    """Read names from the span's name, tokens from one JSON object, and errors from a level."""
     fields, attributes = reader.fields, reader.attributes
-    read_metadata(reader, attributes.get("langfuse.trace.metadata"))
+    reader.offer_metadata(attributes.get("langfuse.trace.metadata"))
     usage = usage_in(attributes.get(_OWN + "usage_details"))
     if usage is not None:
         fields["usage"] = usage

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, words
 
-_KINDS = {
-    "llm": OperationKind.INFERENCE,
-    "chain": OperationKind.WORKFLOW,
-    "tool": OperationKind.TOOL,
-    "retriever": OperationKind.RETRIEVAL,
-    "embedding": OperationKind.EMBEDDING,
-}
 _METADATA = "langsmith.metadata."
 
 
-def langsmith() -> Dialect:
-    """The dialect of LangSmith's exporter."""
+def langsmith() -> Convention:
+    """Return the dialect of LangSmith's exporter."""
     return Convention(
         name="langsmith",
         scopes=("langsmith",),
@@ -31,9 +23,7 @@ def langsmith() -> Dialect:
             query=("gen_ai.prompt",),
             conversation_id=(
                 "langsmith.trace.session_id",
-                _METADATA + "session_id",
-                _METADATA + "thread_id",
-                _METADATA + "conversation_id",
+                *words("session_id thread_id conversation_id", _METADATA),
             ),
             user_id=(_METADATA + "user_id",),
             agent_name=(_METADATA + "lc_agent_name",),
@@ -44,5 +34,4 @@ def langsmith() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    kind = span.attributes.get("langsmith.span.kind")
-    return _KINDS.get(kind.lower(), OperationKind.OTHER) if isinstance(kind, str) else None
+    return kind_named(span.attributes.get("langsmith.span.kind"))

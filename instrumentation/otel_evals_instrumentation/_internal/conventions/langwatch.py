@@ -6,48 +6,38 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
-from otel_evals.model import Document, Message, OperationKind, Part, Source, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention
+from otel_evals.model import OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import (
+    PLATFORM,
+    AttributeNames,
+    Convention,
+    SpanReader,
+)
 from otel_evals_instrumentation._internal.readers.documents import documents_of
 from otel_evals_instrumentation._internal.readers.inputs_outputs import read_system
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.metadata import read_metadata
-from otel_evals_instrumentation._internal.readers.parts import text_of
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.usage import usage_in
+from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_of_function, kinds, words
 
 _OWN = "langwatch."
-_OF_MODELS = frozenset(("gen_ai.operation.name", "gen_ai.request.model", "gen_ai.response.model"))
-_KINDS = {
-    "llm": OperationKind.INFERENCE,
-    "agent": OperationKind.AGENT,
-    "tool": OperationKind.TOOL,
-    "rag": OperationKind.RETRIEVAL,
-    "workflow": OperationKind.WORKFLOW,
-    "chain": OperationKind.WORKFLOW,
-}
+_OF_MODELS = frozenset(words("operation.name request.model response.model", "gen_ai."))
+_KINDS = kinds(inference="llm", agent="agent", tool="tool", retrieval="rag", workflow="workflow chain")
 
 
-def langwatch() -> Dialect:
-    """The dialect of LangWatch's SDKs."""
+def langwatch() -> Convention:
+    """Return the dialect of LangWatch's SDKs."""
     return Convention(
         name="langwatch",
         scopes=("langwatch",),
         order=PLATFORM,
         markers=(_OWN + "span.type", _OWN + "input", _OWN + "output"),
         names=AttributeNames(
-            conversation_id=(
-                _OWN + "thread.id",
-                "gen_ai.conversation.id",
-                _OWN + "thread_id",
-                _OWN + "langgraph.thread_id",
-                "thread_id",
+            conversation_id=words(
+                """langwatch.thread.id gen_ai.conversation.id langwatch.thread_id
+                langwatch.langgraph.thread_id thread_id"""
             ),
             user_id=(_OWN + "user.id", _OWN + "user_id", "user.id", "user_id"),
-            agent_name=("gen_ai.agent.name",),
         ),
         kind_of=_kind,
         records_turns=True,
@@ -61,12 +51,12 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if known is None and any(_is_chat(span.attributes.get(_OWN + side)) for side in ("input", "output")):
         return OperationKind.INFERENCE
     if known is None and _OF_MODELS.isdisjoint(span.attributes):
-        return OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER
+        return kind_of_function(span)
     return known
 
 
 def _is_chat(given: Any) -> bool:
-    """Whether a value is typed as a conversation; a span with one, and no type of its own, asks a model."""
+    """Return True for a value with the type of a conversation, which only models and agents have."""
     value = _value(given)
     return value is not None and value[0] == "chat_messages"
 
@@ -81,18 +71,17 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         _read_messages(reader, "input", "user", given)
         read_system(reader, reader.fields.get("input_messages", ()))
         _read_messages(reader, "output", "assistant", gave)
-    read_metadata(reader, reader.attributes.get("metadata", reader.attributes.get(_OWN + "metadata")))
+    reader.offer_metadata(reader.attributes.get("metadata", reader.attributes.get(_OWN + "metadata")))
     metrics = _value(reader.attributes.get(_OWN + "metrics"))
-    usage = usage_in(metrics[1]) if metrics is not None else None
-    if usage is not None:
-        reader.fields.setdefault("usage", usage)
+    if metrics is not None:
+        reader.offer_usage(metrics[1])
     if kind is OperationKind.AGENT:
         reader.fields.setdefault("agent_name", reader.span.name)
     return kind
 
 
 def _value(attribute: Any) -> tuple[str, Any] | None:
-    """The type and the value of a typed value; what has no type is a text or JSON."""
+    """Return type and value; a value without a type is a text or JSON."""
     parsed = parse(attribute)
     if parsed is None:
         return None
@@ -105,22 +94,18 @@ def _value(attribute: Any) -> tuple[str, Any] | None:
 
 def _read_messages(reader: SpanReader, side: str, role: str, given: tuple[str, Any] | None) -> None:
     field = side + "_messages"
-    source = reader.sources.get(side)
-    if given is None or (reader.fields.get(field) and not _is_older(source)):
+    # LangWatch's own attributes come before OpenTelemetry's first names.
+    is_older = reader.source_of(side) in ("gen_ai.prompt", "gen_ai.completion")
+    if given is None or (reader.fields.get(field) and not is_older):
         return
     kind, value = given
     messages = read_messages(value, role)
     if kind == "text" or not messages:
         text = unmasked(text_of(value)) if value not in (None, "") else None
-        messages = (Message(role=role, parts=(Part(kind="text", text=text),)),) if text else ()
+        messages = (text_message(role, text),) if text else ()
     if messages:
         reader.fields[field] = messages
         reader.note(side, _OWN + side)
-
-
-def _is_older(source: Source | None) -> bool:
-    """Whether messages were found in OpenTelemetry's first names, which leave it to LangWatch's own."""
-    return source is not None and source.key in ("gen_ai.prompt", "gen_ai.completion")
 
 
 def _read_tool(reader: SpanReader, given: tuple[str, Any] | None, gave: tuple[str, Any] | None) -> None:
@@ -137,7 +122,7 @@ def _read_tool(reader: SpanReader, given: tuple[str, Any] | None, gave: tuple[st
 
 
 def _read_documents(reader: SpanReader, given: tuple[str, Any] | None) -> None:
-    """Contexts are documents; the query is what went in."""
+    """Read the contexts as documents, and the input as their query."""
     for key in (_OWN + "rag.contexts", _OWN + "rag_contexts"):
         contexts = _value(reader.attributes.get(key))
         if contexts is not None:
@@ -145,14 +130,13 @@ def _read_documents(reader: SpanReader, given: tuple[str, Any] | None) -> None:
             items = contexts[1] if isinstance(contexts[1], list) else [contexts[1]]
             found = documents_of([_document(item) for item in items], query, reader.span.span_id)
             if found:
-                documents: tuple[Document, ...] = found
-                reader.fields["documents"] = documents
+                reader.fields["documents"] = found
                 reader.note("documents", key)
                 return
 
 
 def _query(value: Any) -> str | None:
-    """A text, or the only argument of a function that was recorded by name."""
+    """Return a text, or the only named argument of a function."""
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
     asked = read_messages(value, "user")

@@ -1,25 +1,24 @@
-"""LiteLLM's OpenTelemetry callback: OpenTelemetry's names, and the raw request as Python reprs below it."""
+"""LiteLLM's OpenTelemetry callback: OpenTelemetry's names, and the raw request as Python reprs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import literal, parse
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _BARE = "SpanAttributes."
-"""Older versions wrote down the names of their constants in place of the attributes' names."""
+"""Prefix of attributes in older versions, which recorded the names of constants."""
 
 
-def litellm() -> Dialect:
-    """The dialect of LiteLLM's callback."""
+def litellm() -> Convention:
+    """Return the dialect of LiteLLM's callback."""
     return Convention(
         name="litellm",
         scopes=("litellm",),
@@ -27,9 +26,7 @@ def litellm() -> Dialect:
         names=AttributeNames(
             input=("gen_ai.input.messages", "gen_ai.prompt", "gen_ai.prompt.*", _BARE + "LLM_PROMPTS.*"),
             output=(
-                "gen_ai.output.messages",
-                "gen_ai.completion",
-                "gen_ai.completion.*",
+                *words("output.messages completion completion.*", "gen_ai."),
                 _BARE + "LLM_COMPLETIONS.*",
             ),
             request_model=("gen_ai.request.model", _BARE + "LLM_REQUEST_MODEL"),
@@ -37,14 +34,11 @@ def litellm() -> Dialect:
             provider=("gen_ai.provider.name", "gen_ai.system", _BARE + "LLM_SYSTEM"),
             input_tokens=("gen_ai.usage.input_tokens", _BARE + "LLM_USAGE_PROMPT_TOKENS"),
             output_tokens=("gen_ai.usage.output_tokens", _BARE + "LLM_USAGE_COMPLETION_TOKENS"),
-            conversation_id=(
-                "metadata.session_id",
-                "metadata.requester_metadata.session_id",
-                "litellm.trace_id",
+            conversation_id=words(
+                "metadata.session_id metadata.requester_metadata.session_id litellm.trace_id"
             ),
             user_id=("llm.user", "metadata.user_id", "metadata.user_api_key_end_user_id"),
             agent_name=("metadata.agent_name",),
-            finish=("gen_ai.response.finish_reasons",),
         ),
         kind_of=_kind,
         refine=_refine,
@@ -60,7 +54,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _raw(attributes: Mapping[str, Any], name: str) -> str | None:
-    """The key `llm.<provider>.<name>` of a raw request."""
+    """Return the key `llm.<provider>.<name>` of a raw request."""
     end = "." + name
     return next((k for k in attributes if k[:4] == "llm." and k.endswith(end) and k.count(".") == 2), None)
 
@@ -80,22 +74,16 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
             reader.note(side, key)
     for field_name, name in (("response_id", "id"), ("response_model", "model")):
         key = _raw(attributes, name)
-        if key is not None and field_name not in fields and isinstance(attributes[key], str):
-            fields[field_name] = attributes[key]
-    _read_usage(reader)
+        if key is not None:
+            reader.offer(field_name, attributes[key])
+    key = _raw(attributes, "usage")
+    if key is not None:
+        reader.offer_usage(_value(attributes[key]))
     return kind
 
 
-def _read_usage(reader: SpanReader) -> None:
-    key = _raw(reader.attributes, "usage")
-    usage = _value(reader.attributes[key]) if key is not None else None
-    counts = usage_in(usage)
-    if counts is not None:
-        reader.fields.setdefault("usage", counts)
-
-
 def _value(value: Any) -> Any:
-    """A raw value, which is JSON or a Python literal; None where one was cut off."""
+    """Decode a raw value, which is JSON or a Python literal; None if it is truncated."""
     parsed = parse(value)
     found = literal(value) if parsed is value else parsed
     return None if isinstance(found, str) and found.startswith(("[{", "{'")) else found

@@ -1,58 +1,45 @@
-"""LiveKit Agents: `lk.*`, content under `lk.pii.*` since it is marked as personal."""
+"""LiveKit Agents: `lk.*`, and personal content under `lk.pii.*`."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
 
-_KINDS = {
-    "agent_turn": OperationKind.AGENT,
-    "function_tool": OperationKind.TOOL,
-    "llm_node": OperationKind.INFERENCE,
-    "llm_request": OperationKind.INFERENCE,
-}
-
-
+_KINDS = kinds(agent="agent_turn", tool="function_tool", inference="llm_node llm_request")
 _REDACTED = "exception details redacted"
-"""What stands in place of every error's text, where personal data is left out."""
+"""Replaces every error's text if personal data is not recorded."""
 _OF_TOOLS = frozenset(("lk.function_tool.name", "lk.function_tool.id"))
 
 
-def _both(*names: str) -> tuple[str, ...]:
-    return tuple(prefix + name for name in names for prefix in ("lk.pii.", "lk."))
+def _both(names: str) -> tuple[str, ...]:
+    return words(names, "lk.pii.", "lk.")
 
 
-def livekit() -> Dialect:
-    """The dialect of LiveKit's voice agents."""
+def livekit() -> Convention:
+    """Return the dialect of LiveKit's voice agents."""
     return Convention(
         name="livekit",
         scopes=("livekit-agents",),
         markers=(
-            "lk.speech_id",
-            "lk.generation_id",
-            "lk.function_tool.name",
-            "lk.function_tool.id",
-            "lk.agent_name",
-            "lk.agent_label",
-            "lk.job_id",
-            "lk.retry_count",
-            *_both("chat_ctx", "room_name", "participant_identity", "user_input", "response.text"),
-            *_both("input_text", "user_transcript", "instructions", "function_tool.output"),
+            *words("speech_id generation_id function_tool.name function_tool.id agent_name", "lk."),
+            *words("agent_label job_id retry_count", "lk."),
+            *_both("chat_ctx room_name participant_identity user_input response.text"),
+            *_both("input_text user_transcript instructions function_tool.output"),
         ),
         names=AttributeNames(
-            input=_both("user_input", "input_text", "user_transcript", "chat_ctx"),
+            input=_both("user_input input_text user_transcript chat_ctx"),
             answer=_both("response.text"),
             system=_both("instructions"),
             tool_name=("lk.function_tool.name",),
             tool_id=("lk.function_tool.id",),
-            arguments=_both("function_tool.arguments", "function_tool.args"),
+            arguments=_both("function_tool.arguments function_tool.args"),
             result=_both("function_tool.output"),
             conversation_id=_both("room_name"),
             user_id=_both("participant_identity"),
@@ -64,11 +51,11 @@ def livekit() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    """Sessions and activities hold many turns; speech and its synthesis are no words of an agent."""
+    """Return the kind of a turn, a model call or a tool; sessions and speech are others."""
     if span.attributes.get("gen_ai.operation.name") == "judge":
-        return OperationKind.OTHER  # a test's judgement of a run, in the attributes of a tool
+        return OperationKind.OTHER  # a test's verdict, with the attributes of a tool
     if span.name == "agent_session":
-        return OperationKind.OTHER  # some call themselves a workflow, yet each turn is a run
+        return OperationKind.OTHER  # a workflow in some versions, yet each turn is a run
     kind = _KINDS.get(span.name)
     if kind is None and not _OF_TOOLS.isdisjoint(span.attributes):
         return OperationKind.TOOL
@@ -78,7 +65,7 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Calls stand beside the text of a response; failed tools say so in a flag."""
+    """Add the calls of a response, which have their own attribute, and read the error flag of tools."""
     call = reader.fields.get("tool_call")
     if reader.fields.get("error") == _REDACTED:
         reader.fields["error"] = reader.fields.get("error_type") or "error"

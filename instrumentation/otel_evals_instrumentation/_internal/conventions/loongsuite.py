@@ -1,29 +1,17 @@
-"""LoongSuite, ARMS and Dify: `gen_ai.span.kind` beside OpenTelemetry's names."""
+"""LoongSuite, ARMS and Dify: `gen_ai.span.kind` next to OpenTelemetry's names."""
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention
-from otel_evals_instrumentation._internal.readers.values import unquoted
+from otel_evals_instrumentation._internal.readers.convention import LIBRARY, AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.vocabulary import KINDS, kind_named
 
 _KIND = "gen_ai.span.kind"
-_KINDS = {
-    "entry": OperationKind.WORKFLOW,
-    "chain": OperationKind.WORKFLOW,
-    "workflow": OperationKind.WORKFLOW,
-    "agent": OperationKind.AGENT,
-    "llm": OperationKind.INFERENCE,
-    "tool": OperationKind.TOOL,
-    "retriever": OperationKind.RETRIEVAL,
-    "reranker": OperationKind.RETRIEVAL,
-    "embedding": OperationKind.EMBEDDING,
-}
+_KINDS = {**KINDS, "entry": OperationKind.WORKFLOW}
 
 
-def loongsuite() -> Dialect:
-    """The dialect of spans that tell their kind in an attribute next to OpenTelemetry's."""
+def loongsuite() -> Convention:
+    """Return the dialect of spans with a kind next to OpenTelemetry's."""
     return Convention(
         name="loongsuite",
         order=LIBRARY,
@@ -40,6 +28,4 @@ def loongsuite() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    """Steps and tasks only wrap what an agent does; what is neither told nor known is OpenTelemetry's."""
-    kind = unquoted(span.attributes.get(_KIND))
-    return _KINDS.get(kind.lower(), OperationKind.OTHER) if isinstance(kind, str) else None
+    return kind_named(span.attributes.get(_KIND), _KINDS)

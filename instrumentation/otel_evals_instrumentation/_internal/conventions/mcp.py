@@ -1,15 +1,14 @@
-"""MCP clients and servers: a tool's call seen from either end, mostly without its content."""
+"""MCP clients and servers: both ends of a tool call, mostly without its content."""
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
 
 
-def mcp() -> Dialect:
-    """The dialect of MCP's SDK and of fastmcp."""
+def mcp() -> Convention:
+    """Return the dialect of MCP's SDK and of fastmcp."""
     return Convention(
         name="mcp",
         scopes=("mcp-python-sdk", "fastmcp", "mcp.", "@modelcontextprotocol/"),

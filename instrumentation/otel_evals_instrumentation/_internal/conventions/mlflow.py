@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import PLATFORM, Convention, kind_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kind_of_function
 
-_KINDS = {
-    "AGENT": OperationKind.AGENT,
-    "LLM": OperationKind.INFERENCE,
-    "CHAT_MODEL": OperationKind.INFERENCE,
-    "CHAIN": OperationKind.WORKFLOW,
-    "WORKFLOW": OperationKind.WORKFLOW,
-    "TOOL": OperationKind.TOOL,
-    "RETRIEVER": OperationKind.RETRIEVAL,
-    "RERANKER": OperationKind.RETRIEVAL,
-    "EMBEDDING": OperationKind.EMBEDDING,
-}
+_INPUT, _OUTPUT = "mlflow.spanInputs", "mlflow.spanOutputs"
 
 
-def mlflow() -> Dialect:
-    """The dialect of MLflow's tracing."""
+def mlflow() -> Convention:
+    """Return the dialect of MLflow's tracing."""
     return Convention(
         name="mlflow",
         scopes=("mlflow",),
         order=PLATFORM,
-        markers=("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"),
+        markers=("mlflow.spanType", _INPUT, _OUTPUT),
         names=AttributeNames(
-            input=("mlflow.spanInputs",),
-            output=("mlflow.spanOutputs",),
-            arguments=("mlflow.spanInputs",),
-            result=("mlflow.spanOutputs",),
-            documents=("mlflow.spanOutputs",),
-            query=("mlflow.spanInputs",),
+            input=(_INPUT,),
+            output=(_OUTPUT,),
+            arguments=(_INPUT,),
+            result=(_OUTPUT,),
+            documents=(_OUTPUT,),
+            query=(_INPUT,),
             definitions=("mlflow.chat.tools",),
         ),
         kind_of=_kind,
@@ -46,14 +36,11 @@ def mlflow() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    kind = parse(span.attributes.get("mlflow.spanType"))
-    if isinstance(kind, str):
-        return _KINDS.get(kind.upper(), OperationKind.OTHER)
-    return kind_of(span) or (OperationKind.WORKFLOW if span.parent_span_id is None else OperationKind.OTHER)
+    return kind_named(span.attributes.get("mlflow.spanType")) or kind_of(span) or kind_of_function(span)
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """AttributeNames and numbers are JSON too."""
+    """Read names and numbers that are JSON too."""
     fields, attributes = reader.fields, reader.attributes
     for field_name, key in (
         ("response_model", "mlflow.llm.model"),
@@ -65,11 +52,9 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
         value = parse(attributes.get(key))
         if isinstance(value, str) and value:
             fields[field_name] = value
-    for field_name, key in (("request_model", "mlflow.spanInputs"), ("response_model", "mlflow.spanOutputs")):
-        body = parse(attributes.get(key))
-        model = body.get("model") if isinstance(body, dict) else None
-        if isinstance(model, str) and model and kind is OperationKind.INFERENCE:
-            fields.setdefault(field_name, model)
+    if kind is OperationKind.INFERENCE:
+        reader.offer("request_model", reader.mapping(_INPUT).get("model"))
+        reader.offer("response_model", reader.mapping(_OUTPUT).get("model"))
     usage = usage_in(attributes.get("mlflow.chat.tokenUsage"))
     if usage is not None:
         fields["usage"] = usage

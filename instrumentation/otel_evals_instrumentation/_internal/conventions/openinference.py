@@ -2,59 +2,53 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import Availability, Message, OperationKind, Part, SpanRecord
-from otel_evals_instrumentation._internal.conventions.openinference_beeai import kind_of_event, read_event
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention
+from otel_evals_instrumentation._internal.readers.convention import (
+    LIBRARY,
+    AttributeNames,
+    Convention,
+)
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
-from otel_evals_instrumentation._internal.readers.values import is_masked, parse, unquoted
+from otel_evals_instrumentation._internal.readers.values import is_masked, parse
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, words
 
 _LANGCHAIN = ("instrumentation.langchain", "instrumentation-langchain")
 _UNNAMED = "LangGraph"
-"""What LangGraph calls a graph that was given no name."""
+"""LangGraph's name of a graph without a name."""
 _MODEL_KEYS = ("model", "model_name", "model_id", "modelId", "deployment_name")
-_KINDS = {
-    "LLM": OperationKind.INFERENCE,
-    "AGENT": OperationKind.AGENT,
-    "CHAIN": OperationKind.WORKFLOW,
-    "TOOL": OperationKind.TOOL,
-    "RETRIEVER": OperationKind.RETRIEVAL,
-    "RERANKER": OperationKind.RETRIEVAL,
-    "EMBEDDING": OperationKind.EMBEDDING,
-}
+_EVENT = re.compile(r"(agent|backend|tool)\.(?:.+\.)?([^.]+)\.([a-z_A-Z]+)-[0-9]+")
+"""BeeAI's event spans such as `tool.search.wikipedia.success-12`: group, name, event and number."""
 
 
-def openinference() -> Dialect:
-    """The dialect of Arize's instrumentations."""
+def openinference() -> Convention:
+    """Return the dialect of Arize's instrumentations."""
     return TABLE
 
 
 def _complete(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Where chains spell out only one message of many, `input.value` is the truth."""
+    """Read everything that the table cannot express."""
     if kind is OperationKind.INFERENCE and reader.span.scope_name.endswith("google_genai"):
         _read_history(reader)
-    source = reader.sources.get("input")
+    source = reader.source_of("input")
     if kind in (OperationKind.AGENT, OperationKind.WORKFLOW):
         _read_graph(reader, kind)
     if kind is OperationKind.TOOL:
         _read_parameters(reader)
-        read_event(reader)
+        _read_event(reader)
     if kind is OperationKind.INFERENCE:
         _read_model(reader)
         _read_function(reader)
         _fill_calls(reader)
-    if kind is not OperationKind.INFERENCE and source is not None and source.key == "llm.input_messages.*":
-        value = reader.attributes.get("input.value")
-        if value is not None:
-            reader.fields["input_messages"] = ()
-            reader.note("input", "input.value", Availability.TRUNCATED)
+    elif source == "llm.input_messages.*" and reader.attributes.get("input.value") is not None:
+        reader.fields["input_messages"] = ()
+        reader.note("input", "input.value", Availability.TRUNCATED)
     return kind
 
 
@@ -70,18 +64,17 @@ def _read_graph(reader: SpanReader, kind: OperationKind) -> None:
 
 
 def _read_model(reader: SpanReader) -> None:
-    """Read the model from the call's parameters: failed calls name it only there."""
+    """Read the model from the call's parameters, where failed calls have it."""
     if "request_model" in reader.fields or "response_model" in reader.fields:
         return
-    given = parse(reader.attributes.get("llm.invocation_parameters"))
-    if isinstance(given, dict):
-        model = next((given[key] for key in _MODEL_KEYS if isinstance(given.get(key), str)), None)
-        if model:
-            reader.fields["request_model"] = model
+    given = reader.mapping("llm.invocation_parameters")
+    reader.offer(
+        "request_model", next((given[k] for k in _MODEL_KEYS if isinstance(given.get(k), str)), None)
+    )
 
 
 def _read_parameters(reader: SpanReader) -> None:
-    """A tool's parameters are those of the call in some libraries, in others the schema of all calls."""
+    """Read the arguments from a tool's parameters, which in some libraries are its schema instead."""
     call = reader.fields["tool_call"]
     if call.arguments is not None or "input.value" in reader.attributes:
         return
@@ -98,22 +91,23 @@ def _is_schema(given: object) -> bool:
 
 
 def _read_function(reader: SpanReader) -> None:
-    """The call of a completion may stand beside its messages."""
-    asked = parse(reader.attributes.get("llm.function_call"))
+    """Read the call of a completion, which may be next to its messages."""
+    asked = reader.mapping("llm.function_call")
     said = reader.fields["output_messages"]
-    if isinstance(asked, dict) and asked.get("name") and not any(_of_kind(said, "tool_call")):
+    if asked.get("name") and not any(_of_kind(said, "tool_call")):
         reader.fields["output_messages"] = (*said, Message(role="assistant", parts=(tool_call(asked),)))
 
 
 def _fill_calls(reader: SpanReader) -> None:
-    """Parallel results overwrite each other where each message has room for one; calls may lose their ids.
+    """Read parallel results and ids of calls from the whole request and response.
 
-    The request and the reply that the span keeps whole tell them all.
+    Messages may have only the last of parallel results, and calls without ids.
     """
     inputs, outputs = reader.fields["input_messages"], reader.fields["output_messages"]
-    if len(list(_of_kind(inputs, "tool_call"))) > len(list(_of_kind(inputs, "tool_result"))):
+    results = len(list(_of_kind(inputs, "tool_result")))
+    if len(list(_of_kind(inputs, "tool_call"))) > results:
         given = read_messages(reader.attributes.get("input.value"), "user")
-        if len(list(_of_kind(given, "tool_result"))) > len(list(_of_kind(inputs, "tool_result"))):
+        if len(list(_of_kind(given, "tool_result"))) > results:
             system = inputs[:1] if inputs[0].role == "system" and given[0].role != "system" else ()
             reader.fields["input_messages"] = (*system, *given)
     if any(call.tool_call_id is None for call in _of_kind(outputs, "tool_call")):
@@ -128,9 +122,8 @@ def _of_kind(messages: Iterable[Message], kind: str) -> Iterator[Part]:
 
 
 def _read_history(reader: SpanReader) -> None:
-    """Gemini's SDK calls tools by itself; what happened stands in the last response only."""
-    reply = parse(reader.attributes.get("output.value"))
-    history = reply.get("automatic_function_calling_history") if isinstance(reply, dict) else None
+    """Read the calls that Gemini's SDK made by itself from the last response."""
+    history = reader.mapping("output.value").get("automatic_function_calling_history")
     if history:
         said = reader.fields.get("output_messages", ())
         reader.fields["output_messages"] = (*read_messages(history), *said)
@@ -140,25 +133,54 @@ def _kind(span: SpanRecord) -> OperationKind | None:
     if span.attributes.get("gen_ai.tool.name") == "(merged tools)":
         return OperationKind.OTHER
     if span.name.startswith("handoff to ") and "tool.name" not in span.attributes:
-        return OperationKind.OTHER  # the model's call of the handoff stands in its messages
+        return OperationKind.OTHER  # the model's messages have the call
     if span.name == "finish.__call__" and span.scope_name.endswith(".dspy"):
-        return OperationKind.OTHER  # how DSPy's agents say that they are done
-    event = kind_of_event(span)
+        return OperationKind.OTHER  # the end of DSPy's agents
+    event = _kind_of_event(span)
     if event is not None:
         return event
     if span.scope_name.endswith(".haystack") and _is_haystack_run(span):
         return OperationKind.AGENT
-    kind = unquoted(span.attributes.get("openinference.span.kind"))
-    if isinstance(kind, str):
-        return _KINDS.get(kind.upper(), OperationKind.OTHER)
+    kind = kind_named(span.attributes.get("openinference.span.kind"))
+    if kind is not None:
+        return kind
     if not (_OF_MODELS | _COUNTS).isdisjoint(span.attributes):
         return OperationKind.INFERENCE
     return None if _DOCUMENTS.isdisjoint(span.attributes) else OperationKind.RETRIEVAL
 
 
 def _is_haystack_run(span: SpanRecord) -> bool:
-    """Agents are recorded as chains; a pipeline that failed may hold nothing that says it asked a model."""
+    """Return True for an agent, recorded as a chain, or a failed pipeline, which may have no model call."""
     return span.name == "Agent.run" or (span.name.endswith("Pipeline.run") and span.status == "ERROR")
+
+
+def _kind_of_event(span: SpanRecord) -> OperationKind | None:
+    """Return the kind of BeeAI's event span, None for other spans.
+
+    A tool's end has the whole call, and a model's start the request. The others repeat these.
+    """
+    if not span.scope_name.endswith(".beeai"):
+        return None
+    event = _EVENT.fullmatch(span.name)
+    if event is None:  # later versions record the event's path as an attribute
+        is_event = "metadata.path" in span.attributes and "metadata.class_name" not in span.attributes
+        return OperationKind.OTHER if is_event else None
+    if event[1] == "tool" and event[3] in ("success", "error"):
+        return OperationKind.TOOL
+    if event[1] == "backend" and event[3] == "start":
+        return OperationKind.INFERENCE
+    return OperationKind.OTHER
+
+
+def _read_event(reader: SpanReader) -> None:
+    """Read the tool's name and arguments from BeeAI's event span."""
+    event = _EVENT.fullmatch(reader.span.name) if reader.span.scope_name.endswith(".beeai") else None
+    if event is None:
+        return
+    call, given = reader.fields["tool_call"], parse(reader.attributes.get("tool.parameters"))
+    name = reader.fields["name"] = reader.text("tool_name") or event[2]
+    arguments = call.arguments if given is None else given
+    reader.fields["tool_call"] = replace(call, name=name, arguments=arguments)
 
 
 _OF_MODELS = frozenset(
@@ -166,7 +188,7 @@ _OF_MODELS = frozenset(
     for side in ("input", "output")
     for item in ("", ".0.message.role", ".0.message.content")
 )
-"""Some write a model's messages without saying the span's kind."""
+"""Attributes of model calls, some of which have no kind."""
 _DOCUMENTS = frozenset(("retrieval.documents", "retrieval.documents.0.document.content"))
 _COUNTS = frozenset(("llm.model_name", "llm.token_count.prompt", "llm.token_count.completion"))
 
@@ -176,33 +198,19 @@ TABLE = Convention(
     scopes=("openinference.instrumentation", "@arizeai/openinference"),
     markers=("openinference.span.kind", *sorted(_OF_MODELS), "llm.model_name", *sorted(_DOCUMENTS)),
     names=AttributeNames(
-        input=(
-            "llm.input_messages.*",
-            "gen_ai.input.messages",
-            "llm.input_messages",
-            "llm.prompts",
-            "llm.prompts.*",
-            "embedding.embeddings.*",
-            "input.value",
-            "crew_inputs",
+        input=words(
+            """llm.input_messages.* gen_ai.input.messages llm.input_messages llm.prompts llm.prompts.*
+            embedding.embeddings.* input.value crew_inputs"""
         ),
-        output=(
-            "llm.output_messages.*",
-            "gen_ai.output.messages",
-            "llm.output_messages",
-            "llm.choices.*",
-            "output.value",
+        output=words(
+            """llm.output_messages.* gen_ai.output.messages llm.output_messages llm.choices.*
+            output.value"""
         ),
         tool_name=("tool.name", "tool_call.function.name", "tool_name"),
         tool_id=("tool.id", "tool_call.id"),
         arguments=("input.value", "tool_call.function.arguments"),
         result=("output.value",),
-        documents=(
-            "reranker.output_documents.*",
-            "retrieval.documents.*",
-            "retrieval.documents",
-            "output.value",
-        ),
+        documents=words("reranker.output_documents.* retrieval.documents.* retrieval.documents output.value"),
         query=("reranker.query", "input.value"),
         provider=("llm.provider", "llm.system"),
         request_model=("llm.request.model_name", "llm.model_name", "embedding.model_name"),
@@ -213,7 +221,6 @@ TABLE = Convention(
         cache_tokens=("llm.token_count.prompt_details.cache_read",),
         reasoning_tokens=("llm.token_count.completion_details.reasoning",),
         conversation_id=("session.id",),
-        user_id=("user.id",),
         agent_name=("agent.name", "graph.node.name", "agno.agent", "graph.node.id"),
     ),
     kind_of=_kind,

@@ -2,88 +2,58 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
-from otel_evals.model import OperationKind, SpanRecord
+from otel_evals.model import Document, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.conventions import openllmetry_llamaindex
-from otel_evals_instrumentation._internal.conventions.openllmetry_langchain import read_documents
-from otel_evals_instrumentation._internal.conventions.openllmetry_rerank import is_rerank, read_rerank
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import LIBRARY, Convention
-from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
-from otel_evals_instrumentation._internal.readers.values import unquoted
-
-_KINDS = {
-    "workflow": OperationKind.WORKFLOW,
-    "agent": OperationKind.AGENT,
-    "tool": OperationKind.TOOL,
-    "llm": OperationKind.INFERENCE,
-    "task": OperationKind.OTHER,
-}
-_LIBRARIES = (
-    "openai.v",
-    "agno",
-    "alephalpha",
-    "anthropic",
-    "bedrock",
-    "cohere",
-    "crewai",
-    "google_generativeai",
-    "groq",
-    "haystack",
-    "langchain",
-    "llamaindex",
-    "mistralai",
-    "ollama",
-    "replicate",
-    "sagemaker",
-    "together",
-    "transformers",
-    "watsonx",
-    "writer",
+from otel_evals_instrumentation._internal.readers.convention import (
+    LIBRARY,
+    AttributeNames,
+    Convention,
+    SpanReader,
 )
-"""Libraries that nobody else instruments under such a scope."""
+from otel_evals_instrumentation._internal.readers.documents import documents_of
+from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.parts import text_message
+from otel_evals_instrumentation._internal.readers.tool_parts import result_value, unwrapped_value
+from otel_evals_instrumentation._internal.readers.values import unflatten, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, kinds, words
 
+_KINDS = kinds(workflow="workflow", agent="agent", tool="tool", inference="llm", other="task")
+_LIBRARIES = words(
+    """openai.v agno alephalpha anthropic bedrock cohere crewai google_generativeai groq haystack
+    langchain llamaindex mistralai ollama replicate sagemaker together transformers watsonx writer"""
+)
+"""Libraries that only Traceloop instruments under such a scope."""
 _MCP = "opentelemetry.instrumentation.mcp"
-"""Wraps results in `{"result": ...}`."""
+"""Scope whose results are wrapped in `{"result": ...}`."""
 
 _PROPERTIES = "traceloop.association.properties."
+_INPUT, _OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
+_RANK = re.compile(r"Doc (\d+), Score: ([-+.\deE]+)(?:\n(.*))?", re.DOTALL)
+"""Result of a reranker, such as `Doc 1, Score: 0.98`: an index and a score."""
 
 
-def openllmetry() -> Dialect:
-    """The dialect of Traceloop's instrumentations and decorators."""
+def openllmetry() -> Convention:
+    """Return the dialect of Traceloop's instrumentations and decorators."""
     return Convention(
         name="openllmetry",
         order=LIBRARY,
         scopes=("traceloop.", *("opentelemetry.instrumentation." + library for library in _LIBRARIES)),
-        markers=(
-            "traceloop.span.kind",
-            "traceloop.entity.name",
-            "traceloop.workflow.name",
-            "llm.request.type",
-        ),
+        markers=(*words("span.kind entity.name workflow.name", "traceloop."), "llm.request.type"),
         names=AttributeNames(
-            input=(
-                "gen_ai.input.messages",
-                "gen_ai.prompt.*",
-                "traceloop.entity.input",
-                "crewai.task.description",
-            ),
-            output=("gen_ai.output.messages", "gen_ai.completion.*", "traceloop.entity.output"),
+            input=("gen_ai.input.messages", "gen_ai.prompt.*", _INPUT, "crewai.task.description"),
+            output=("gen_ai.output.messages", "gen_ai.completion.*", _OUTPUT),
             answer=("crewai.crew.result",),
             tool_name=("gen_ai.tool.name", "gen_ai.completion.tool.name", "traceloop.entity.name"),
-            arguments=("gen_ai.tool.call.arguments", "tool.arguments", "traceloop.entity.input"),
-            result=("gen_ai.tool.call.result", "traceloop.entity.output"),
-            documents=("traceloop.entity.output",),
-            query=("traceloop.entity.input",),
-            conversation_id=(
-                _PROPERTIES + "session_id",
-                _PROPERTIES + "thread_id",
-                _PROPERTIES + "conversation_id",
-            ),
+            arguments=("gen_ai.tool.call.arguments", "tool.arguments", _INPUT),
+            result=("gen_ai.tool.call.result", _OUTPUT),
+            documents=(_OUTPUT,),
+            query=(_INPUT,),
+            conversation_id=words("session_id thread_id conversation_id", _PROPERTIES),
             user_id=(_PROPERTIES + "user_id",),
             finish=("gen_ai.response.finish_reasons", "gen_ai.completion.0.finish_reason"),
             agent_name=("gen_ai.agent.name", "agno.team.name"),
@@ -95,40 +65,80 @@ def openllmetry() -> Dialect:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """CrewAI's conversation stands in the repr of its tasks' outputs; LlamaIndex' steps are JSON twice."""
+    """Read steps, documents and ranks, and CrewAI's conversation from the repr of its tasks' outputs."""
     if reader.span.scope_name == openllmetry_llamaindex.SCOPE:
         openllmetry_llamaindex.read_step(reader)
     if kind is OperationKind.OTHER:
-        read_documents(reader)
+        _read_documents(reader)
     if kind is OperationKind.WORKFLOW and reader.span.parent_span_id is None:
         reader.fields["stands_alone"] = reader.attributes.get("traceloop.span.kind") == "workflow"
-    if is_rerank(reader):
-        read_rerank(reader)
+    if reader.attributes.get("llm.request.type") == "rerank":
+        _read_ranks(reader)
     call = reader.fields.get("tool_call")
     if call is not None and reader.span.scope_name.startswith(_MCP):
         reader.fields["tool_call"] = replace(call, result=result_value(unwrapped_value(call.result)))
-    if reader.span.scope_name.endswith(".agno"):
-        _read_agno(reader)
+    is_agno = reader.span.scope_name.endswith(".agno") and _OUTPUT in reader.attributes
+    if call is not None and call.arguments is None and is_agno and _INPUT not in reader.attributes:
+        reader.fields["tool_call"] = replace(call, arguments={})  # Agno omits the input of such a call
     tasks = reader.attributes.get("crewai.crew.tasks_output")
     if isinstance(tasks, str):
-        answer = reader.fields.get("output_messages", ())
-        told = [m for m in read_messages(tasks, "assistant") if m.role in ("assistant", "tool")]
-        if told:
-            reader.fields["output_messages"] = (*told, *answer)
+        said = [m for m in read_messages(tasks, "assistant") if m.role in ("assistant", "tool")]
+        if said:
+            reader.fields["output_messages"] = (*said, *reader.fields.get("output_messages", ()))
     return kind
 
 
-def _read_agno(reader: SpanReader) -> None:
-    """A call whose output was recorded and whose input was not had no arguments."""
-    call = reader.fields.get("tool_call")
-    silent = "traceloop.entity.input" not in reader.attributes
-    if (
-        call is not None
-        and call.arguments is None
-        and silent
-        and "traceloop.entity.output" in reader.attributes
-    ):
-        reader.fields["tool_call"] = replace(call, arguments={})
+def _read_documents(reader: SpanReader) -> None:
+    """Read the documents of a task, from older instrumentations of LangChain without spans of retrievers."""
+    for key, inside in ((_OUTPUT, "outputs"), (_INPUT, "inputs")):
+        value = reader.attributes.get(key)
+        if not isinstance(value, str) or '"Document"]' not in value:
+            continue
+        items = reader.mapping(key).get(inside)
+        if isinstance(items, list) and items and all(map(_is_document, items)):
+            reader.fields["documents"] = documents_of(items, span_id=reader.span.span_id)
+            reader.note("documents", key)
+            return
+
+
+def _is_document(item: Any) -> bool:
+    """Return True for a document that LangChain serialised."""
+    path = item.get("id") if isinstance(item, dict) else None
+    return isinstance(path, list) and path[-1:] == ["Document"]
+
+
+def _read_ranks(reader: SpanReader) -> None:
+    """Read a reranker of Cohere's: query and documents from the prompts, the new order from texts."""
+    prompts = unflatten(reader.attributes, "gen_ai.prompt")
+    given = [_content(p) for p in prompts if isinstance(p, dict) and p.get("role") == "system"]
+    query = next((_content(p) for p in prompts if isinstance(p, dict) and p.get("role") == "user"), None)
+    found = []
+    for ranked in unflatten(reader.attributes, "gen_ai.completion"):
+        rank = _RANK.fullmatch(_content(ranked) or "")
+        if rank is not None:
+            index = int(rank[1])
+            content = rank[3] or (given[index] if index < len(given) else None)
+            score = _number(rank[2])
+            found.append(
+                Document(content=content, id=rank[1], score=score, query=query, span_id=reader.span.span_id)
+            )
+    if query:
+        reader.fields["input_messages"] = (text_message("user", query),)
+    if found:
+        reader.fields["documents"] = tuple(found)
+        reader.note("documents", "gen_ai.completion.*")
+
+
+def _content(item: Any) -> str | None:
+    content = item.get("content") if isinstance(item, dict) else None
+    return unmasked(content) if isinstance(content, str) else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
@@ -138,5 +148,4 @@ def _kind(span: SpanRecord) -> OperationKind | None:
         return None
     if span.name == "crewai.workflow" or "crewai.task.description" in span.attributes:
         return OperationKind.WORKFLOW
-    kind = unquoted(span.attributes.get("traceloop.span.kind"))
-    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None
+    return kind_named(span.attributes.get("traceloop.span.kind"), _KINDS)

@@ -1,4 +1,4 @@
-"""LlamaIndex as Traceloop instruments it: every step is a task, and what came of it says of which kind."""
+"""LlamaIndex as Traceloop instruments it: every step is a task, and its output shows the kind."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _INPUT, _OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
 
 
 def _decoded(value: Any) -> Any:
-    """A value that was turned into JSON once by the library and once more by its instrumentation."""
+    """Decode a value that the library and its instrumentation both encoded as JSON."""
     return parse(parse(value))
 
 
 def kind_of_step(span: SpanRecord) -> OperationKind | None:
-    """What a step did; None leaves it to OpenTelemetry's names."""
+    """Return the kind of a step; None to use OpenTelemetry's names."""
     attributes = span.attributes
     if "gen_ai.operation.name" in attributes:
         return None
@@ -39,36 +39,32 @@ def kind_of_step(span: SpanRecord) -> OperationKind | None:
         first = parse(gave[0])
         if isinstance(first, dict) and "node" in first:
             return OperationKind.RETRIEVAL
-    elif gave is None and _asks_model(_decoded(attributes.get(_INPUT))):
-        return OperationKind.INFERENCE
+    elif gave is None:
+        given = _decoded(attributes.get(_INPUT))
+        if isinstance(given, dict) and isinstance(given.get("messages"), list):
+            return OperationKind.INFERENCE
     kind = attributes.get("traceloop.span.kind")
     return OperationKind.WORKFLOW if kind == "workflow" else OperationKind.OTHER
 
 
 def _ending(gave: Any) -> Any:
-    """The response in the event that ends a workflow."""
+    """Return the response in the event at the end of a workflow."""
     result = gave.get("result") if isinstance(gave, dict) else None
     return result.get("response") if isinstance(result, dict) else None
 
 
-def _asks_model(given: Any) -> bool:
-    return isinstance(given, dict) and isinstance(given.get("messages"), list)
-
-
 def read_step(reader: SpanReader) -> None:
-    """Read what is JSON twice; a tool's name, id and arguments stand with its result."""
+    """Read output that is JSON twice; a tool's result contains its name, id and arguments."""
     gave = _decoded(reader.attributes.get(_OUTPUT))
     call = reader.fields.get("tool_call")
     if call is not None and isinstance(gave, dict):
         given, call_id = gave.get("tool_kwargs"), gave.get("tool_id")
-        name = str(gave.get("tool_name"))
-        reader.fields["name"] = name
+        name = reader.fields["name"] = str(gave.get("tool_name"))
         reader.fields["tool_call"] = replace(
             call,
             name=name,
             id=call_id if isinstance(call_id, str) else call.id,
             arguments=call.arguments if given is None else given,
         )
-    source = reader.sources.get("output")
-    if source is not None and source.key == _OUTPUT and isinstance(gave, (dict, list)):
+    if reader.source_of("output") == _OUTPUT and isinstance(gave, (dict, list)):
         reader.fields["output_messages"] = read_messages(_ending(gave) or gave, "assistant")

@@ -2,63 +2,38 @@
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
-from otel_evals.model import Message, OperationKind, Part
-from otel_evals_instrumentation._internal.readers.convention import LAST, Convention
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals.model import OperationKind
+from otel_evals_instrumentation._internal.readers.convention import LAST, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.parts import text_message
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 
-def otel_genai() -> Dialect:
-    """The dialect of spans that carry `gen_ai.*`."""
+def otel_genai() -> Convention:
+    """Return the dialect of spans with `gen_ai.*`."""
     return Convention(
         name="otel_genai",
         order=LAST,
         markers=(
-            "gen_ai.operation.name",
-            "gen_ai.system",
-            "gen_ai.provider.name",
-            "gen_ai.request.model",
-            "gen_ai.response.model",
-            "gen_ai.tool.name",
-            "gen_ai.tool.call.id",
-            "gen_ai.tool.call.arguments",
-            "gen_ai.tool.call.result",
-            "gen_ai.agent.name",
-            "gen_ai.input.messages",
-            "gen_ai.output.messages",
-            "gen_ai.system_instructions",
-            "gen_ai.tool.definitions",
-            "gen_ai.response.id",
-            "gen_ai.retrieval.documents",
-            "gen_ai.retrieval.query.text",
-            "gen_ai.usage.input_tokens",
-            "gen_ai.usage.output_tokens",
-            "gen_ai.usage.prompt_tokens",
-            "gen_ai.usage.completion_tokens",
-            "gen_ai.prompt",
-            "gen_ai.prompt.content",
-            "gen_ai.prompt.0.role",
-            "gen_ai.prompt.0.content",
-            "gen_ai.completion",
-            "gen_ai.completion.content",
-            "gen_ai.completion.0.role",
-            "gen_ai.completion.0.content",
-            "gen_ai.completion.0.tool_calls.0.name",
-            "tool_args",
+            *words("operation.name system provider.name request.model response.model", "gen_ai."),
+            *words("name call.id call.arguments call.result definitions", "gen_ai.tool."),
+            *words("agent.name input.messages output.messages system_instructions response.id", "gen_ai."),
+            *words("retrieval.documents retrieval.query.text", "gen_ai."),
+            *words("input_tokens output_tokens prompt_tokens completion_tokens", "gen_ai.usage."),
+            *words("prompt prompt.content prompt.0.role prompt.0.content", "gen_ai."),
+            *words("completion completion.content completion.0.role completion.0.content", "gen_ai."),
+            *("gen_ai.completion.0.tool_calls.0.name", "tool_args"),
         ),
         refine_content=_refine,
     )
 
 
 def _refine(reader: SpanReader, _: OperationKind) -> None:
-    """Texts that do not say who spoke, as Spring AI lists them: only the last is known to be the user's."""
-    source = reader.sources.get("input")
-    if source is not None and source.key == "gen_ai.prompt":
+    """Keep the last of several texts without roles, as Spring AI lists them: only that is the user's."""
+    if reader.source_of("input") == "gen_ai.prompt":
         texts = parse(reader.attributes.get("gen_ai.prompt"))
         if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(map(_is_plain, texts)):
-            said = Part(kind="text", text=unmasked(texts[-1]))
-            reader.fields["input_messages"] = (Message(role="user", parts=(said,)),)
+            reader.fields["input_messages"] = (text_message("user", unmasked(texts[-1])),)
 
 
 def _is_plain(text: object) -> bool:

@@ -1,8 +1,7 @@
-"""pydantic-ai's own instrumentation, versions 1 to 6 of its format."""
+"""pydantic-ai's own instrumentation, format versions 1 to 6."""
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.convention import Convention
@@ -10,16 +9,17 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import take_ans
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 
 _CONVERSATIONS = ("pydantic_ai.all_messages", "all_messages_events")
+_OF_AGENTS = frozenset(("agent_name", *_CONVERSATIONS))
 
 
-def pydantic_ai() -> Dialect:
-    """The dialect of spans that pydantic-ai writes."""
+def pydantic_ai() -> Convention:
+    """Return the dialect of pydantic-ai."""
     return Convention(
         name="pydantic_ai",
         scopes=("pydantic-ai",),
-        markers=("pydantic_ai.all_messages", "all_messages_events"),
+        markers=_CONVERSATIONS,
         names=AttributeNames(
-            input=("pydantic_ai.all_messages", "all_messages_events", "gen_ai.input.messages", "events"),
+            input=(*_CONVERSATIONS, "gen_ai.input.messages", "events"),
             output=("gen_ai.output.messages", "events", "all_messages_events"),
             answer=("final_result",),
             arguments=("tool_arguments",),
@@ -36,22 +36,15 @@ def pydantic_ai() -> Dialect:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """An agent's messages are the whole conversation: what the assistant said at its end is the answer."""
-    source = reader.sources.get("input")
-    if kind is OperationKind.AGENT and source is not None and source.key in _CONVERSATIONS:
+    """Take the answer from the end of an agent's messages, which are the whole conversation."""
+    if kind is OperationKind.AGENT and reader.source_of("input") in _CONVERSATIONS:
         take_answer(reader)
     return kind
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    attributes = span.attributes
-    if "gen_ai.operation.name" in attributes:
+    if "gen_ai.operation.name" in span.attributes:
         return None
-    if "gen_ai.tool.name" in attributes:
+    if "gen_ai.tool.name" in span.attributes:
         return OperationKind.TOOL
-    agent = (
-        "agent_name" in attributes
-        or "pydantic_ai.all_messages" in attributes
-        or "all_messages_events" in attributes
-    )
-    return OperationKind.AGENT if agent else None
+    return None if _OF_AGENTS.isdisjoint(span.attributes) else OperationKind.AGENT

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import Message, OperationKind
 from otel_evals_instrumentation._internal.conventions.openinference import TABLE
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals_instrumentation._internal.readers.convention import Convention, SpanReader
 
 
-def smolagents() -> Dialect:
-    """OpenInference as smolagents is instrumented: its agents answer through a tool that is none."""
+def smolagents() -> Convention:
+    """Return the dialect of OpenInference's instrumentation of smolagents."""
     return replace(
         TABLE,
         name="smolagents",
@@ -27,14 +26,12 @@ def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
     call = reader.fields.get("tool_call")
     if call is not None and call.name == "final_answer":
         return OperationKind.OTHER
-    for side in ("input_messages", "output_messages"):
-        if side in reader.fields:
-            reader.fields[side] = tuple(map(_plain, reader.fields[side]))
+    reader.rewrite_messages(_plain)
     return kind
 
 
 def _plain(message: Message) -> Message:
-    """A message without the wrapping of the task and with the pseudo call told apart."""
+    """Remove the title of the task, and mark the call of the pseudo tool."""
     parts = tuple(
         structs.replace(part, kind="other")
         if part.kind == "tool_call" and part.name == "final_answer"

@@ -1,73 +1,48 @@
-"""Vercel AI SDK 3 to 6: `ai.*`. From version 7 on it writes OpenTelemetry's names."""
+"""Vercel AI SDK 3 to 6: `ai.*`. Version 7 and later use OpenTelemetry's names."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from otel_evals.dialects import Dialect
-from otel_evals.model import Message, OperationKind, Part, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
-from otel_evals_instrumentation._internal.readers.parts import text_of
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
+from otel_evals.model import Message, OperationKind, SpanRecord
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention, SpanReader
+from otel_evals_instrumentation._internal.readers.parts import text_message, text_of
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
-from otel_evals_instrumentation._internal.readers.usage import first_count, usage_in
+from otel_evals_instrumentation._internal.readers.usage import first_count
 from otel_evals_instrumentation._internal.readers.values import parse, unquoted
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _METADATA = "ai.telemetry.metadata."
 
 
 def _early(name: str) -> tuple[str, ...]:
-    """An attribute's names in the first versions of Mastra, which put the function before them."""
-    functions = ("stream", "generateText", "streamText", "streamObject", "generateObject")
-    return tuple(f"{function}.{name}" for function in functions)
+    """Return an attribute's names in the first versions of Mastra, which begin with the function."""
+    return words(name, "stream.", "generateText.", "streamText.", "streamObject.", "generateObject.")
 
 
-_OF_MODELS = frozenset(
-    ("ai.prompt", "ai.prompt.messages", "ai.response.text", "ai.response.object", "aisdk.model.id")
-)
-"""A call of a model whose operation is not told; Mastra 0.2x wrote such."""
+_OF_MODELS = words("ai.prompt ai.prompt.messages ai.response.text ai.response.object aisdk.model.id")
+"""Attributes of model calls, in Mastra 0.2x without an operation."""
 _OBJECTS = ("ai.model", "ai.response", "ai.usage")
-"""What early versions wrote as one object each."""
+"""Attributes of early versions that are one object each."""
+_CACHED = ("cachedPromptTokens", "cache_read_input_tokens", "cacheReadInputTokens")
 _CALLS = ("ai.response.toolCalls", "ai.result.toolCalls", *_early("response.toolCalls"))
 
 
-def vercel_ai() -> Dialect:
-    """The dialect of the AI SDK's experimental telemetry."""
+def vercel_ai() -> Convention:
+    """Return the dialect of the AI SDK's experimental telemetry."""
     return Convention(
         name="vercel_ai",
         markers=(
-            "ai.operationId",
-            "ai.model.id",
-            "ai.toolCall.name",
-            "ai.toolCall.args",
-            "ai.prompt",
-            "ai.prompt.messages",
-            "ai.response.text",
-            "ai.response.object",
-            "ai.response.providerMetadata",
-            "aisdk.model.id",
-            "ai.model",
-            "ai.response",
-            "ai.usage.inputTokens",
-            "ai.usage.promptTokens",
-            "ai.usage.cachedInputTokens",
+            *words("operationId model.id toolCall.name toolCall.args", "ai."),
+            *_OF_MODELS,
+            *words("response.providerMetadata model response", "ai."),
+            *words("inputTokens promptTokens cachedInputTokens", "ai.usage."),
         ),
         names=AttributeNames(
-            input=(
-                "ai.prompt.messages",
-                "ai.prompt",
-                *_early("prompt.messages"),
-                "ai.values",
-                "ai.value",
-            ),
+            input=("ai.prompt.messages", "ai.prompt", *_early("prompt.messages"), "ai.values", "ai.value"),
             answer=(
-                "ai.response.text",
-                "ai.result.text",
-                *_early("response.text"),
-                "ai.response.object",
-                "ai.result.object",
-                *_early("response.object"),
+                *("ai.response.text", "ai.result.text", *_early("response.text")),
+                *("ai.response.object", "ai.result.object", *_early("response.object")),
             ),
             tool_name=("ai.toolCall.name",),
             tool_id=("ai.toolCall.id",),
@@ -80,32 +55,21 @@ def vercel_ai() -> Dialect:
             response_id=("gen_ai.response.id", "ai.response.id"),
             finish=("gen_ai.response.finish_reasons", "ai.response.finishReason", "ai.finishReason"),
             input_tokens=(
-                "gen_ai.usage.input_tokens",
-                "ai.usage.inputTokens",
-                "ai.usage.promptTokens",
+                *words("gen_ai.usage.input_tokens ai.usage.inputTokens ai.usage.promptTokens"),
                 *_early("usage.inputTokens"),
             ),
             output_tokens=(
-                "gen_ai.usage.output_tokens",
-                "ai.usage.outputTokens",
-                "ai.usage.completionTokens",
+                *words("gen_ai.usage.output_tokens ai.usage.outputTokens ai.usage.completionTokens"),
                 *_early("usage.outputTokens"),
             ),
             cache_tokens=(
-                "ai.usage.cachedInputTokens",
-                "ai.usage.inputTokenDetails.cacheReadTokens",
+                *words("cachedInputTokens inputTokenDetails.cacheReadTokens", "ai.usage."),
                 *_early("usage.cachedInputTokens"),
                 *_early("usage.inputTokenDetails.cacheReadTokens"),
             ),
             reasoning_tokens=("ai.usage.reasoningTokens", "ai.usage.outputTokenDetails.reasoningTokens"),
-            conversation_id=(
-                _METADATA + "sessionId",
-                _METADATA + "session.id",
-                _METADATA + "threadId",
-                _METADATA + "conversationId",
-                _METADATA + "chatId",
-            ),
-            user_id=(_METADATA + "userId", _METADATA + "user.id"),
+            conversation_id=words("sessionId session.id threadId conversationId chatId", _METADATA),
+            user_id=words("userId user.id", _METADATA),
             agent_name=("ai.telemetry.functionId", "resource.name"),
         ),
         kind_of=_kind,
@@ -115,17 +79,15 @@ def vercel_ai() -> Dialect:
 
 def _kind(span: SpanRecord) -> OperationKind | None:
     attributes = span.attributes
-    told = unquoted(attributes.get("ai.operationId", attributes.get("operation.name", span.name)))
-    operation = (
-        told.partition(" ")[0] if isinstance(told, str) else ""
-    )  # older versions add the function's id
+    named = unquoted(attributes.get("ai.operationId", attributes.get("operation.name", span.name)))
+    # Older versions add the function's id.
+    operation = named.partition(" ")[0] if isinstance(named, str) else ""
     if operation == "ai.toolCall" or "ai.toolCall.name" in attributes or "ai.toolCall.args" in attributes:
         return OperationKind.TOOL
     if not operation.startswith("ai."):
         if "gen_ai.operation.name" in attributes:
             return None
-        known = not _OF_MODELS.isdisjoint(attributes)
-        return OperationKind.INFERENCE if known else None
+        return OperationKind.INFERENCE if any(key in attributes for key in _OF_MODELS) else None
     if operation.startswith("ai.embed"):
         return OperationKind.EMBEDDING
     if ".do" in operation:
@@ -134,35 +96,25 @@ def _kind(span: SpanRecord) -> OperationKind | None:
 
 
 def _read_objects(reader: SpanReader) -> None:
-    """Model, response and tokens where each is one object."""
-    fields = reader.fields
-    model, response, usage = (parse(reader.attributes.get(key)) for key in _OBJECTS)
-    if isinstance(model, dict) and isinstance(model.get("id"), str):
-        fields.setdefault("request_model", model["id"])
-    if isinstance(response, dict) and not fields.get("output_messages"):
-        said = response.get("text") or response.get("object")
-        if said:
-            fields["output_messages"] = (
-                Message(role="assistant", parts=(Part(kind="text", text=text_of(said)),)),
-            )
-            reader.note("output", "ai.response")
-    counts = usage_in(usage)
-    if counts is not None:
-        fields.setdefault("usage", counts)
+    """Read model, response and tokens from one object each."""
+    model, response, usage = map(reader.mapping, _OBJECTS)
+    reader.offer("request_model", model.get("id"))
+    said = response.get("text") or response.get("object")
+    if said and not reader.fields.get("output_messages"):
+        reader.fields["output_messages"] = (text_message("assistant", text_of(said)),)
+        reader.note("output", "ai.response")
+    reader.offer_usage(usage)
 
 
 def _read_provider(reader: SpanReader) -> None:
-    """Cached and reasoning tokens, which some versions leave among the words of the provider."""
+    """Read cached and reasoning tokens, which some versions have in the provider's metadata."""
     usage = reader.fields.get("usage")
-    told = parse(reader.attributes.get("ai.response.providerMetadata"))
-    if usage is None or not isinstance(told, dict):
+    if usage is None:
         return
-    for words in told.values():
-        counts = words.get("usage", words) if isinstance(words, dict) else None
+    for metadata in reader.mapping("ai.response.providerMetadata").values():
+        counts = metadata.get("usage", metadata) if isinstance(metadata, dict) else None
         if isinstance(counts, dict):
-            cached = first_count(
-                counts, ("cachedPromptTokens", "cache_read_input_tokens", "cacheReadInputTokens")
-            )
+            cached = first_count(counts, _CACHED)
             thought = first_count(counts, ("reasoningTokens",))
             usage = replace(
                 usage,
@@ -173,7 +125,7 @@ def _read_provider(reader: SpanReader) -> None:
 
 
 def _refine(reader: SpanReader, kind: OperationKind) -> OperationKind:
-    """Tool calls of a response stand in an attribute of their own; embedded values are JSON twice."""
+    """Read objects, and the tool calls of a response, which have an attribute of their own."""
     if not reader.attributes.keys().isdisjoint(_OBJECTS):
         _read_objects(reader)
     if kind is OperationKind.INFERENCE:

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from otel_evals.dialects import Dialect
 from otel_evals.model import OperationKind, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
-from otel_evals_instrumentation._internal.readers.convention import Convention
-
-_KINDS = {
-    "agent": OperationKind.AGENT,
-    "llm": OperationKind.INFERENCE,
-    "tool": OperationKind.TOOL,
-    "retriever": OperationKind.RETRIEVAL,
-    "workflow": OperationKind.WORKFLOW,
-    "embedding": OperationKind.EMBEDDING,
-}
+from otel_evals_instrumentation._internal.readers.convention import AttributeNames, Convention
+from otel_evals_instrumentation._internal.readers.vocabulary import kind_named, words
 
 
-def voltagent() -> Dialect:
-    """The dialect of VoltAgent's own tracing."""
+def voltagent() -> Convention:
+    """Return the dialect of VoltAgent's own tracing."""
     return Convention(
         name="voltagent",
         scopes=("@voltagent/",),
-        markers=(
-            "voltagent.operation_id",
-            "voltagent.conversation_id",
-            "agent.messages",
-            "llm.messages",
-            "entity.type",
+        markers=words(
+            """voltagent.operation_id voltagent.conversation_id agent.messages llm.messages
+            entity.type"""
         ),
         names=AttributeNames(
             input=("agent.messages", "llm.messages", "input"),
@@ -47,7 +34,6 @@ def voltagent() -> Dialect:
             cache_tokens=("usage.cached_tokens", "llm.usage.cached_tokens"),
             reasoning_tokens=("usage.reasoning_tokens", "llm.usage.reasoning_tokens"),
             conversation_id=("conversation.id", "voltagent.conversation_id"),
-            user_id=("user.id",),
             agent_name=("subagent.name", "entity.name"),
             name=("entity.name",),
         ),
@@ -56,8 +42,6 @@ def voltagent() -> Dialect:
 
 
 def _kind(span: SpanRecord) -> OperationKind | None:
-    """Spans inside an agent repeat the agent's entity; their own type is told apart."""
-    attributes = span.attributes
-    own = attributes.get("span.type")
-    kind = own if isinstance(own, str) else attributes.get("entity.type")
-    return _KINDS.get(kind, OperationKind.OTHER) if isinstance(kind, str) else None
+    """Return the span's own type; inside an agent, the entity is always the agent."""
+    own = span.attributes.get("span.type")
+    return kind_named(own if isinstance(own, str) else span.attributes.get("entity.type"))

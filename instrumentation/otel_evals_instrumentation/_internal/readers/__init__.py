@@ -1,1 +1,1 @@
-"""What all conventions share: reading attributes, messages, tool calls and documents of spans."""
+"""Readers of attributes, messages, tool calls and documents, shared by all conventions."""

@@ -1,72 +1,53 @@
-"""What all dialects share: a table of attribute names in, an Operation out.
+"""Reads the spans of a convention: a table of attribute names in, an Operation out.
 
-A convention is a table. It says which attributes hold what, in the order of trust; reading them, and saying
-what is missing and why, is the same for all.
+A convention is a table of the attributes for each field, most trusted first. Reading them, and recording
+which content is missing and why, is the same for all conventions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
-from otel_evals.dialects import PSEUDO_TOOLS, recovered
-from otel_evals.model import Operation, OperationKind, SpanRecord, Usage
+from otel_evals.dialects import CONTENT, PSEUDO_TOOLS, Record, recovered
+from otel_evals.model import Operation, OperationKind, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     GEN_AI,
     AttributeNames,
     FieldsByAttribute,
-    fields_by_attribute,
 )
-from otel_evals_instrumentation._internal.readers.content import OF_TOOLS, SpanContent, read_content
-from otel_evals_instrumentation._internal.readers.metadata import read_metadata
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.stored_values import as_recorded
-from otel_evals_instrumentation._internal.readers.tools import tool_name_in
-from otel_evals_instrumentation._internal.readers.usage import usage_in
+from otel_evals_instrumentation._internal.readers.documents import read_retrieval
+from otel_evals_instrumentation._internal.readers.inputs_outputs import (
+    read_inputs_outputs,
+    take_answer,
+    unwrap_state,
+)
+from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, without_json_quotes
+from otel_evals_instrumentation._internal.readers.tools import read_tool, tool_name_in
+from otel_evals_instrumentation._internal.readers.usage import make_usage
 from otel_evals_instrumentation._internal.readers.values import first_text, parse, unquoted
+from otel_evals_instrumentation._internal.readers.vocabulary import kinds, words
+
+__all__ = ["LAST", "LIBRARY", "PLATFORM", "AttributeNames", "Convention", "SpanReader", "kind_of"]
 
 LIBRARY = 1
-"""Conventions of instrumentation libraries: asked after the frameworks' own, on whose spans some write."""
-
+"""Order of instrumentation libraries: after frameworks' own conventions, because they share spans."""
 PLATFORM = 2
-"""Platforms whose SDKs put attributes of their own on anybody's spans."""
-
+"""Order of platforms whose SDKs add attributes to any span."""
 LAST = 3
-"""OpenTelemetry's own names, which most others write too."""
-
-_OPERATIONS = {
-    "chat": OperationKind.INFERENCE,
-    "text": OperationKind.INFERENCE,
-    "text_completion": OperationKind.INFERENCE,
-    "completion": OperationKind.INFERENCE,
-    "generate_content": OperationKind.INFERENCE,
-    "generate": OperationKind.INFERENCE,
-    "responses": OperationKind.INFERENCE,
-    "response": OperationKind.INFERENCE,
-    "message": OperationKind.INFERENCE,
-    "invoke_agent": OperationKind.AGENT,
-    "handle_conversation_turn": OperationKind.AGENT,
-    "start_thread_run": OperationKind.AGENT,
-    "process_thread_run": OperationKind.AGENT,
-    "execute_tool": OperationKind.TOOL,
-    "tool": OperationKind.TOOL,
-    "retrieval": OperationKind.RETRIEVAL,
-    "retrieve": OperationKind.RETRIEVAL,
-    "vector_db_retrieve": OperationKind.RETRIEVAL,
-    "vector_search": OperationKind.RETRIEVAL,
-    "rerank": OperationKind.RETRIEVAL,
-    "search_memory": OperationKind.RETRIEVAL,
-    "embeddings": OperationKind.EMBEDDING,
-    "embedding": OperationKind.EMBEDDING,
-    # An agent's words made audible, and audio made words: nobody asks a model there.
-    **dict.fromkeys(("speech", "text_to_speech", "tts"), OperationKind.OTHER),
-    **dict.fromkeys(("transcription", "speech_to_text", "stt"), OperationKind.OTHER),
-}
-_TOOL = frozenset(
-    ("gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
+"""Order of OpenTelemetry's own names, which most other conventions use too."""
+_OPERATIONS = kinds(
+    inference="chat text text_completion completion generate_content generate responses response message",
+    agent="invoke_agent handle_conversation_turn start_thread_run process_thread_run",
+    tool="execute_tool tool",
+    retrieval="retrieval retrieve vector_db_retrieve vector_search rerank search_memory",
+    embedding="embeddings embedding",
+    # Speech synthesis and transcription ask no model.
+    other="speech text_to_speech tts transcription speech_to_text stt",
 )
-"""Only calls of tools have these."""
+_TOOL = frozenset(words("name call.id call.arguments call.result", "gen_ai.tool."))
+"""Attributes of tool calls only."""
 _MESSAGES = frozenset(("gen_ai.input.messages", "gen_ai.output.messages"))
 _OLD_MESSAGES = frozenset(
     f"gen_ai.{side}{item}"
@@ -74,67 +55,53 @@ _OLD_MESSAGES = frozenset(
     for item in ("", ".content", ".0.role", ".0.content", ".0.tool_calls.0.name")
 )
 _RETRIEVALS = frozenset(("gen_ai.retrieval.documents", "gen_ai.retrieval.query.text"))
-_COUNTS = frozenset(f"gen_ai.usage.{side}_tokens" for side in ("input", "output", "prompt", "completion"))
-_EVENTS = frozenset(
-    ("gen_ai.user.message", "gen_ai.choice", "gen_ai.content.prompt", "gen_ai.content.completion")
-)
-_REQUESTS = {
-    "embedding": OperationKind.EMBEDDING,
-    "rerank": OperationKind.RETRIEVAL,
-    "agent": OperationKind.AGENT,
-    "workflow": OperationKind.WORKFLOW,
-    "tool": OperationKind.TOOL,
-}
-"""What `llm.request.type` may say besides the ways to ask a model."""
-_MODELS = frozenset(
-    ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.request_model", "gen_ai.response_model")
-)
+_COUNTS = frozenset(words("input_tokens output_tokens prompt_tokens completion_tokens", "gen_ai.usage."))
+_EVENTS = frozenset(words("user.message choice content.prompt content.completion", "gen_ai."))
+_REQUESTS = kinds(embedding="embedding", retrieval="rerank", agent="agent", workflow="workflow", tool="tool")
+"""Values of `llm.request.type` other than model calls."""
+_MODELS = frozenset(words("request.model response.model request_model response_model", "gen_ai."))
 _MERGED = "(merged tools)"
-"""The name under which ADK repeats parallel calls in a span without a tool."""
+"""Name under which ADK repeats parallel calls in a span without a tool."""
 _UNKNOWN = "unknown"
-"""What some write where they could not tell a model or a provider."""
-_TEXTS = (
-    "provider",
-    "request_model",
-    "response_model",
-    "response_id",
-    "conversation_id",
-    "user_id",
-    *("agent_name", "agent_version"),
+"""Recorded by some instead of an unknown model or provider."""
+_TEXTS = words(
+    """provider request_model response_model response_id conversation_id user_id
+    agent_name agent_version"""
 )
-
-_COUNTED = ("input_tokens", "output_tokens", "cache_tokens", "cache_write_tokens", "reasoning_tokens")
+_COUNTED = words("input_tokens output_tokens cache_tokens cache_write_tokens reasoning_tokens")
+_OF_TOOLS = ("name", "error", "error_type")
+_NOTHING = {f.name: f.default for f in fields(Operation) if f.name in CONTENT}
 
 
 @dataclass(frozen=True)
 class Convention:
-    """A dialect that is a table of names, and at most a function or two."""
+    """A dialect: a table of names, and at most a function or two."""
 
     name: str
     scopes: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()
     order: int = 0
-    """When it is asked among those whose markers a span has: see `LIBRARY`, `PLATFORM` and `LAST`."""
+    """Position among the conventions whose markers a span has: 0, `LIBRARY`, `PLATFORM` or `LAST`."""
     names: AttributeNames = field(default_factory=AttributeNames)
     kind_of: Callable[[SpanRecord], OperationKind | None] | None = None
-    """Tells a span's kind from the convention's own attributes; None leaves it to OpenTelemetry's names."""
+    """Returns a span's kind from the convention's own attributes, or None to use OpenTelemetry's names."""
     refine: Callable[[SpanReader, OperationKind], OperationKind] | None = None
-    """Reads what a table cannot say; may change the kind. Spans of such a convention are read at once."""
+    """Reads what a table cannot express, and returns the kind. Such spans are read at once, not on demand."""
     refine_content: Callable[[SpanReader, OperationKind], None] | None = None
-    """Reads what a table cannot say of what went in and came out, and nothing else."""
+    """Reads the input and output that a table cannot express, and nothing else."""
     records_turns: bool = False
-    """Whether its workflows are an application's own: one that tells a question and an answer is a turn."""
+    """True if workflows are functions of the application: one with a question and an answer is a turn."""
     index: FieldsByAttribute = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", self.names + GEN_AI)
-        object.__setattr__(self, "index", fields_by_attribute(self.names))
+        object.__setattr__(self, "index", FieldsByAttribute(self.names))
 
     def read(self, span: SpanRecord) -> Operation | None:
         """Read a span of this convention; never raises."""
         operation = span.attributes.get("gen_ai.operation.name")
-        plain = type(operation) is str and operation in _OPERATIONS  # not in quotes, as in stored JSON
-        recorded = span if plain else as_recorded(span)
+        plain = type(operation) is str and operation in _OPERATIONS  # without the quotes of stored JSON
+        recorded = span if plain else without_json_quotes(span)
         kind = self.kind_of(recorded) if self.kind_of else None
         if kind is None and plain and span.attributes.get("gen_ai.tool.name") != _MERGED:
             kind = _OPERATIONS[str(operation)]
@@ -150,41 +117,71 @@ class Convention:
         if span.parent_span_id is None and _may_group(kind, span, self):
             reader.fields["groups_invocations"] = True
         if self.refine is None:
-            of_tool = tuple(map(reader.fields.get, OF_TOOLS)) if kind is OperationKind.TOOL else ()
-            content = SpanContent(self, recorded, kind, of_tool)
+            of_tool = tuple(map(reader.fields.get, _OF_TOOLS)) if kind is OperationKind.TOOL else ()
+            content = _Content(self, recorded, kind, of_tool)
             reader.fields.update(span=span, kind=kind, dialect=self.name)
             return recovered(Operation, content, reader.fields)
-        read_content(reader, kind)
+        _read_content(reader, kind)
         kind = self.refine(reader, kind)
-        return Operation(
-            span=span,
-            kind=kind,
-            dialect=self.name,
-            availability=reader.availability,
-            sources=reader.sources,
-            **reader.fields,
-        )
+        reader.fields.update(span=span, kind=kind, dialect=self.name)
+        return Operation(availability=reader.availability, sources=reader.sources, **reader.fields)
+
+
+class _Content(Record, frozen=True):
+    """The content of one operation, read on demand: a `Derivation`.
+
+    Keeps little besides the span: thousands of runs may wait for their judges.
+    """
+
+    convention: Convention
+    span: SpanRecord
+    kind: OperationKind
+    identity: tuple[Any, ...] = ()
+    """Fields of a tool's operation that its call repeats."""
+    failed: ClassVar[bool] = False
+    """Readers do not raise, whatever a span contains."""
+
+    def derive(self, _: str) -> Mapping[str, Any]:
+        """Read all content together, since input and output depend on each other."""
+        table = self.convention
+        reader = SpanReader(self.span, table.names, table.index, table.name)
+        known = zip(_OF_TOOLS, self.identity, strict=False)
+        reader.fields.update((name, value) for name, value in known if value is not None)
+        _read_content(reader, self.kind)
+        if table.refine_content is not None:
+            table.refine_content(reader, self.kind)
+        found = {name: reader.fields[name] for name in CONTENT if name in reader.fields}
+        return {**_NOTHING, **found, "availability": reader.availability, "sources": reader.sources}
+
+
+def _read_content(reader: SpanReader, kind: OperationKind) -> None:
+    if kind is OperationKind.TOOL:
+        read_tool(reader)
+    elif kind is OperationKind.RETRIEVAL:
+        read_retrieval(reader)
+    elif kind is not OperationKind.OTHER:
+        read_inputs_outputs(reader)
+        if kind is OperationKind.AGENT and reader.events:
+            take_answer(reader)
+        if kind is OperationKind.WORKFLOW:
+            unwrap_state(reader)
 
 
 def _may_group(kind: OperationKind, root: SpanRecord, convention: Convention) -> bool:
-    """Whether a span may hold several invocations.
+    """Return True if a span may contain several invocations.
 
-    An application's own span may, and `trace()` of openai-agents around several calls of `Runner.run`.
+    That is an application's own span, or `trace()` of openai-agents around several calls of `Runner.run`.
     """
     scope = root.scope_name
-    if kind is OperationKind.WORKFLOW and (
-        convention.records_turns or (convention.order == LIBRARY and "instrumentation" not in scope)
-    ):
+    is_library = convention.order == LIBRARY and "instrumentation" not in scope
+    if kind is OperationKind.WORKFLOW and (convention.records_turns or is_library):
         return True
-    return kind not in (
-        OperationKind.TOOL,
-        OperationKind.RETRIEVAL,
-        OperationKind.OTHER,
-    ) and "openai_agents" in scope.replace("-", "_")
+    is_part = kind in (OperationKind.TOOL, OperationKind.RETRIEVAL, OperationKind.OTHER)
+    return not is_part and "openai_agents" in scope.replace("-", "_")
 
 
 def kind_of(span: SpanRecord) -> OperationKind | None:
-    """What OpenTelemetry's names say a span did; None when they say nothing of an agent."""
+    """Return the kind by OpenTelemetry's names; None for a span that is no part of an agent."""
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str):
@@ -196,7 +193,7 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
             return known
         if operation.startswith("invoke_"):
             return _request_kind(attributes) or OperationKind.WORKFLOW
-        asks_model = _names_model(attributes) and _tells_messages(span)
+        asks_model = not _MODELS.isdisjoint(attributes) and _has_messages(span)
         return _request_kind(attributes) or (OperationKind.INFERENCE if asks_model else OperationKind.OTHER)
     if not _TOOL.isdisjoint(attributes) or ("tool_name" in attributes and "tool_args" in attributes):
         return OperationKind.TOOL
@@ -205,33 +202,26 @@ def kind_of(span: SpanRecord) -> OperationKind | None:
         return kind
     if not _RETRIEVALS.isdisjoint(attributes):
         return OperationKind.RETRIEVAL
-    if _names_model(attributes) or (
-        "gen_ai.agent.name" not in attributes and not _COUNTS.isdisjoint(attributes)
-    ):
+    has_agent = "gen_ai.agent.name" in attributes
+    if not _MODELS.isdisjoint(attributes) or not (has_agent or _COUNTS.isdisjoint(attributes)):
         return OperationKind.INFERENCE
     if not _MESSAGES.isdisjoint(attributes):
-        return OperationKind.AGENT if "gen_ai.agent.name" in attributes else OperationKind.INFERENCE
-    if _tells_messages(span):
+        return OperationKind.AGENT if has_agent else OperationKind.INFERENCE
+    if _has_messages(span):
         return OperationKind.INFERENCE
     return OperationKind.OTHER if any(key.startswith("gen_ai.") for key in attributes) else None
 
 
-def _tells_messages(span: SpanRecord) -> bool:
+def _has_messages(span: SpanRecord) -> bool:
     attributes = span.attributes
     if not _MESSAGES.isdisjoint(attributes) or not _OLD_MESSAGES.isdisjoint(attributes):
         return True
     return any(event.name in _EVENTS for event in (*span.events, *span.logs))
 
 
-def _names_model(attributes: Mapping[str, Any]) -> bool:
-    return not _MODELS.isdisjoint(attributes)
-
-
 def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
     kind = attributes.get("llm.request.type")
-    if not isinstance(kind, str):
-        return None
-    return _REQUESTS.get(kind, OperationKind.INFERENCE)
+    return _REQUESTS.get(kind, OperationKind.INFERENCE) if isinstance(kind, str) else None
 
 
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
@@ -245,37 +235,17 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     if kind is OperationKind.TOOL:
         fields["name"] = reader.text("tool_name") or tool_name_in(reader.span.name)
     if "input_tokens" in found_at or "output_tokens" in found_at:
-        _read_usage(reader)
-    if "usage" in found_at:
-        _read_counts(reader)
+        usage = make_usage(*[reader.number(n) if n in found_at else None for n in _COUNTED])
+        if usage is not None:
+            fields["usage"] = usage
+    for _, key in found_at.get("usage", ()):
+        reader.offer_usage(reader.attributes[key])
     if "finish" in found_at:
         _read_finish(reader)
     if reader.span.status == "ERROR" or "error_type" in found_at:
         _read_error(reader)
-    if "metadata" in reader.attributes:  # LangChain's user and thread, and others'
-        read_metadata(reader, reader.attributes["metadata"])
-
-
-def _read_usage(reader: SpanReader) -> None:
-    given, said, cached, written, reasoning = [
-        reader.number(n) if n in reader.found_at else None for n in _COUNTED
-    ]
-    if given is not None or said is not None:
-        reader.fields["usage"] = Usage(
-            input_tokens=given or 0,
-            output_tokens=said or 0,
-            cache_read_tokens=cached or 0,
-            cache_write_tokens=written or 0,
-            reasoning_tokens=reasoning or 0,
-        )
-
-
-def _read_counts(reader: SpanReader) -> None:
-    for _, key in reader.found_at["usage"]:
-        counts = usage_in(reader.attributes[key])
-        if counts is not None:
-            reader.fields.setdefault("usage", counts)
-            return
+    if "metadata" in reader.attributes:  # such as LangChain's user and thread
+        reader.offer_metadata(reader.attributes["metadata"])
 
 
 def _read_finish(reader: SpanReader) -> None:
@@ -283,14 +253,14 @@ def _read_finish(reader: SpanReader) -> None:
         parsed = parse(reader.attributes[key])
         reasons = (parsed,) if isinstance(parsed, str) else parsed
         if isinstance(reasons, (list, tuple)):
-            told = tuple(item for item in reasons if isinstance(item, str) and item)
-            if told:
-                reader.fields["finish_reasons"] = told
+            texts = tuple(item for item in reasons if isinstance(item, str) and item)
+            if texts:
+                reader.fields["finish_reasons"] = texts
                 return
 
 
 def _read_error(reader: SpanReader) -> None:
-    """The message of the error attribute, else of the exception, else of the status."""
+    """Read the message of the error attribute, or else of the exception, or else of the status."""
     span = reader.span
     message, kind = reader.text("error"), reader.text("error_type")
     for event in span.events:

@@ -1,63 +1,48 @@
-"""Retrieved documents, whatever the library or instrumentation called their fields."""
+"""Retrieved documents, under any library's or instrumentation's names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from otel_evals.model import Document, Message, Part
+from otel_evals.model import Document
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.parts import read_parts
+from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_masked, parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_CONTAINERS = (
-    "documents",
-    "outputs",
-    "output",
-    "results",
-    "retrievalResults",
-    "source_nodes",
-    "nodes",
-    "matches",
-    "hits",
-    "contexts",
-    "chunks",
-    "passages",
+_CONTAINERS = words(
+    """documents outputs output results retrievalResults source_nodes nodes matches hits contexts chunks
+    passages"""
 )
-"""Keys under which replies of libraries hold the documents that were found."""
-
-
+"""Keys of the list of documents in libraries' responses."""
 _TEXTS = ("content", "page_content", "text", "pageContent", "body", "document")
 
 
 def text_among(metadata: Mapping[str, Any]) -> str | None:
-    """A document's text among its metadata, where vector stores that keep no texts have it."""
+    """Return a document's text from its metadata, for vector stores that keep no texts."""
     texts = (metadata.get(key) for key in _TEXTS)
     return next((text for text in texts if isinstance(text, str) and text and not is_masked(text)), None)
 
 
 def read_retrieval(reader: SpanReader) -> None:
-    """Read a retriever's span: the documents it brought, and for which query."""
+    """Read a retriever's span: the query and the documents."""
     query = reader.text("query")
-    asked = _query(query)
+    messages = read_messages(query) if query else ()
+    asked = messages[0].text if messages else query
     if asked:
-        reader.fields["input_messages"] = (Message(role="user", parts=(Part(kind="text", text=asked),)),)
+        reader.fields["input_messages"] = (text_message("user", asked),)
     for _, key, value in reader.with_lists("documents"):
-        documents: tuple[Document, ...] = documents_of(value, asked, reader.span.span_id)
+        documents = documents_of(value, asked, reader.span.span_id)
         if documents:
             reader.fields["documents"] = documents
             reader.note("documents", key)
             return
 
 
-def _query(text: str | None) -> str | None:
-    messages = read_messages(text) if text else ()
-    return messages[0].text if messages else text
-
-
 def documents_of(value: Any, query: str | None = None, span_id: str | None = None) -> tuple[Document, ...]:
-    """The documents that a retriever's output holds, whatever the library called their fields."""
+    """Return the documents in a retriever's output."""
     found = (_document(item, query, span_id) for item in _items(parse(value), 0))
     return tuple(d for d in found if d.content is not None or d.id is not None or d.metadata)
 
@@ -82,7 +67,7 @@ def _items(value: Any, depth: int) -> Iterator[Any]:
 
 
 def _text(content: Any) -> str | None:
-    """A document's text, which may stand in parts, as Genkit's and Bedrock's does."""
+    """Return a document's text, which has parts in Genkit and Bedrock."""
     if isinstance(content, dict) and isinstance(content.get("text"), str):
         content = content["text"]
     texts = [part.text for part in read_parts(content) if part.kind == "text" and part.text]
@@ -91,9 +76,8 @@ def _text(content: Any) -> str | None:
 
 def _document(item: Any, query: str | None, span_id: str | None) -> Document:
     if not isinstance(item, dict):
-        return Document(
-            content=unmasked(item) if isinstance(item, str) else str(item), query=query, span_id=span_id
-        )
+        text = unmasked(item) if isinstance(item, str) else str(item)
+        return Document(content=text, query=query, span_id=span_id)
     if "document.content" in item:  # OpenInference's names inside a list
         item = {key.removeprefix("document."): value for key, value in item.items()}
     outer = item
@@ -102,17 +86,27 @@ def _document(item: Any, query: str | None, span_id: str | None) -> Document:
             item = item[key]
     content = next((_text(item[k]) for k in _TEXTS if item.get(k)), None)
     metadata = parse(item.get("metadata") if item.get("metadata") is not None else item.get("meta"))
-    if content is None and isinstance(metadata, dict):
-        content = text_among(metadata)
     score = outer.get("score", outer.get("relevance_score", item.get("score")))
     identity = item.get("id", item.get("document_id", item.get("id_", outer.get("id"))))
+    return make_document(content, identity, score, metadata, span_id, query)
+
+
+def make_document(
+    content: str | None,
+    identity: Any,
+    score: Any,
+    metadata: Any,
+    span_id: str | None,
+    query: str | None = None,
+) -> Document:
+    """Return a document from recorded values; the text falls back to one in the metadata."""
+    metadata = metadata if isinstance(metadata, dict) else {}
+    is_number = isinstance(score, (int, float)) and not isinstance(score, bool)
     return Document(
-        content=content,
+        content=text_among(metadata) if content is None else content,
         id=None if identity is None else str(identity),
-        score=float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None,
-        metadata={k: v for k, v in metadata.items() if not is_masked(v)}
-        if isinstance(metadata, dict)
-        else {},
+        score=float(score) if is_number else None,
+        metadata={k: v for k, v in metadata.items() if not is_masked(v)},
         query=query,
         span_id=span_id,
     )

@@ -1,4 +1,4 @@
-"""Requests, responses and arguments that hold messages: told by their keys."""
+"""Requests, responses and arguments that contain messages, recognised by their keys."""
 
 from __future__ import annotations
 
@@ -6,67 +6,26 @@ from collections.abc import Iterator
 from typing import Any
 
 from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _REPLIES = ("choices", "generations", "candidates", "replies")
 _LISTS = ("messages", "contents", *_REPLIES, "new_messages", "chat_history")
-_ANSWERS = (
-    "combined_chunk_content",
-    "model_response",
-    "output",
-    "raw",
-    "answer",
-    "response",
-    "result",
-    "final_output",
-    "finalOutput",
-    "final_answer",
-    "finalAnswer",
-    "completion",
-    "outputText",
-    "output_text",
-    "generated_text",
-    "text",
-    "reply",
-    "content",
-    "outputs",
+_ANSWERS = words(
+    """combined_chunk_content model_response output raw answer response result final_output finalOutput
+    final_answer finalAnswer completion outputText output_text generated_text text reply content outputs"""
 )
-_QUESTIONS = (
-    "new_message",
-    "input",
-    "inputs",
-    "prompt",
-    "question",
-    "query",
-    "task",
-    "user_prompt",
-    "user_input",
-    "user_msg",
-    "user_message",
-    "userMessage",
-    "userInput",
-    "user_query",
-    "userQuery",
-    "chat_input",
-    "chatInput",
-    "request",
-    "instruction",
-    "contents",
-    "topic",
-    "query_str",
-    "query_bundle",
-    "str_or_query_bundle",
-    "embedding",
-    "text",
-    "content",
-    "body",
+_QUESTIONS = words(
+    """new_message input inputs prompt question query task user_prompt user_input user_msg user_message
+    userMessage userInput user_query userQuery chat_input chatInput request instruction contents topic
+    query_str query_bundle str_or_query_bundle embedding text content body"""
 )
 _KEYS = frozenset(
     (
         *_LISTS,
         *_ANSWERS,
         *_QUESTIONS,
-        *("message", "items", "update", "args", "kwargs", "user", "role", "parts", "system", "config"),
-        *("object", "usage", "llm_output", "lc", "type", "error", "error_code", "error_message"),
+        *words("message items update args kwargs user role parts system config object usage llm_output lc"),
+        *words("type error error_code error_message"),
     )
 )
 """Keys of messages, of requests and of responses."""
@@ -80,10 +39,10 @@ def is_data(value: Any) -> bool:
 
 
 def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, str]]:
-    """What a mapping holds that may be messages, with who is likely to have said it."""
+    """Yield the values of a mapping that may be messages, each with its probable role."""
     message = item.get("message")
     if isinstance(message, (dict, str)):
-        yield _beside(message, item.get("function")), role
+        yield _or_results(message, item.get("function")), role
         return
     for key in _LISTS:
         if isinstance(item.get(key), (list, tuple)):
@@ -99,16 +58,16 @@ def possible_messages(item: dict[str, Any], role: str) -> Iterator[tuple[Any, st
     if role == "user":
         yield from ((given, role) for given in _passed(item))
     if item.keys() == {"user"} and isinstance(item["user"], (str, list, tuple)):
-        # The role names the text; of several texts, only the last is known to be the user's.
+        # Of several texts, only the last is known to be the user's.
         yield item["user"] if isinstance(item["user"], str) else item["user"][-1:], "user"
     if len(item) == 1 or role == "user":  # a pipeline's components, a function's only argument
         yield from ((inner, role) for inner in item.values() if isinstance(inner, dict))
 
 
 def first_choice(items: Any) -> Any:
-    """The first of several answers that a model gave to choose from; other lists as they are.
+    """Return the first of several choices of a model; return other lists unchanged.
 
-    Each of them says why it ended, and none asks for a tool.
+    Each choice has a finish reason, and none requests a tool.
     """
     if not isinstance(items, (list, tuple)) or len(items) < 2:
         return items
@@ -126,8 +85,8 @@ def _is_choice(item: Any) -> bool:
     return all(isinstance(part, dict) and "tool" not in str(part.get("type")) for part in texts)
 
 
-def _beside(message: Any, functions: Any) -> Any:
-    """A message, or the results of parallel calls that AutoGen writes beside one."""
+def _or_results(message: Any, functions: Any) -> Any:
+    """Return a message, or the results of parallel calls that AutoGen records next to one."""
     if not isinstance(message, dict) or not isinstance(functions, (list, tuple)):
         return message
     results = [{**f, "type": "tool_result"} for f in map(parse, functions) if isinstance(f, dict)]
@@ -135,23 +94,19 @@ def _beside(message: Any, functions: Any) -> Any:
 
 
 def _are_messages(items: Any) -> bool:
-    """Whether a list's first item is a message, so that the others are too."""
+    """Return True if a list begins with a message."""
     first = items[0] if isinstance(items, (list, tuple)) and items else None
     return isinstance(first, dict) and "role" in first and "content" in first
 
 
 def _passed(item: dict[str, Any]) -> Iterator[Any]:
-    """What was passed to a function: by name, as its only argument, or as a conversation that waits."""
+    """Yield the arguments of a function: named ones, an only one, or a conversation without an answer."""
     if isinstance(item.get("kwargs"), dict):
         yield item["kwargs"]
     arguments = item.get("args")
     if isinstance(arguments, (list, tuple)):
         if len(arguments) == 1:
             yield arguments
-        yield from (given for given in arguments if _asks(given))
-
-
-def _asks(given: Any) -> bool:
-    """Whether one of a function's arguments is a conversation that waits for an answer, and not a history."""
-    conversation = isinstance(given, list) and all(isinstance(m, dict) and "role" in m for m in given)
-    return conversation and bool(given) and given[-1]["role"] == "user"
+        for given in arguments:
+            if isinstance(given, list) and given and all(isinstance(m, dict) and "role" in m for m in given):
+                yield from [given] if given[-1]["role"] == "user" else ()

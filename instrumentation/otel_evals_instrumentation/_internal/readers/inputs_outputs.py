@@ -1,4 +1,4 @@
-"""What went into an operation and what came out: messages, system instructions, tools on offer."""
+"""Inputs and outputs of operations: messages, system instructions, tool definitions."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from otel_evals.model import Availability, Message, Part
+from otel_evals.model import Availability, Message
 from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
 from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.parts import read_parts, text_of
+from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message, text_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.typed_messages import typed_messages
 from otel_evals_instrumentation._internal.readers.values import (
     is_masked,
     parse,
-    parse_or_mend,
+    parse_or_repair,
     without_cut_mark,
 )
 
-_LONGEST_KNOWN = 50_000
-"""Characters of definitions that are worth remembering."""
+_LONGEST_CACHED = 50_000
+"""Do not cache longer definitions."""
 
 
 def read_inputs_outputs(reader: SpanReader) -> None:
@@ -36,7 +36,7 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         asked, said = event_messages(reader.events)
         inputs = inputs or _from_events(reader, "input", asked)
         outputs = outputs or _from_events(reader, "output", said)
-    if outputs and reader.span.status == "ERROR" and _tells_error(reader, outputs[-1].text):
+    if outputs and reader.span.status == "ERROR" and _repeats_error(reader, outputs[-1].text):
         outputs = ()
         for notes in (reader.availability, reader.sources):
             notes.pop("output", None)
@@ -47,14 +47,14 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         reader.fields["new_messages_from"] = reader.number("new_messages_from")
     for _, key in reader.found_at.get("definitions", ()):
         value = reader.attributes[key]
-        known = type(value) is str and len(value) <= _LONGEST_KNOWN
-        definitions = _known_definitions(value) if known else _definitions(value)
+        cached = type(value) is str and len(value) <= _LONGEST_CACHED
+        definitions = _cached_definitions(value) if cached else _definitions(value)
         if definitions is not None:
             reader.fields["tool_definitions"] = definitions
             break
 
 
-def _tells_error(reader: SpanReader, text: str) -> bool:
+def _repeats_error(reader: SpanReader, text: str) -> bool:
     """Return True if an output repeats the exception of a failed operation."""
     raised = [event.attributes for event in reader.span.events if event.name == "exception"]
     words = [reader.span.status_message, *(event.get("exception.message") for event in raised)]
@@ -65,22 +65,22 @@ def _tells_error(reader: SpanReader, text: str) -> bool:
 
 
 def take_answer(reader: SpanReader) -> None:
-    """An agent's run whose events end with what the assistant said: that is its answer."""
+    """Move the assistant's messages at the end of an agent's input to its output."""
     given = reader.fields["input_messages"]
     end = len(given)
     while end and given[end - 1].role == "assistant":
         end -= 1
     if end < len(given) and not reader.fields["output_messages"]:
         reader.fields["input_messages"], reader.fields["output_messages"] = given[:end], given[end:]
-        reader.note("output", reader.sources["input"].key if "input" in reader.sources else "events")
+        reader.note("output", reader.source_of("input") or "events")
 
 
 def unwrap_state(reader: SpanReader) -> None:
-    """A workflow is given its state: where that stands in a user's message, take what was asked from it."""
+    """Replace a workflow's state in a user's message by the messages in it."""
     messages = reader.fields["input_messages"]
     if len(messages) == 1 and messages[0].role == "user" and (text := messages[0].text)[:1] == "{":
         if any(value is text for value in reader.attributes.values()):
-            return  # an attribute that was found to hold no messages
+            return  # an attribute without messages
         state = parse(text)
         if isinstance(state, dict):
             reader.fields["input_messages"] = read_messages(state) or messages
@@ -93,22 +93,17 @@ def _definitions(value: Any) -> tuple[Mapping[str, Any], ...] | None:
     return tuple(d for d in map(parse, definitions) if isinstance(d, dict))
 
 
-_known_definitions = lru_cache(maxsize=64)(_definitions)
-"""An application's model calls offer the same tools time and again."""
+_cached_definitions = lru_cache(maxsize=64)(_definitions)
+"""Cached, because an application's model calls repeat the same tools."""
 
 
 def _side(reader: SpanReader, side: str, role: str) -> tuple[Message, ...]:
-    """The messages of one side: of the first name that has content, else of the first that is there."""
-    if _starts_indexed(reader, side):
+    """Return the messages of the first attribute with content, or else of the first attribute."""
+    if getattr(reader.names, side)[0].endswith(".*"):  # indexed keys are trusted most
         return _first(reader, side, role, reader.with_lists(side))[0]
     recorded = [(rank, key, reader.attributes[key]) for rank, key in reader.found_at.get(side, ())]
-    best, told = _first(reader, side, role, recorded)
-    return best if told else _first(reader, side, role, reader.with_lists(side), best)[0]
-
-
-def _starts_indexed(reader: SpanReader, side: str) -> bool:
-    """Whether this convention trusts lists spelled out in keys most; else they are looked for last."""
-    return bool(getattr(reader.names, side)[0].endswith(".*"))
+    best, has_content = _first(reader, side, role, recorded)
+    return best if has_content else _first(reader, side, role, reader.with_lists(side), best)[0]
 
 
 def _first(
@@ -118,7 +113,7 @@ def _first(
     candidates: Iterable[tuple[int, str, Any]],
     best: tuple[Message, ...] = (),
 ) -> tuple[tuple[Message, ...], bool]:
-    """The messages of the first candidate that has content, and whether there was one."""
+    """Return the messages of the first candidate with content, and True if there is one."""
     for _, key, value in candidates:
         if not _begins_as_json(value) and is_masked(value):
             if not best:
@@ -136,35 +131,35 @@ def _first(
 
 
 def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[Message, ...], bool, bool]:
-    """The messages of an attribute, whether their end is cut off, and whether they are only its JSON as text.
+    """Return the messages of an attribute, if it is truncated, and if they are only its JSON as text.
 
-    JSON without messages in it was said as it is, unless another attribute holds messages.
+    JSON without messages is the text of a message, unless another attribute contains messages.
     """
     messages = typed_messages(value)
     if messages is not None and (side == "input" or len(messages) == 1 or _is_invocation(reader)):
         return messages, False, False
-    parsed, cut = parse_or_mend(value)
+    parsed, cut = parse_or_repair(value)
     if side == "output" and type(parsed) is list and len(parsed) > 1 and not _is_invocation(reader):
         parsed = first_choice(parsed)
     messages = _messages(parsed, side, role)
     text = parsed if type(parsed) is str else value
     if not messages and not cut and _begins_as_json(text) and is_data(parse(parsed)):
-        return (Message(role=role, parts=(Part(kind="text", text=text),)),), False, True
+        return (text_message(role, text),), False, True
     return messages, cut, False
 
 
 def _is_invocation(reader: SpanReader) -> bool:
-    """Whether a span is an agent's or a workflow's: what these say one after the other are no choices."""
+    """Return True for an agent's or a workflow's span, whose consecutive messages are no choices."""
     return str(reader.attributes.get("gen_ai.operation.name")).startswith("invoke_")
 
 
 def _begins_as_json(value: Any) -> bool:
-    """Whether a value is JSON of messages, which no mask is; most are."""
+    """Return True for a value that begins as JSON of messages, and so is no mask."""
     return type(value) is str and value[:2] in ("[{", '{"')
 
 
 def _cut_off(messages: tuple[Message, ...], value: Any) -> tuple[Message, ...]:
-    """Messages whose last part lost its end; one more without content where others followed them."""
+    """Mark the last part as truncated, or add an empty message if whole messages are missing."""
     *whole, last = messages
     if last.parts and isinstance(value, str) and _ends_in(value, last.parts[-1].text):
         return (*whole, replace(last, parts=(*last.parts[:-1], replace(last.parts[-1], truncated=True))))
@@ -172,7 +167,7 @@ def _cut_off(messages: tuple[Message, ...], value: Any) -> tuple[Message, ...]:
 
 
 def _ends_in(value: str, text: str | None) -> bool:
-    """Whether JSON was cut off inside this text."""
+    """Return True if JSON was truncated inside this text."""
     if not text:
         return False
     tails = tuple(json.dumps(text, ensure_ascii=escaped)[1:-1][-20:] for escaped in (True, False))
@@ -180,7 +175,7 @@ def _ends_in(value: str, text: str | None) -> bool:
 
 
 def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
-    """Messages of a value; a list of events, as some keep in one attribute, is told by its names."""
+    """Return the messages of a value, which may be a list of events."""
     if not _are_events(value):
         return read_messages(value, role)
     asked, said = event_messages((event_name(v), v) for v in value if isinstance(v, dict))
@@ -191,7 +186,7 @@ def _messages(value: Any, side: str, role: str) -> tuple[Message, ...]:
 
 
 def _are_events(value: Any) -> bool:
-    """Whether a list holds events, told by their names or by a choice among them."""
+    """Return True for a list of events, which have names or end with a choice."""
     if not isinstance(value, (list, tuple)) or not value or not isinstance(value[0], dict):
         return False
     return "event.name" in value[0] or any(
@@ -200,12 +195,12 @@ def _are_events(value: Any) -> bool:
 
 
 def _answer(reader: SpanReader) -> tuple[Message, ...]:
-    """A final answer that stands in an attribute of its own."""
+    """Return a final answer that has an attribute of its own."""
     for _, key in reader.found_at.get("answer", ()):
         value = reader.attributes[key]
         if value != "" and not is_masked(value):
             reader.note("output", key)
-            return (Message(role="assistant", parts=(Part(kind="text", text=text_of(value)),)),)
+            return (text_message("assistant", text_of(value)),)
     return ()
 
 
@@ -216,8 +211,8 @@ def _from_events(reader: SpanReader, side: str, messages: list[Message]) -> tupl
     return tuple(messages)
 
 
-def _note(reader: SpanReader, side: str, key: str, told: bool, cut: bool) -> None:
-    whole = Availability.PRESENT if told else Availability.CAPTURED_OFF
+def _note(reader: SpanReader, side: str, key: str, has_content: bool, cut: bool) -> None:
+    whole = Availability.PRESENT if has_content else Availability.CAPTURED_OFF
     reader.note(side, key, Availability.TRUNCATED if cut else whole)
 
 
@@ -230,7 +225,7 @@ def _has_content(messages: Iterable[Message]) -> bool:
 
 
 def read_system(reader: SpanReader, inputs: tuple[Message, ...]) -> None:
-    """Read the system instructions, from attributes of their own or from the messages that went in."""
+    """Read the system instructions from attributes of their own, or else from input messages."""
     for _, key in reader.found_at.get("system", ()):
         value = reader.attributes[key]
         if is_masked(value):
@@ -240,14 +235,12 @@ def read_system(reader: SpanReader, inputs: tuple[Message, ...]) -> None:
             texts = [m.text for m in read_messages(parsed, "system")]
         else:
             texts = [part.text or "" for part in read_parts(parsed)]
-        joined = "\n\n".join(text for text in texts if text)
-        if joined:
-            reader.fields["system_instructions"] = joined
+        if any(texts):
+            reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
             reader.note("system", key)
             return
     texts = [m.text for m in inputs if m.role == "system"]
-    joined = "\n\n".join(text for text in texts if text)
-    if joined:
-        reader.fields["system_instructions"] = joined
+    if any(texts):
+        reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
         reader.sources["system"] = reader.sources["input"]
         reader.availability["system"] = reader.availability["input"]

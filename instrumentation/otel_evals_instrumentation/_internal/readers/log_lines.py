@@ -1,6 +1,7 @@
-"""Content in log records: Spring AI's handlers write a title, then quoted texts; AWS' distribution of
+"""Content in log records.
 
-OpenTelemetry turns the message events of other libraries into one body with input and output.
+Spring AI's handlers log a title and quoted texts. AWS' distribution of OpenTelemetry joins the message events
+of other libraries in one body with input and output.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ENTRY = re.compile(
 
 
 def content_lines(logs: Iterable[SpanEvent]) -> dict[str, Any]:
-    """What such log lines hold, under the names of the attributes that hold the same elsewhere."""
+    """Return the content of log records, under the attribute names for the same content."""
     found: dict[str, Any] = {}
     for log in logs:
         text = log.body
@@ -39,13 +40,13 @@ def content_lines(logs: Iterable[SpanEvent]) -> dict[str, Any]:
         elif title == "Chat Client " + _ASKED:
             found["gen_ai.input.messages"] = [_message(role, t) for role, t in _ENTRY.findall(listed[1:-1])]
         elif title.endswith(_ASKED):
-            # The texts do not say who spoke. The last one is the user's; others may be anybody's.
+            # The texts have no roles; only the last one is known to be the user's.
             found["gen_ai.input.messages"] = [_message("user", t) for t in _texts(listed)[-1:]]
     return found
 
 
 def _conversation(body: dict[str, Any]) -> dict[str, Any]:
-    """Messages of a body such as `{"input": {"messages": [...]}, "output": {"messages": [...]}}`."""
+    """Return the messages of a body such as `{"input": {"messages": [...]}, "output": {...}}`."""
     found = {}
     for side in ("input", "output"):
         part = body.get(side)
@@ -56,7 +57,7 @@ def _conversation(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unwrapped(message: dict[str, Any]) -> dict[str, Any]:
-    """A message whose content keeps the attributes of the event that it was."""
+    """Unwrap a message whose content has the attributes of its event."""
     inside = message.get("content")
     if not isinstance(inside, dict) or not inside.keys() & {"content", "message"}:
         return message
@@ -65,7 +66,7 @@ def _unwrapped(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(listed: str) -> list[str]:
-    """The texts of a list such as `["one", "two"]`, whose quotes were not escaped; or the only text."""
+    """Return the texts of a list such as `["one", "two"]` with unescaped quotes, or the only text."""
     if not (listed[:1] == "[" and listed[-1:] == "]"):
         return [listed]
     inside = listed[2:-2] if len(listed) > 3 and listed[1] == listed[-2] == '"' else ""

@@ -1,4 +1,4 @@
-"""Messages that came one by one, as span events or log records."""
+"""Messages that are span events or log records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from otel_evals_instrumentation._internal.readers.single_message import read_mes
 from otel_evals_instrumentation._internal.readers.values import is_masked, parse
 
 _EVENTS = {
-    "gen_ai.prompt": "user",  # Semantic Kernel: all of what a model is to complete
+    "gen_ai.prompt": "user",  # Semantic Kernel's whole prompt
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
@@ -21,7 +21,7 @@ _EVENTS = {
 
 
 def event_name(event: dict[str, Any]) -> str:
-    """The name of an event that is kept in a list, where some are told by their form only."""
+    """Return the name of an event in a list, by its form if it has none."""
     name = event.get("event.name")
     if isinstance(name, str):
         return name
@@ -30,17 +30,17 @@ def event_name(event: dict[str, Any]) -> str:
 
 
 def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], list[Message]]:
-    """Input and output messages of events such as `gen_ai.user.message` and `gen_ai.choice`: (name, body)."""
+    """Return input and output messages of events such as `gen_ai.choice`, each a name and a body."""
     inputs: list[Message] = []
     outputs: list[Message] = []
     choices: list[Any] = []
     for name, body in events:
         role = _EVENTS.get(name)
         if role is not None:
-            told = parse(body)
-            if role == "tool" and not inputs and isinstance(told, dict) and told.get("role") == "user":
-                role = "user"  # there was nothing yet that a tool could have been called for
-            inputs.extend(_event(told, role))
+            parsed = parse(body)
+            if role == "tool" and not inputs and isinstance(parsed, dict) and parsed.get("role") == "user":
+                role = "user"  # no tool could have been called yet
+            inputs.extend(_event(parsed, role))
         elif name == "gen_ai.choice":
             choices.append(parse(body))
     for choice in first_choice(choices):
@@ -49,13 +49,13 @@ def event_messages(events: Iterable[tuple[str, Any]]) -> tuple[list[Message], li
 
 
 def _spoken(value: Any) -> Any:
-    """What a text of JSON holds; the text itself if that is no message."""
-    held = parse(value)
-    return value if is_data(held) else held
+    """Decode a text that is JSON of messages; return other texts unchanged."""
+    parsed = parse(value)
+    return value if is_data(parsed) else parsed
 
 
 def _event(body: Any, role: str) -> tuple[Message, ...]:
-    """The messages of one event's body."""
+    """Return the messages of one event's body."""
     if not isinstance(body, dict):
         return read_messages(body, role)
     message = _spoken(body.get("message"))
@@ -67,11 +67,8 @@ def _event(body: Any, role: str) -> tuple[Message, ...]:
     content = _spoken(body.get("content"))
     if is_masked(content):
         content = None
-    if (
-        role == "tool"
-        and isinstance(content, (list, tuple))
-        and all(isinstance(c, dict) and "toolResult" in c for c in content)
-    ):
+    listed = content if role == "tool" and isinstance(content, (list, tuple)) else (None,)
+    if all(isinstance(item, dict) and "toolResult" in item for item in listed):
         return read_messages(content, role)
-    # The event's name says who spoke: Vertex AI's bodies call a tool's result the user's.
+    # The event's name has the right role: Vertex AI's bodies call a tool's result the user's.
     return (read_message({**body, "role": role, "content": content}, role),)

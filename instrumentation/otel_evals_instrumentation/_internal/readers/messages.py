@@ -1,8 +1,8 @@
-"""Messages, in whatever form a provider or framework gave them.
+"""Messages in any provider's or framework's form.
 
-One reader for all forms, because instrumentations pass the framework's own objects through: OpenTelemetry
-parts, OpenAI chat and Responses, Anthropic blocks, Bedrock, Gemini, LangChain dumps, Vercel, AG-UI and plain
-texts. A form is told by its keys, never by who sent it.
+One reader for all forms, because instrumentations record the framework's own objects: OpenTelemetry parts,
+OpenAI chat and Responses, Anthropic blocks, Bedrock, Gemini, LangChain dumps, Vercel, AG-UI and plain texts.
+It recognises a form by its keys, never by the sender.
 """
 
 from __future__ import annotations
@@ -10,34 +10,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from otel_evals.model import Message, Part
+from otel_evals.model import Message
 from otel_evals_instrumentation._internal.readers.envelopes import is_data, possible_messages
-from otel_evals_instrumentation._internal.readers.parts import is_definition, is_part, read_part, read_parts
+from otel_evals_instrumentation._internal.readers.parts import (
+    is_definition,
+    is_part,
+    read_part,
+    read_parts,
+    text_message,
+)
 from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_repr
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, read_message, role_of
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
 from otel_evals_instrumentation._internal.readers.typed_messages import MAX_MESSAGES, typed_messages
 from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_repr, literal, parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_CALLS = {"function_call", "custom_tool_call", "mcp_call", "local_shell_call", "computer_call"}
-_OUTPUTS = {
-    "function_call_output",
-    "custom_tool_call_output",
-    "local_shell_call_output",
-    "computer_call_output",
-}
+_CALLS = words("function_call custom_tool_call mcp_call local_shell_call computer_call")
+_OUTPUTS = words("function_call_output custom_tool_call_output local_shell_call_output computer_call_output")
 _ROUTES = frozenset(("__start__", "__end__"))
-"""Where LangGraph's edges lead, which its routers return."""
+"""Nodes of LangGraph, which its routers return."""
 
 
 def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
-    """All messages a value holds, oldest first; texts without a role get the one given."""
+    """Return all messages in a value, oldest first; texts without a role get the given one."""
     typed = typed_messages(value)
     if typed is not None:
         return typed
-    value = parse(value)
     found: list[Message] = []
-    _collect(value, role, found, 0)
+    _collect(parse(value), role, found, 0)
     return tuple(found)
 
 
@@ -45,13 +46,13 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
     if value is None or depth > MAX_DEPTH or len(found) >= MAX_MESSAGES:
         return
     if isinstance(value, str):
-        told = literal(value) if value[:8] == "{'role':" else None
-        if isinstance(told, dict):
-            _collect_one(told, role, found, depth + 1)
+        message = literal(value) if value[:8] == "{'role':" else None
+        if isinstance(message, dict):
+            _collect_one(message, role, found, depth + 1)
         elif is_repr(value):
             _collect_repr(value, role, found, depth)
         elif value and value not in _ROUTES:
-            found.append(Message(role=role, parts=(Part(kind="text", text=unmasked(value)),)))
+            found.append(text_message(role, unmasked(value)))
     elif isinstance(value, dict):
         _collect_one(value, role, found, depth)
     elif isinstance(value, (list, tuple)):
@@ -61,8 +62,8 @@ def _collect(value: Any, role: str, found: list[Message], depth: int) -> None:
 def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: int) -> None:
     loose: list[Any] = []
     for item in items:
-        held = parse(item) if isinstance(item, str) and item[:1] == "{" else item
-        item = item if is_data(held) and held is not item else held
+        parsed = parse(item) if isinstance(item, str) and item[:1] == "{" else item
+        item = item if is_data(parsed) and parsed is not item else parsed
         if is_definition(item):
             continue
         if isinstance(item, dict) and (not is_part(item) or _stands_alone(item)):
@@ -82,22 +83,22 @@ def _collect_list(items: Iterable[Any], role: str, found: list[Message], depth: 
 
 
 def _collect_repr(text: str, role: str, found: list[Message], depth: int) -> None:
-    """An object's repr: the messages in it, if it can be read; nobody said the repr itself."""
+    """Collect the messages in an object's repr; the repr itself is no message."""
     value = read_message_str(text) or read_repr(text)
     if isinstance(value, (dict, list)):
         _collect(value, role, found, depth + 1)
     elif text.startswith("content="):
-        found.append(Message(role=role, parts=(Part(kind="text", text=text),)))
+        found.append(text_message(role, text))
 
 
 def _stands_alone(item: dict[str, Any]) -> bool:
-    """OpenAI's Responses put calls and their outputs between the messages."""
+    """Return True for a call or its output, which OpenAI's Responses have between messages."""
     kind = item.get("type")
     return isinstance(kind, str) and (kind in _CALLS or kind in _OUTPUTS)
 
 
 def _flush(loose: list[Any], role: str, found: list[Message]) -> None:
-    """Parts that stand in a list without a message around them are one message."""
+    """Join parts in a list without a message around them to one message."""
     if loose:
         parts = read_parts(loose)
         if parts:
@@ -108,7 +109,7 @@ def _flush(loose: list[Any], role: str, found: list[Message]) -> None:
 
 
 def _is_role_pair(item: Any) -> bool:
-    """LangChain's `("user", "text")`."""
+    """Return True for LangChain's `("user", "text")`."""
     return (
         len(item) == 2
         and isinstance(item[0], str)
@@ -122,7 +123,7 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
     kind = item.get("type")
     kind = kind if isinstance(kind, str) else None
     if (kind == "function" and is_definition(item)) or is_definition(item.get("content")):
-        return  # a tool on offer: nobody said anything
+        return  # a tool's definition
     if kind in _CALLS:
         found.append(Message(role="assistant", parts=(tool_call(item),)))
         return
@@ -149,7 +150,7 @@ def _collect_one(item: dict[str, Any], role: str, found: list[Message], depth: i
 
 
 def _unwrap_constructor(item: dict[str, Any]) -> dict[str, Any]:
-    """LangChain's serialised objects: the class name says the role."""
+    """Unwrap a serialised object of LangChain's; its class name has the role."""
     path = item.get("id")
     name = str(path[-1]) if isinstance(path, (list, tuple)) and path else ""
     kind = name.removesuffix("Chunk").removesuffix("Message").lower()
@@ -157,9 +158,12 @@ def _unwrap_constructor(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
-    """A mapping that is no message itself, but may hold some: a request, a response, arguments."""
+    """Collect the messages in a request, a response or arguments."""
     before = len(found)
-    _open_first(item, role, found, depth)
+    for inner, speaker in possible_messages(item, role):  # most probable first, until there are messages
+        _collect(inner, speaker, found, depth + 1)
+        if len(found) > before:
+            break
     config = item.get("config") if isinstance(item.get("config"), dict) else {}
     keys = ("system", "system_instruction", "systemInstruction", "systemPrompt")
     system = next((item[k] for k in keys if item.get(k)), None) or (config or {}).get("system_instruction")
@@ -167,12 +171,3 @@ def _open(item: dict[str, Any], role: str, found: list[Message], depth: int) -> 
         parts = read_parts(system)
         if parts:
             found.insert(before, Message(role="system", parts=parts))
-
-
-def _open_first(item: dict[str, Any], role: str, found: list[Message], depth: int) -> None:
-    """Try what may hold messages, most telling first, until something is found."""
-    before = len(found)
-    for inner, speaker in possible_messages(item, role):
-        _collect(inner, speaker, found, depth + 1)
-        if len(found) > before:
-            return

@@ -1,4 +1,4 @@
-"""The parts of messages: texts, thoughts, tool calls and their results, media."""
+"""Parts of messages: texts, thoughts, tool calls and their results, media."""
 
 from __future__ import annotations
 
@@ -6,82 +6,43 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from otel_evals.model import Part
+from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result, unwrapped_result
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_TEXTS = {"text", "input_text", "output_text", "text_delta", "refusal", "summary_text"}
-_THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content", "thought"}
-_CALLS = {
-    "tool_call",
-    "tool_use",
-    "tool-call",
-    "function_call",
-    "server_tool_call",
-    "server_tool_use",
-    "mcp_tool_use",
-    "tooluse",
-    "function",
-}
-_RESULTS = {
-    "tool_call_response",
-    "tool_result",
-    "tool-result",
-    "tool_response",
-    "function_call_output",
-    "function_result",
-    "server_tool_call_response",
-    "server_tool_result",
-    "mcp_tool_result",
-    "web_search_tool_result",
-    "web_fetch_tool_result",
-    "code_execution_tool_result",
-    "bash_code_execution_tool_result",
-    "text_editor_code_execution_tool_result",
-    "tool-error",
-}
-_MEDIA = {
-    "image",
-    "image_url",
-    "input_image",
-    "audio",
-    "input_audio",
-    "video",
-    "file",
-    "input_file",
-    "blob",
-    "uri",
-    "media",
-    "document",
-    "binary",
-}
-
-
+_TEXTS = words("text input_text output_text text_delta refusal summary_text")
+_THOUGHTS = words("reasoning thinking redacted_thinking reasoning_content thought")
+_CALLS = words(
+    """tool_call tool_use tool-call function_call server_tool_call server_tool_use mcp_tool_use tooluse
+    function"""
+)
+_RESULTS = words(
+    """tool_call_response tool_result tool-result tool_response function_call_output function_result
+    server_tool_call_response server_tool_result mcp_tool_result web_search_tool_result
+    web_fetch_tool_result code_execution_tool_result bash_code_execution_tool_result
+    text_editor_code_execution_tool_result tool-error"""
+)
+_MEDIA = words(
+    """image image_url input_image audio input_audio video file input_file blob uri media document
+    binary"""
+)
 _UNTYPED = frozenset(
-    (
-        "text",
-        "toolUse",
-        "toolResult",
-        "function_call",
-        "function_response",
-        "functionCall",
-        "functionResponse",
-        "reasoningContent",
-        "inline_data",
-        "inlineData",
-        "file_data",
-        "tool_kwargs",
-        "tool_call",
-        "tool_call_result",
-        "toolRequest",
-        "toolResponse",
-        "message_content",
+    words(
+        """text toolUse toolResult function_call function_response functionCall functionResponse
+        reasoningContent inline_data inlineData file_data tool_kwargs tool_call tool_call_result
+        toolRequest toolResponse message_content"""
     )
 )
 
 
+def text_message(role: str, text: str | None) -> Message:
+    """Return a message with one text."""
+    return Message(role=role, parts=(Part(kind="text", text=text),))
+
+
 def is_part(item: dict[str, Any]) -> bool:
-    """Whether a mapping is a part of a message, and not a message."""
+    """Return True if a mapping is a part of a message, and not a message."""
     if "role" in item or "parts" in item or "message" in item:
         return False
     kind = item.get("type")
@@ -91,7 +52,7 @@ def is_part(item: dict[str, Any]) -> bool:
 
 
 def is_definition(item: Any) -> bool:
-    """Whether a value describes a tool on offer, in OpenAI's form, instead of a call of it."""
+    """Return True for the definition of a tool in OpenAI's form, which is no call."""
     if not isinstance(item, dict) or item.get("type") != "function":
         return False
     function = item.get("function")
@@ -99,7 +60,7 @@ def is_definition(item: Any) -> bool:
 
 
 def read_parts(content: Any) -> tuple[Part, ...]:
-    """The parts of a message's content."""
+    """Return the parts of a message's content."""
     if content is None or content == "":
         return ()
     if isinstance(content, str):
@@ -107,7 +68,7 @@ def read_parts(content: Any) -> tuple[Part, ...]:
     if isinstance(content, dict):
         inner = content.get("parts")
         if inner is None and content and all(key.isdigit() for key in content):
-            inner = list(content.values())  # a list that was spelled out in keys
+            inner = list(content.values())  # a list with indexed keys
         return read_parts(inner) if isinstance(inner, (list, tuple)) else (read_part(content),)
     if isinstance(content, (list, tuple)):
         return tuple(read_part(item) for item in content if item is not None)
@@ -115,7 +76,7 @@ def read_parts(content: Any) -> tuple[Part, ...]:
 
 
 def blocks_in(text: str) -> Any:
-    """The parts that a text spells out as JSON, where all of it are parts with a type; else the text."""
+    """Decode a text that is JSON of typed parts; return other texts unchanged."""
     parsed = parse(text)
     if not isinstance(parsed, list) or not all(isinstance(part, dict) for part in parsed):
         return text
@@ -125,7 +86,7 @@ def blocks_in(text: str) -> Any:
 
 
 def _is_block(item: dict[str, Any]) -> bool:
-    """Whether a mapping is a part with a type, one of Bedrock's, or a call as AutoGen serialises it."""
+    """Return True for a typed part, a part of Bedrock's, or a call in AutoGen's form."""
     kind = item.get("type")
     if kind is not None:
         return kind in _KNOWN or kind == "generic"
@@ -134,12 +95,12 @@ def _is_block(item: dict[str, Any]) -> bool:
 
 
 def _is_text(item: dict[str, Any]) -> bool:
-    """Whether a mapping is a text, next to which any other type is a part too."""
+    """Return True for a text; in a list with a text, any other type is a part too."""
     return item.get("type") in _TEXTS and isinstance(item.get("text"), str)
 
 
 def read_part(item: Any) -> Part:
-    """One part, whichever provider's form it has."""
+    """Read a part in any provider's form."""
     if isinstance(item, str):
         return Part(kind="text", text=unmasked(item))
     if not isinstance(item, dict):
@@ -161,31 +122,25 @@ def _text(item: dict[str, Any]) -> Part:
     for key in ("content", "text", "value", "refusal"):
         value = item.get(key)
         if isinstance(value, dict):
-            told = value.get("value", value.get("text"))
-            value = value if told is None else told  # Genkit: an object that was asked for
+            text = value.get("value", value.get("text"))
+            value = value if text is None else text  # Genkit's structured output
         if value is not None:
             return Part(kind="text", text=unmasked(value) if isinstance(value, str) else text_of(value))
     return Part(kind="text")
 
 
-def _thought(item: dict[str, Any]) -> str | None:
-    for key in ("content", "text", "thinking", "reasoning"):
-        value = item.get(key)
-        if isinstance(value, str):
-            return value
-    summary = item.get("summary")
-    if isinstance(summary, (list, tuple)):
-        return "\n\n".join(str(s.get("text", "")) for s in summary if isinstance(s, dict)) or None
-    return summary if isinstance(summary, str) else None
+def _reasoning(item: dict[str, Any]) -> Part:
+    keys = ("content", "text", "thinking", "reasoning")
+    thought = next((item[key] for key in keys if isinstance(item.get(key), str)), item.get("summary"))
+    if isinstance(thought, (list, tuple)):
+        thought = "\n\n".join(str(s.get("text", "")) for s in thought if isinstance(s, dict)) or None
+    return Part(kind="reasoning", text=unmasked(thought) if isinstance(thought, str) else None)
 
 
 _CALL_KEYS = ("toolUse", "function_call", "functionCall", "tool_call", "tool_use", "toolRequest")
 _BEDROCK = frozenset(("text", "toolUse", "toolResult"))
 _MEDIA_KEYS = frozenset(
-    (
-        *("inline_data", "inlineData", "file_data", "fileData"),
-        *("image", "document", "video", "audio", "image_url", "media"),
-    )
+    words("inline_data inlineData file_data fileData image document video audio image_url media")
 )
 _BY_KEY = _BEDROCK | _MEDIA_KEYS
 _BARE_CALL = {"id", "name", "arguments"}
@@ -194,7 +149,7 @@ _GEMINI_RESULT_KEYS = ("function_response", "functionResponse")
 
 
 def _untyped(item: dict[str, Any]) -> Part:
-    """Bedrock's and Gemini's parts say what they are by their only key."""
+    """Read a part of Bedrock's or Gemini's, whose only key is its type."""
     tool = _untyped_tool(item)
     if tool is not None:
         return tool
@@ -233,18 +188,13 @@ def _untyped_tool(item: dict[str, Any]) -> Part | None:
 
 
 def text_of(value: Any) -> str:
-    """A value as text: texts as they are, everything else as JSON."""
+    """Return texts unchanged, and other values as JSON."""
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
         return str(value)
-
-
-def _reasoning(item: dict[str, Any]) -> Part:
-    thought = _thought(item)
-    return Part(kind="reasoning", text=None if thought is None else unmasked(thought))
 
 
 def _media(item: dict[str, Any]) -> Part:

@@ -1,4 +1,4 @@
-"""Python objects that an instrumentation wrote down as their repr: read back as mappings, never run."""
+"""Decodes reprs of Python objects to mappings, without running any code."""
 
 from __future__ import annotations
 
@@ -6,35 +6,30 @@ import ast
 import re
 from typing import Any
 
+from otel_evals_instrumentation._internal.readers.vocabulary import words
+
 _LONGEST = 100_000
 _STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _TOKENS = re.compile(_STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*(?:<[^<>'\"]*>[^<>'\"]*)*>")
 _PIECES = re.compile(_STRING + r"|[\[\](){}]| (?=[A-Za-z_]+=)")
 _SOURCE = re.compile(r"(?:id='[^']*' )?source=['\"]")
-_OF_MESSAGES = {
-    *(
-        "content",
-        "id",
-        "name",
-        "additional_kwargs",
-        "response_metadata",
-        "usage_metadata",
-        "example",
-        "artifact",
-    ),
-    *("tool_calls", "invalid_tool_calls", "tool_call_chunks", "chunk_position", "tool_call_id", "status"),
-}
-"""All fields of LangChain's messages; `str()` leaves out what is empty."""
+_OF_MESSAGES = frozenset(
+    words(
+        """content id name additional_kwargs response_metadata usage_metadata example artifact tool_calls
+        invalid_tool_calls tool_call_chunks chunk_position tool_call_id status"""
+    )
+)
+"""All fields of LangChain's messages; `str()` omits empty ones."""
 _OF_RESULTS = ("status='", "meta=None content=[", "content=[")
-"""What the results of tools begin with."""
+"""Beginnings of tool results."""
 _SPEAKERS = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
-"""LangChain's message classes, whose fields do not say who spoke."""
+"""Roles by message class of LangChain's; the fields have none."""
 
 
 def read_repr(text: str) -> Any:
-    """The object behind a repr such as `ChatMessage(role=<Role.USER: 'user'>)`; None if it cannot be told.
+    """Decode a repr such as `ChatMessage(role=<Role.USER: 'user'>)`; None if it is unreadable.
 
-    Objects become mappings of their fields, enum members their values, what has no readable repr None.
+    Objects become mappings of their fields, and enum members their values. An unreadable field is None.
     """
     if len(text) > _LONGEST:
         return None
@@ -46,13 +41,15 @@ def read_repr(text: str) -> Any:
 
 
 def read_message_str(text: str) -> dict[str, Any] | None:
-    """A LangChain message that was written down with `str()`, as the mapping it was; None for other texts.
+    """Decode the `str()` of a message of LangChain's or AutoGen's; None for other texts.
 
-    Such a text does not say who spoke: results name their call, models' answers tell of tokens and calls, and
-    their ids begin with `run-`; what is left is the user's.
+    LangChain's have no role. Results have the id of their call; answers have token counts or calls, or an
+    id that begins with `run-`. Other messages are the user's.
     """
-    if _SOURCE.match(text):
-        return _with_source(text)
+    if _SOURCE.match(text):  # AutoGen's: the source is the user or the name of an agent
+        fields = _fields(text)
+        role = "user" if fields.get("source") == "user" else "assistant"
+        return {"role": role, "content": fields["content"]} if "content" in fields else None
     if not text.startswith("content="):
         return None
     fields = _fields(text)
@@ -61,34 +58,25 @@ def read_message_str(text: str) -> dict[str, Any] | None:
     if "tool_call_id" in fields:
         speaker = "tool"
     else:
-        told = fields.get("response_metadata") or fields.get("tool_calls") or fields.get("usage_metadata")
-        speaker = "ai" if told or str(fields.get("id")).startswith(("run-", "lc_run-")) else "human"
+        of_ai = fields.get("response_metadata") or fields.get("tool_calls") or fields.get("usage_metadata")
+        speaker = "ai" if of_ai or str(fields.get("id")).startswith(("run-", "lc_run-")) else "human"
     return {"type": speaker, **fields}
 
 
 def read_result_str(text: str) -> dict[str, Any] | None:
-    """The fields of a tool's execution that was written down with `str()`; None for other texts.
+    """Decode the `str()` of a tool's execution; None for other texts.
 
     Agno writes `status='success' result=... error=None`, MCP `content=[...] isError=False`.
     """
     if not text.startswith(_OF_RESULTS) or len(text) > _LONGEST:
         return None
     fields = _fields(text)
-    return (
-        fields if fields.keys() >= {"status", "result"} or fields.keys() >= {"content", "isError"} else None
-    )
-
-
-def _with_source(text: str) -> dict[str, Any] | None:
-    """AutoGen's messages say who spoke: the user, or an agent by its name."""
-    fields = _fields(text)
-    if "content" not in fields:
-        return None
-    return {"role": "user" if fields.get("source") == "user" else "assistant", "content": fields["content"]}
+    is_result = fields.keys() >= {"status", "result"} or fields.keys() >= {"content", "isError"}
+    return fields if is_result else None
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """The fields that a text such as `a=1 b='two' c=[]` tells; none if it cannot be read."""
+    """Return the fields of a text such as `a=1 b='two' c=[]`; none if it is unreadable."""
     depth = 0
 
     def piece(token: re.Match[str]) -> str:
@@ -101,7 +89,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 
 def _plain(token: re.Match[str]) -> str:
-    """Texts stay; an enum member becomes its value; `<object at 0x...>` becomes None."""
+    """Keep texts; replace an enum member by its value, and `<object at 0x...>` by None."""
     if token[0][0] in "'\"":
         return token[0]
     return token[1] or "None"

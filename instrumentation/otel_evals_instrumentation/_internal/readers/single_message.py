@@ -1,28 +1,23 @@
-"""One message that says its role, in any provider's or framework's form."""
+"""One message in any provider's or framework's form."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from otel_evals.model import Message, Part
 from otel_evals_instrumentation._internal.readers.parts import blocks_in, read_parts
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value, tool_call
 from otel_evals_instrumentation._internal.readers.values import parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _OTHER_ROLES = {
     "human": "user",
-    "ai": "assistant",
-    "model": "assistant",
-    "bot": "assistant",
     "developer": "system",
-    "function": "tool",
-    "tool_response": "tool",
-    "tool-call": "assistant",
-    "tool-response": "tool",
-    "tool_call": "assistant",
-    "toolresult": "tool",
+    **dict.fromkeys(words("ai model bot tool-call tool_call"), "assistant"),
+    **dict.fromkeys(words("function tool_response tool-response toolresult"), "tool"),
 }
-ROLES = ("user", "assistant", "tool", "system")
+_ROLES = ("user", "assistant", "tool", "system")
 LANGCHAIN = {
     "human": "user",
     "ai": "assistant",
@@ -31,17 +26,14 @@ LANGCHAIN = {
     "function": "tool",
     "chat": "user",
 }
-TOOL_KINDS = ("tool_result", "tool_call")
+_TOOL_KINDS = ("tool_result", "tool_call")
 _CONTENT = ("parts", "content", "contents", "blocks")
-_BESIDE = ("text", "refusal")
-_CALL_KEYS = frozenset(
-    ("tool_calls", "toolCalls", "function_call", "function_call_name", "additional_kwargs")
-)
+_CALL_KEYS = frozenset(words("tool_calls toolCalls function_call function_call_name additional_kwargs"))
 
 
 def role_of(name: Any, default: str = "user") -> str:
-    """A role in OpenTelemetry's words."""
-    if name in ROLES:
+    """Return OpenTelemetry's name of a role."""
+    if name in _ROLES:
         return str(name)
     if not isinstance(name, str) or not name:
         return default
@@ -50,36 +42,32 @@ def role_of(name: Any, default: str = "user") -> str:
 
 
 def read_message(item: dict[str, Any], default: str) -> Message:
-    """One message that says its role, or has the one given; whatever else it holds, it is a message."""
+    """Read a message; one without a role gets the default."""
     kind = item.get("type")
     role = role_of(item.get("role"), LANGCHAIN.get(kind, default) if isinstance(kind, str) else default)
     content = next((item[key] for key in _CONTENT if item.get(key) is not None), None)
     if type(content) is str and content[:2] == "[{":
         content = blocks_in(content)
     parts = read_parts(content)
-    if role == "user" and isinstance(item.get("tool_call_id"), str) and not _says_more(item):
-        role = "tool"  # Anthropic's users hand results back
-    if not content:  # some say it beside the content
-        beside = next((item[key] for key in _BESIDE if isinstance(item.get(key), str)), None)
-        parts = read_parts(beside) or parts
+    has_parts = item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
+    if role == "user" and isinstance(item.get("tool_call_id"), str) and not has_parts:
+        role = "tool"  # Anthropic's results are the user's
+    if not content:  # a few have the text next to the content
+        text = next((item[key] for key in ("text", "refusal") if isinstance(item.get(key), str)), None)
+        parts = read_parts(text) or parts
     if not _CALL_KEYS.isdisjoint(item):
         parts = _with_calls(parts, _tool_calls(item))
-    if role == "tool" and not any(part.kind in TOOL_KINDS for part in parts):
+    if role == "tool" and not any(part.kind in _TOOL_KINDS for part in parts):
         call_id = item.get("tool_call_id") or item.get("toolCallId") or item.get("id")
         if not parts and content in (None, []) and call_id is None and item.get("name") is None:
             return Message(role=role)
-        parts = (as_result(parts, content, call_id, item),)
+        parts = (_as_result(parts, content, call_id, item),)
     name = item.get("name")
     return Message(role=role, parts=parts, name=name if isinstance(name, str) and name else None)
 
 
-def _says_more(item: dict[str, Any]) -> bool:
-    """Whether a user's message, beside a result that it hands back, holds what the user said in parts."""
-    return item.get("content") is None and isinstance(item.get("contents"), (list, tuple))
-
-
 def _with_calls(parts: tuple[Part, ...], calls: list[Part]) -> tuple[Part, ...]:
-    """Content and the calls beside it; calls that the content tells too count once, with their ids."""
+    """Add the calls next to a content; calls in both count once, with their ids."""
     waiting = list(calls)
     kept: list[Part] = []
     for part in parts:
@@ -97,8 +85,8 @@ def _is_same_call(one: Part, other: Part) -> bool:
     return one.name == other.name and (None in (one.data, other.data) or one.data == other.data)
 
 
-def as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[str, Any]) -> Part:
-    """A tool's message whose content stands in it like anybody's text."""
+def _as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[str, Any]) -> Part:
+    """Return the result in a tool's message, whose content is plain text or parts."""
     texts = [part.text for part in parts if part.kind == "text" and part.text is not None]
     data: Any = "\n\n".join(texts) if texts and len(texts) == len(parts) else content
     data = unmasked(data) if isinstance(data, str) else data
@@ -113,17 +101,16 @@ def as_result(parts: tuple[Part, ...], content: Any, call_id: Any, item: dict[st
 
 
 def _tool_calls(item: dict[str, Any]) -> list[Part]:
-    """Calls that stand beside the content, as in OpenAI's chat and in Gemini's old form."""
+    """Return the calls next to the content, as in OpenAI's chat and in Gemini's old form."""
     calls = parse(item.get("tool_calls") or item.get("toolCalls") or ())
-    given = map(parse, calls) if isinstance(calls, (list, tuple)) else ()
+    given: Iterable[Any] = map(parse, calls) if isinstance(calls, (list, tuple)) else ()
     found = [tool_call(call) for call in given if isinstance(call, dict)]
     if not found:
         kwargs = item.get("additional_kwargs")
         source = kwargs if isinstance(kwargs, dict) and ("content" in item or "blocks" in item) else {}
         nested = source.get("tool_calls")
-        found = (
-            [tool_call(c) for c in nested if isinstance(c, dict)] if isinstance(nested, (list, tuple)) else []
-        )
+        given = nested if isinstance(nested, (list, tuple)) else ()
+        found = [tool_call(call) for call in given if isinstance(call, dict)]
         single = item.get("function_call")
         if not found and isinstance(single, dict) and single.get("name"):
             found = [tool_call(single)]

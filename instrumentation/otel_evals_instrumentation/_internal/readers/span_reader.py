@@ -3,40 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from types import NoneType
 from typing import Any
 
-from otel_evals.model import Availability, Source, SpanEvent, SpanRecord
+from msgspec.structs import replace
+
+from otel_evals.model import Availability, Message, Source, SpanEvent, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames, FieldsByAttribute
 from otel_evals_instrumentation._internal.readers.log_lines import content_lines
-from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, unflatten, unquoted
+from otel_evals_instrumentation._internal.readers.usage import usage_in
+from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _INDEX = re.compile(r"\.[0-9]+(?:\.|$)")
-
 _DETAILS = frozenset(
     ("gen_ai.client.inference.operation.details", "gen_ai.content.prompt", "gen_ai.content.completion")
 )
 _MESSAGES = frozenset(
-    (
-        "gen_ai.prompt",
-        "gen_ai.system.message",
-        "gen_ai.user.message",
-        "gen_ai.assistant.message",
-        "gen_ai.tool.message",
-        "gen_ai.choice",
-    )
+    words("prompt choice system.message user.message assistant.message tool.message", "gen_ai.")
 )
-
-
 _NOTHING = frozenset(("null", "None"))
-"""How JSON and Python write that there is no value."""
+"""No value, in JSON and in Python."""
 _SPECIAL = MASKS | frozenset('"nN')
-"""What a text may begin with that is none."""
+"""First characters of texts that may be masks, quoted or no value."""
+_METADATA = (
+    ("agent_name", ("lc_agent_name",)),
+    ("user_id", words("langfuse_user_id user_id userId")),
+    (
+        "conversation_id",
+        words("langfuse_session_id session_id sessionId thread_id threadId conversation_id conversationId"),
+    ),
+)
+_WORDS = (
+    "gen_ai.operation.name",
+    "ai.operationId",
+    "openinference.span.kind",
+    "traceloop.span.kind",
+    "span.type",
+    "llm.request.type",
+)
+"""Attributes whose value is one word; quotes around it show that a backend stored it as JSON."""
 
 
 class SpanReader:
-    """One span being read: what its attributes hold by field, and what was found so far."""
+    """One span being read: its attributes by field, and the fields found so far."""
 
     __slots__ = (
         "_lists",
@@ -58,7 +70,7 @@ class SpanReader:
         self.names = names
         self.dialect = dialect
         self.events: list[tuple[str, Any]] = []
-        """Message events, of the span and of its logs, as (name, body)."""
+        """Message events of the span and its logs, as (name, body)."""
         self.attributes: Mapping[str, Any] = span.attributes
         if span.events or span.logs:
             self._read_events()
@@ -68,14 +80,14 @@ class SpanReader:
         keys = tuple(there)
         known = index.known.get(keys)
         self.found_at = index.find(keys) if known is None else known
-        """By field: the attributes that may hold it as (rank, name), most trusted first."""
+        """By field: the attributes that may contain it as (rank, name), most trusted first."""
         self._lists: set[str] | None = None
         self.fields: dict[str, Any] = {}
         self.availability: dict[str, Availability] = {}
         self.sources: dict[str, Source] = {}
 
     def _read_events(self) -> None:
-        """Gather message events; what detail events hold is read as if it stood on the span."""
+        """Collect message events, and read the content of detail events as attributes of the span."""
         added: dict[str, Any] = {}
         for event in (*self.span.events, *self.span.logs):
             name: Any = event.name
@@ -92,12 +104,17 @@ class SpanReader:
             self.attributes = {**added, **self.attributes}
 
     def note(self, field: str, key: str, availability: Availability = Availability.PRESENT) -> None:
-        """Note where a field came from and how whole it is."""
+        """Record the attribute that a field came from, and its availability."""
         self.availability[field] = availability
         self.sources[field] = Source(self.span.span_id, key, self.dialect)
 
+    def source_of(self, field: str) -> str | None:
+        """Return the attribute that a field came from."""
+        source = self.sources.get(field)
+        return source.key if source is not None else None
+
     def text(self, field: str) -> str | None:
-        """The most trusted of a field's attributes that is a text with something in it."""
+        """Return the most trusted non-empty text among a field's attributes."""
         for _, key in self.found_at.get(field, ()):
             value = self.attributes[key]
             if type(value) is str and value:
@@ -119,7 +136,7 @@ class SpanReader:
                     self.fields[field] = value
 
     def number(self, field: str) -> int | None:
-        """The most trusted of a field's attributes that is a natural number."""
+        """Return the most trusted natural number among a field's attributes."""
         for _, key in self.found_at.get(field, ()):
             value = self.attributes[key]
             if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
@@ -128,29 +145,77 @@ class SpanReader:
                 return int(value)
         return None
 
+    def mapping(self, key: str) -> dict[str, Any]:
+        """Return the JSON object in an attribute, empty if there is none."""
+        value = parse(self.attributes.get(key))
+        return value if isinstance(value, dict) else {}
+
+    def offer(self, field: str, value: Any) -> None:
+        """Set a field that has no value yet, if this is a non-empty text."""
+        if isinstance(value, str) and value:
+            self.fields.setdefault(field, value)
+
+    def offer_usage(self, counts: Any) -> None:
+        """Set the usage if it has no value yet and this object has token counts."""
+        usage = usage_in(counts)
+        if usage is not None:
+            self.fields.setdefault("usage", usage)
+
+    def offer_metadata(self, value: Any) -> None:
+        """Set user, conversation and agent that have no value yet from a metadata object."""
+        metadata = parse(value)
+        if isinstance(metadata, dict):
+            for field, names in _METADATA:
+                known = next((metadata[n] for n in names if isinstance(metadata.get(n), str)), None)
+                if not is_masked(known):
+                    self.offer(field, known)
+
+    def rewrite_messages(self, rewrite: Callable[[Message], Message]) -> None:
+        """Replace each input and output message."""
+        for side in ("input_messages", "output_messages"):
+            if side in self.fields:
+                self.fields[side] = tuple(map(rewrite, self.fields[side]))
+
     def with_lists(self, field: str) -> list[tuple[int, str, Any]]:
-        """A field's attributes as (rank, name, value), with the lists that are spelled out in keys."""
+        """Return a field's attributes as (rank, name, value), with lists spread over indexed keys."""
         hits = [(rank, key, self.attributes[key]) for rank, key in self.found_at.get(field, ())]
         for rank, key in enumerate(getattr(self.names, field)):
-            if key.endswith(".*") and key[:-2] in self._spelled_out():
+            if key.endswith(".*") and key[:-2] in self._indexed():
                 hits.append((rank, key, unflatten(self.attributes, key[:-2])))
-        return sorted(hits, key=_rank)
+        return sorted(hits, key=itemgetter(0))
 
-    def _spelled_out(self) -> set[str]:
-        """The lists that are spelled out in keys."""
+    def _indexed(self) -> set[str]:
+        """Return the prefixes of indexed keys."""
         if self._lists is None:
             ends = [(key, _INDEX.search(key)) for key in self.attributes]
             self._lists = {key[: end.start()] for key, end in ends if end is not None}
         return self._lists
 
 
-def _rank(hit: tuple[int, str, Any]) -> int:
-    return hit[0]
-
-
 def _body(event: SpanEvent) -> Any:
-    """A log's body; a span event keeps the same in its attributes, or as JSON in one of them."""
+    """Return a log's body, or a span event's attributes, or the JSON in one of them."""
     if event.body is not None:
         return event.body
     content = event.attributes.get("gen_ai.event.content", event.attributes.get("event_body"))
     return dict(event.attributes) if content is None else content
+
+
+def without_json_quotes(span: SpanRecord) -> SpanRecord:
+    """Return a span with its attributes as recorded: backends such as MLflow store all of them as JSON."""
+    attributes = span.attributes
+    for word in _WORDS:
+        value = attributes.get(word)
+        if value is not None:
+            if type(value) is str and value[:1] == '"':
+                return replace(span, attributes={key: _decoded(v) for key, v in attributes.items()})
+            return span
+    return span
+
+
+def _decoded(value: Any) -> Any:
+    """Decode a text or a number from JSON; objects and lists stay for their readers."""
+    if type(value) is not str:
+        return value
+    if value[:1] == '"':
+        return parse(value)
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else value

@@ -1,17 +1,21 @@
-"""Tool calls and tool results as parts of messages, in any provider's form."""
+"""Tool calls and results as parts of messages, in any provider's form."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from otel_evals.model import Part
 from otel_evals_instrumentation._internal.readers.values import literal, parse, unmasked
+from otel_evals_instrumentation._internal.readers.vocabulary import words
+
+_IDS = words("call_id tool_call_id tool_use_id toolCallId toolUseId id ref")
 
 
 def tool_call(item: dict[str, Any]) -> Part:
-    """A tool call: the name and arguments may stand in it or in a `function` below."""
+    """Read a tool call, whose name and arguments may be in a `function` inside."""
     inner = item.get("tool_call")
     if isinstance(inner, dict):
         item = inner
@@ -20,7 +24,7 @@ def tool_call(item: dict[str, Any]) -> Part:
     arguments = None
     for key in ("arguments", "args", "input", "parameters", "tool_kwargs"):
         if source.get(key) is not None:
-            arguments = source[key] if source[key] != "" else None  # how some say that there are none
+            arguments = source[key] if source[key] != "" else None
             break
     if isinstance(arguments, str):
         arguments = unmasked(arguments)
@@ -32,13 +36,13 @@ def tool_call(item: dict[str, Any]) -> Part:
     return Part(
         kind="tool_call",
         data=arguments,
-        tool_call_id=_string(source, "call_id", "tool_call_id", "toolCallId", "toolUseId", "id", "ref"),
-        name=_string(source, "name", "toolName", "tool_name", "function_name"),
+        tool_call_id=_string(source, _IDS),
+        name=_string(source, ("name", "toolName", "tool_name", "function_name")),
     )
 
 
 def tool_result(item: dict[str, Any]) -> Part:
-    """What a tool gave back: its value, the call's id, and whether the tool failed."""
+    """Read a tool's result: its value, the call's id, and whether the tool failed."""
     value: Any = None
     origin = item.get("origin")
     item = {**origin, **item} if isinstance(origin, dict) else item
@@ -46,63 +50,53 @@ def tool_result(item: dict[str, Any]) -> Part:
         if item.get(key) is not None:
             value = unmasked(item[key]) if isinstance(item[key], str) else item[key]
             break
-    failed = (
-        item.get("status") == "error"
-        or item.get("is_error") is True
-        or item.get("isError") is True
-        or item.get("type") == "tool-error"
-        or item.get("error") is True
-    )
+    failed = any(item.get(key) is True for key in ("is_error", "isError", "error"))
+    failed = failed or item.get("status") == "error" or item.get("type") == "tool-error"
     if isinstance(value, dict) and str(value.get("type", "")).startswith("error-"):
         failed = True
     return Part(
         kind="tool_result",
         data=result_value(value),
-        tool_call_id=_string(
-            item, "call_id", "tool_call_id", "tool_use_id", "toolCallId", "toolUseId", "id", "ref"
-        ),
-        name=_string(item, "name", "toolName", "tool_name"),
+        tool_call_id=_string(item, _IDS),
+        name=_string(item, ("name", "toolName", "tool_name")),
         failed=failed,
     )
 
 
 def unwrapped_value(value: Any) -> Any:
-    """A result as the tool gave it: Gemini's SDKs put what is no object into `{"result": ...}`."""
+    """Return a result out of `{"result": ...}`, in which Gemini's SDKs wrap texts and lists."""
     return value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value
 
 
 def unwrapped_result(part: Part) -> Part:
-    """A tool result with its value as the tool gave it."""
+    """Return a tool result with its value unwrapped."""
     value = unwrapped_value(part.data)
     return part if value is part.data else replace(part, data=value)
 
 
 _BRACKETS = frozenset((("{", "}"), ("[", "]")))
 _TYPES = frozenset(("text", "json", "error-text", "error-json", "content"))
-"""How Vercel's AI SDK types a result."""
+"""Types of results in Vercel's AI SDK."""
+_OF_MCP = {"content", "isError", "structuredContent", "_meta"}
 
 
 def result_value(value: Any) -> Any:
-    """A tool's result as the value it was, out of the wrappings of texts and typed outputs."""
+    """Return a tool's result without the wrappers of texts and typed outputs."""
     value = parse(value)
-    if type(value) is str and (value[:1], value[-1:]) in _BRACKETS:  # maybe the repr of an object
-        value = _returned(value)
+    if type(value) is str and (value[:1], value[-1:]) in _BRACKETS:  # perhaps the repr of an object
+        decoded = literal(value)
+        value = decoded if isinstance(decoded, (dict, list)) else value
     if isinstance(value, dict):
         if set(value) == {"type", "value"} and value["type"] in _TYPES:
             return value["value"]
         if value.get("type") == "function_result" and "result" in value:  # Microsoft's agents
             return parse(value["result"])
-        if value.get("type") == "text" and _is_text(value):  # the only content of MCP's result
+        if value.get("type") == "text" and _is_text(value):  # MCP's only content
             text = unmasked(str(value.get("text", value.get("content"))))
             return None if text is None else parse(text)
         if "raw_output" in value and "tool_name" in value:  # LlamaIndex
             return value["raw_output"]
-        if isinstance(value.get("content"), (list, tuple)) and set(value) <= {
-            "content",
-            "isError",
-            "structuredContent",
-            "_meta",
-        }:
+        if isinstance(value.get("content"), (list, tuple)) and value.keys() <= _OF_MCP:
             return result_value(value["content"])
         return value
     if isinstance(value, (list, tuple)) and value and all(_is_text(item) for item in value):
@@ -113,14 +107,8 @@ def result_value(value: Any) -> Any:
     return value
 
 
-def _returned(text: str) -> Any:
-    """The object or list behind its repr; other texts come back unchanged."""
-    value = literal(text)
-    return value if isinstance(value, (dict, list)) else text
-
-
 def _is_json(item: Any) -> bool:
-    """Whether an item is a value as Bedrock's results hold it."""
+    """Return True for a value in a result of Bedrock's."""
     return isinstance(item, dict) and "json" in item and item.keys() <= {"json", "type"}
 
 
@@ -133,7 +121,7 @@ def _is_text(item: Any) -> bool:
     )
 
 
-def _string(item: dict[str, Any], *keys: str) -> str | None:
+def _string(item: dict[str, Any], keys: Iterable[str]) -> str | None:
     for key in keys:
         value = item.get(key)
         if isinstance(value, str) and value and value != "<not specified>":

@@ -1,4 +1,4 @@
-"""Arguments and results of tool calls, without the envelopes that instrumentations put around them."""
+"""Arguments and results of tool calls, without the envelopes of instrumentations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CALLBACKS = {"inputs", "input_str", "tags", "metadata", "kwargs", "args"}
 
 
 def arguments_of(value: Any, depth: int = 0) -> Any:
-    """A tool call's arguments as the JSON value they were."""
+    """Return a tool call's arguments as a JSON value."""
     parsed = parse(value)
     if parsed is value and isinstance(value, str):
         parsed = literal(value)
@@ -26,7 +26,7 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
         return arguments_of(parsed.get("input_str") if inner is None else inner, depth + 1)
     if "calling" in keys and "tool_string" in keys:  # CrewAI: `tool_name='lookup' arguments={...}`
         return literal(str(parsed["calling"]).partition(" arguments=")[2])
-    if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: the arguments, written as text
+    if keys == {"input"} and isinstance(parsed["input"], str):  # LangSmith: arguments as text
         inner = arguments_of(parsed["input"], depth + 1)
         return inner if isinstance(inner, dict) else parsed
     if keys == {"input", "options"} and isinstance(parsed["input"], dict):  # BeeAI
@@ -42,7 +42,7 @@ def arguments_of(value: Any, depth: int = 0) -> Any:
 
 
 def _of_execution(fields: dict[str, Any]) -> tuple[Any, bool]:
-    """The result that the fields of an execution tell, or else the error."""
+    """Return the result in an execution's fields, or else its error, and whether it failed."""
     if "isError" in fields:
         return result_value(fields["content"]), fields["isError"] is True
     failed = fields.get("error") is not None or fields["status"] not in ("success", "ok")
@@ -51,9 +51,9 @@ def _of_execution(fields: dict[str, Any]) -> tuple[Any, bool]:
 
 
 def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any, bool]:
-    """A tool's result as the value it was, and whether it says that the tool failed.
+    """Return a tool's result as a JSON value, and whether it is a failure.
 
-    Where the convention wraps no results, an object with an `output` is the tool's own.
+    If the convention wraps no results, an object with an `output` is the tool's own.
     """
     parsed = parse(value)
     if isinstance(parsed, str):
@@ -65,20 +65,21 @@ def result_of(value: Any, depth: int = 0, *, wrapped: bool = True) -> tuple[Any,
     if not isinstance(parsed, dict) or depth > 4:
         return result_value(parsed), False
     keys = parsed.keys()
-    if wrapped and "output" in keys and keys <= {"output", "kwargs", "tags", "metadata"}:
-        return result_of(parsed["output"], depth + 1)
-    if wrapped and "outputs" in keys and keys <= {"outputs", "kwargs", "tags", "metadata"}:
-        return result_of(parsed["outputs"], depth + 1)
+    for key in ("output", "outputs"):
+        if wrapped and key in keys and keys <= {key, "kwargs", "tags", "metadata"}:
+            return result_of(parsed[key], depth + 1)
     if "tool_output" in keys and "tool_name" in keys:  # LlamaIndex' event
         return result_of(parsed["tool_output"], depth + 1)
-    if parsed.get("lc") == 1 and isinstance(parsed.get("kwargs"), dict):
-        return result_of({"type": "tool", **parsed["kwargs"]}, depth + 1)
-    if parsed.get("type") == "tool" and isinstance(parsed.get("data"), dict):
-        return result_of({"type": "tool", **parsed["data"]}, depth + 1)
+    for key, mark, of_langchain in (("kwargs", "lc", 1), ("data", "type", "tool")):
+        if parsed.get(mark) == of_langchain and isinstance(parsed.get(key), dict):
+            return result_of({"type": "tool", **parsed[key]}, depth + 1)
     if "content" in keys and ("tool_call_id" in keys or "toolCallId" in keys):
         return result_value(parsed["content"]), parsed.get("status") == "error"
     if wrapped and "response" in keys and keys <= _GEMINI:
         return unwrapped_value(result_value(parsed["response"])), False
-    if parsed.get("isError") is True or parsed.get("is_error") is True:
-        return result_value(parsed), True
-    return result_value(parsed), False
+    return result_value(parsed), says_failed(parsed)
+
+
+def says_failed(result: Any) -> bool:
+    """Return True for a result with an error flag, as MCP's have."""
+    return isinstance(result, dict) and (result.get("isError") is True or result.get("is_error") is True)

@@ -8,41 +8,34 @@ from otel_evals.model import Availability, ToolCall
 from otel_evals_instrumentation._internal.readers.messages import read_messages
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
 from otel_evals_instrumentation._internal.readers.tool_parts import result_value
-from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of
-from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_mend
+from otel_evals_instrumentation._internal.readers.tool_values import arguments_of, result_of, says_failed
+from otel_evals_instrumentation._internal.readers.values import first_text, is_masked, parse, parse_or_repair
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_METHODS = (".__call__", ".__acall__", ".run", ".arun", ".call", ".acall", ".invoke", ".ainvoke", ".tool")
-"""What stands after a tool's name where the span is named after the method that ran it."""
+_METHODS = words(".__call__ .__acall__ .run .arun .call .acall .invoke .ainvoke .tool")
+"""Endings of spans that are named after a tool's method."""
+_EVENTS = {"arguments": ("gen_ai.tool.message", "content"), "result": ("gen_ai.choice", "message")}
+_UNWRAPPED = words("langfuse langwatch laminar mlflow braintrust genkit vercel_ai livekit voltagent")
+"""Conventions that record results without an envelope."""
 
 
 def read_tool(reader: SpanReader) -> None:
-    """Read a tool's span: id, arguments, result, status; its name is known."""
+    """Read a tool's span: id, arguments, result and status; its name is known."""
     span, fields = reader.span, reader.fields
-    arguments = _value(reader, "arguments", "tool_arguments")
-    result = _value(reader, "result", "tool_results")
-    if arguments is None:
-        arguments = _event(reader, "tool_arguments", "gen_ai.tool.message", "content")
-    if result is None:
-        result = _event(reader, "tool_results", "gen_ai.choice", "message")
-    if arguments is None:
-        arguments = _part(reader, "tool_arguments", "gen_ai.input.messages", "tool_call")
-    if result is None:
-        result = _part(reader, "tool_results", "gen_ai.output.messages", "tool_result")
+    arguments = _recorded(reader, "arguments", "tool_arguments", "input", "tool_call")
+    result = _recorded(reader, "result", "tool_results", "output", "tool_result")
     if arguments is None:
         arguments = _parameters(reader)
     value, failed = (None, False) if result in (None, "None") else _result(reader, result)
     error = fields.get("error")
     if value is None and error is None and span.status != "OK":
-        error = _exception(reader)  # some record it without a status
-    failed = (
-        failed
-        or error is not None
-        or reader.attributes.get("gen_ai.tool.status") == "error"
-        or reader.attributes.get("gen_ai.tool.success") is False
-    )
+        error = _exception(reader)  # a few record it without a status
+    attributes = reader.attributes
+    failed = failed or error is not None or attributes.get("gen_ai.tool.status") == "error"
+    failed = failed or attributes.get("gen_ai.tool.success") is False
     if failed and error in (None, fields.get("error_type")):
-        told = value.get("error") if isinstance(value, dict) else value
-        error = told if isinstance(told, str) else error
+        message = value.get("error") if isinstance(value, dict) else value
+        error = message if isinstance(message, str) else error
     fields["tool_call"] = ToolCall(
         name=fields["name"],
         id=reader.text("tool_id"),
@@ -57,7 +50,7 @@ def read_tool(reader: SpanReader) -> None:
 
 
 def _exception(reader: SpanReader) -> str | None:
-    """The exception that a tool without a result ended in."""
+    """Return the message of the exception of a tool without a result."""
     for event in reader.span.events:
         if event.name == "exception":
             kind = first_text(event.attributes, ("exception.type",))
@@ -67,33 +60,15 @@ def _exception(reader: SpanReader) -> str | None:
     return None
 
 
-_UNWRAPPED = frozenset(
-    (
-        "langfuse",
-        "langwatch",
-        "laminar",
-        "mlflow",
-        "braintrust",
-        "genkit",
-        "vercel_ai",
-        "livekit",
-        "voltagent",
-    )
-)
-"""Conventions that hand on what a tool gave, as it is."""
-
-
 def _is_plain(reader: SpanReader, noted_as: str, key: str) -> bool:
-    """Whether a value has OpenTelemetry's own name, under which instrumentations of tools wrap nothing."""
-    source = reader.sources.get(noted_as)
-    return reader.dialect == "otel_genai" and source is not None and source.key == key
+    """Return True for a value under OpenTelemetry's own name, which has no envelope."""
+    return reader.dialect == "otel_genai" and reader.source_of(noted_as) == key
 
 
 def _result(reader: SpanReader, result: Any) -> tuple[Any, bool]:
     if not _is_plain(reader, "tool_results", "gen_ai.tool.call.result"):
         return result_of(result, wrapped=reader.dialect not in _UNWRAPPED)
-    failed = isinstance(result, dict) and (result.get("isError") is True or result.get("is_error") is True)
-    return result_value(result), failed
+    return result_value(result), says_failed(result)
 
 
 def _arguments(reader: SpanReader, arguments: Any) -> Any:
@@ -103,7 +78,7 @@ def _arguments(reader: SpanReader, arguments: Any) -> Any:
 
 
 def _parameters(reader: SpanReader) -> dict[str, Any] | None:
-    """Arguments that stand one by one, as `code.function.parameters.<name>.value`."""
+    """Return arguments in attributes of their own, as `code.function.parameters.<name>.value`."""
     start, end = "code.function.parameters.", ".value"
     found = {
         key[len(start) : -len(end)]: parse(value)
@@ -116,11 +91,19 @@ def _parameters(reader: SpanReader) -> dict[str, Any] | None:
 
 
 def tool_name_in(span_name: str) -> str:
-    """The tool's name in span names such as `execute_tool lookup`, `tool_call [lookup]` and `lookup.run`."""
+    """Return the tool's name from `execute_tool lookup`, `tool_call [lookup]` or `lookup.run`."""
     name = span_name.rpartition(" ")[2].strip("[]")
     while name.endswith(_METHODS):
         name = name.rpartition(".")[0]
     return name or span_name or "tool"
+
+
+def _recorded(reader: SpanReader, field: str, noted_as: str, side: str, kind: str) -> Any:
+    """Return arguments or a result from an attribute, or else from an event, or else from messages."""
+    value = _value(reader, field, noted_as)
+    if value is None:
+        value = _event(reader, noted_as, *_EVENTS[field])
+    return _part(reader, noted_as, f"gen_ai.{side}.messages", kind) if value is None else value
 
 
 def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
@@ -131,14 +114,14 @@ def _value(reader: SpanReader, field: str, noted_as: str) -> Any:
         if is_masked(value):
             reader.note(noted_as, key, Availability.CAPTURED_OFF)
             continue
-        parsed, cut = parse_or_mend(value)
+        parsed, cut = parse_or_repair(value)
         reader.note(noted_as, key, Availability.TRUNCATED if cut else Availability.PRESENT)
         return parsed
     return None
 
 
 def _event(reader: SpanReader, noted_as: str, event_name: str, key: str) -> Any:
-    """Arguments or result, where they stand in an event."""
+    """Return arguments or a result from an event."""
     for name, body in reader.events:
         if name == event_name and isinstance(body, dict) and body.get(key) is not None:
             reader.note(noted_as, name)
@@ -147,13 +130,12 @@ def _event(reader: SpanReader, noted_as: str, event_name: str, key: str) -> Any:
 
 
 def _part(reader: SpanReader, noted_as: str, key: str, kind: str) -> Any:
-    """Arguments or result, where they stand in messages."""
+    """Return arguments or a result from messages."""
     value = reader.attributes.get(key)
     if value is None:
         return None
-    data = next(
-        (p.data for m in read_messages(value) for p in m.parts if p.kind == kind and p.data is not None), None
-    )
+    parts = (part for message in read_messages(value) for part in message.parts)
+    data = next((p.data for p in parts if p.kind == kind and p.data is not None), None)
     if data is not None:
         reader.note(noted_as, key)
     return data

@@ -1,11 +1,11 @@
-"""Messages of the current GenAI conventions, decoded from JSON text by their type.
+"""Decodes messages of the current GenAI conventions from JSON text by their type.
 
-What does not have exactly this form is left to the reader of all forms, which also reads the parts that are
-no texts: here only the JSON becomes values.
+Messages in another form are left to the reader of all forms, `messages`, which is slower.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -40,11 +40,12 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     finish_reason: Any = None
 
 
+_ROLE = attrgetter("role")  # without a Python call for each message
 _decode = msgspec.json.Decoder(list[_Said]).decode
 
 
 def typed_messages(value: Any) -> tuple[Message, ...] | None:
-    """The messages that a JSON text spells out; None where some of it has another form."""
+    """Decode the messages of a JSON text; None if any has another form."""
     if type(value) is not str or value[:2] != "[{" or len(value) > MAX_TEXT:
         return None
     try:
@@ -54,7 +55,7 @@ def typed_messages(value: Any) -> tuple[Message, ...] | None:
     if len(said) > MAX_MESSAGES:
         return None
     messages = tuple(map(_message, said))
-    return None if any(map(_gives_back_texts, messages)) else messages
+    return None if "tool" in map(_ROLE, said) and any(map(_is_textual_result, messages)) else messages
 
 
 def _message(said: _Said) -> Message:
@@ -69,6 +70,6 @@ def _part(part: _Text | _Call | _Result) -> Part:
     return read({"type": part.__struct_config__.tag, **msgspec.structs.asdict(part)})
 
 
-def _gives_back_texts(message: Message) -> bool:
-    """Whether a tool gives back its result as text, which is a result then."""
+def _is_textual_result(message: Message) -> bool:
+    """Return True for a tool's message with text only: this text is the result."""
     return message.role == "tool" and {part.kind for part in message.parts} == {"text"}

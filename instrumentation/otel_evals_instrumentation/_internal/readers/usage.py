@@ -1,4 +1,4 @@
-"""Token counts that an instrumentation keeps in one object, whatever the provider calls them."""
+"""Token counts in one object, under any provider's names."""
 
 from __future__ import annotations
 
@@ -7,76 +7,56 @@ from typing import Any
 
 from otel_evals.model import Usage
 from otel_evals_instrumentation._internal.readers.values import parse
+from otel_evals_instrumentation._internal.readers.vocabulary import words
 
-_INPUT = (
-    "input_tokens",
-    "inputTokens",
-    "prompt_tokens",
-    "promptTokens",
-    "prompt_token_count",
-    "promptTokenCount",
-    "input",
-    "prompt",
+_INPUT = words(
+    "input_tokens inputTokens prompt_tokens promptTokens prompt_token_count promptTokenCount input prompt"
 )
-_OUTPUT = (
-    "output_tokens",
-    "outputTokens",
-    "completion_tokens",
-    "completionTokens",
-    "candidates_token_count",
-    "candidatesTokenCount",
-    "output",
-    "completion",
+_OUTPUT = words(
+    """output_tokens outputTokens completion_tokens completionTokens
+    candidates_token_count candidatesTokenCount output completion"""
 )
-_CACHE = (
-    "cache_read_input_tokens",
-    "cached_input",
-    "input_cache_read",
-    "input_cached_tokens",
-    "cached_input_tokens",
-    "cachedInputTokens",
-    "cached_content_token_count",
-    "cachedContentTokenCount",
-    "cachedContentTokens",
-    "prompt_cached_tokens",
+_CACHE = words(
+    """cache_read_input_tokens cached_input input_cache_read input_cached_tokens cached_input_tokens
+    cachedInputTokens cached_content_token_count cachedContentTokenCount cachedContentTokens
+    prompt_cached_tokens"""
 )
-_CACHE_WRITE = (
-    "cache_creation_input_tokens",
-    "cache_write_input_tokens",
-    "cacheWriteInputTokens",
-    "cache_write_tokens",
-    "input_cache_creation",
-    "input_cache_write",
+_CACHE_WRITE = words(
+    """cache_creation_input_tokens cache_write_input_tokens cacheWriteInputTokens cache_write_tokens
+    input_cache_creation input_cache_write"""
 )
-_REASONING = (
-    "reasoning_tokens",
-    "reasoningTokens",
-    "thoughts_token_count",
-    "thoughtsTokenCount",
-    "thoughtsTokens",
-    "completion_reasoning_tokens",
+_REASONING = words(
+    """reasoning_tokens reasoningTokens thoughts_token_count thoughtsTokenCount thoughtsTokens
+    completion_reasoning_tokens"""
 )
 
 
 def usage_in(value: Any) -> Usage | None:
-    """The token counts of a mapping, or of one written as JSON; None where it tells none."""
+    """Return the token counts of an object or its JSON; None if it has none."""
     counts = parse(value)
     if not isinstance(counts, Mapping):
         return None
-    given, said = first_count(counts, _INPUT), first_count(counts, _OUTPUT)
+    names = (_INPUT, _OUTPUT, _CACHE, _CACHE_WRITE, _REASONING)
+    return make_usage(*(first_count(counts, keys) for keys in names))
+
+
+def make_usage(
+    given: int | None, said: int | None, cached: int | None, written: int | None, reasoning: int | None
+) -> Usage | None:
+    """Return a usage, with 0 for unknown counts; None if input and output tokens are unknown."""
     if given is None and said is None:
         return None
     return Usage(
         input_tokens=given or 0,
         output_tokens=said or 0,
-        cache_read_tokens=first_count(counts, _CACHE) or 0,
-        cache_write_tokens=first_count(counts, _CACHE_WRITE) or 0,
-        reasoning_tokens=first_count(counts, _REASONING) or 0,
+        cache_read_tokens=cached or 0,
+        cache_write_tokens=written or 0,
+        reasoning_tokens=reasoning or 0,
     )
 
 
 def first_count(counts: Mapping[str, Any], keys: Iterable[str]) -> int | None:
-    """The first of these keys that is a natural number; None if there is none."""
+    """Return the first of these keys that is a natural number; None if there is none."""
     for key in keys:
         value = counts.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:

@@ -1,7 +1,7 @@
-"""Attribute values as they were before an instrumentation wrote them down.
+"""Decodes attribute values.
 
-Values arrive as JSON text, as Python's repr, cut off by a limit, masked, or as they are. Nothing here raises,
-whatever it is given, and the work is bounded by `MAX_TEXT` characters and `MAX_DEPTH` levels.
+Values are JSON text, Python's repr, truncated, masked or plain. Nothing here raises, and the work is bounded
+by `MAX_TEXT` characters and `MAX_DEPTH` levels.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _REPR = re.compile(
     re.DOTALL,
 )
 _CUT_OFF = re.compile(r"\s*(?:\.\.\.)?\s*\[TRUNCATED\b[^\]\n]*\]$")
-"""How some say at the end of a value that they cut it off, and how long it was."""
+"""Mark at the end of a truncated value, with its length."""
 MASKS = frozenset("_[<(*rR \t\n")
-"""What a mask begins with."""
+"""First characters of masks."""
 
 _decode_fast = msgspec.json.decode
 _decode = json.JSONDecoder().decode
@@ -43,7 +43,7 @@ _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once
 
 
 def parse(value: Any) -> Any:
-    """The value that a JSON text stands for; whatever is not JSON text comes back unchanged."""
+    """Decode a JSON text; return other values unchanged."""
     if type(value) is not str or not value or len(value) > MAX_TEXT:
         return value
     if value[0] not in '[{"':
@@ -55,7 +55,7 @@ def parse(value: Any) -> Any:
     try:
         return _decode_fast(json_bytes(value))
     except (ValueError, RecursionError):
-        pass  # no JSON, or what only Python's own decoder takes: NaN, halves of surrogate pairs
+        pass  # no JSON, or supported by Python's own decoder only: NaN, halves of surrogate pairs
     try:
         parsed, end = _scan_json(value, 0)
     except (StopIteration, ValueError, RecursionError):
@@ -64,32 +64,32 @@ def parse(value: Any) -> Any:
 
 
 def json_bytes(text: str) -> str | bytes:
-    """A text for msgspec, which would keep its UTF-8 form as long as the text lives.
+    """Encode a text for msgspec, which would otherwise cache its UTF-8 form on the text.
 
     Raises:
-        UnicodeEncodeError: it holds half of a surrogate pair.
+        UnicodeEncodeError: the text has half of a surrogate pair.
     """
     return text if text.isascii() else text.encode()
 
 
-def parse_or_mend(value: Any) -> tuple[Any, bool]:
-    """As `parse`, but JSON that was cut off is closed again; the flag says that the value was cut off."""
+def parse_or_repair(value: Any) -> tuple[Any, bool]:
+    """Decode as `parse` does, and repair truncated JSON; the flag is True for a truncated value."""
     parsed = parse(value)
     if parsed is not value or not isinstance(value, str):
         return parsed, False
     rest = without_cut_mark(value)
-    mended = mend(rest) if rest[:1] in ("[", "{") else None
-    return (rest, rest is not value) if mended is None else (mended, True)
+    repaired = repair(rest) if rest[:1] in ("[", "{") else None
+    return (rest, rest is not value) if repaired is None else (repaired, True)
 
 
 def without_cut_mark(text: str) -> str:
-    """A text without what says at its end that it was cut off."""
+    """Remove a mark of truncation at the end."""
     mark = _CUT_OFF.search(text, max(0, len(text) - 100)) if text[-1:] == "]" else None
     return text[: mark.start()] if mark else text
 
 
-def mend(text: str) -> Any:
-    """What a JSON text that was cut off still holds; None when it is not the beginning of JSON."""
+def repair(text: str) -> Any:
+    """Decode the beginning of truncated JSON; None for other texts."""
     if len(text) > MAX_TEXT:
         return None
     closers, in_string, escaped, cut = _scan(text)
@@ -107,7 +107,7 @@ def mend(text: str) -> Any:
 
 
 def _scan(text: str) -> tuple[list[str], bool, bool, int]:
-    """Brackets left open, whether a string is, whether the last character escapes, the last place to cut."""
+    """Return missing brackets, if a string is open, if an escape is open, and the last place to cut."""
     closers: list[str] = []
     in_string = False
     escape_at, cut = -2, 0
@@ -133,7 +133,7 @@ def _scan(text: str) -> tuple[list[str], bool, bool, int]:
 
 
 def literal(value: Any) -> Any:
-    """The value of a Python literal, such as `{'city': 'Paris'}`; anything else comes back unchanged."""
+    """Decode a Python literal such as `{'city': 'Paris'}`; return other values unchanged."""
     if not isinstance(value, str) or value[:1] not in ("{", "[", "(") or len(value) > 200_000:
         return value
     try:
@@ -143,19 +143,19 @@ def literal(value: Any) -> Any:
 
 
 def is_masked(value: Any) -> bool:
-    """Whether a value is an instrumentation's way of saying that it left the content out."""
+    """Return True for a mask, which instrumentations record instead of content."""
     if type(value) is not str or len(value) > 200 or value[:1] not in MASKS or value.startswith("[{"):
         return False
     return _MASKED.fullmatch(value) is not None
 
 
 def unmasked(text: str) -> str | None:
-    """A text, or None where all of it says that an instrumentation left the content out."""
+    """Return a text, or None for a mask."""
     return None if text[:1] in MASKS and is_masked(text) else text
 
 
 def unquoted(value: Any) -> Any:
-    """A word that some platforms write as JSON, without its quotes; anything else comes back unchanged."""
+    """Remove the quotes of a word in JSON; return other values unchanged."""
     if type(value) is str and value[:1] == value[-1:] == '"' and len(value) > 1:
         word = parse(value)
         return word if isinstance(word, str) else value
@@ -163,21 +163,12 @@ def unquoted(value: Any) -> Any:
 
 
 def is_repr(text: str) -> bool:
-    """Whether a text is Python's repr of some object, such as `AgentInput(input=[...])`: nobody said that."""
+    """Return True for Python's repr of an object, such as `AgentInput(input=[...])`."""
     return _REPR.match(text) is not None
 
 
-def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, Any] | None:
-    """The first of these keys that is there and not None, with its value."""
-    for key in keys:
-        value = attributes.get(key)
-        if value is not None:
-            return key, value
-    return None
-
-
 def first_text(attributes: Mapping[str, Any], keys: Iterable[str]) -> str | None:
-    """The first of these attributes that is a text with something in it, and not a mask."""
+    """Return the first of these attributes that is a non-empty text and no mask."""
     for key in keys:
         value = attributes.get(key)
         if isinstance(value, str) and value and not is_masked(value):
@@ -186,7 +177,7 @@ def first_text(attributes: Mapping[str, Any], keys: Iterable[str]) -> str | None
 
 
 def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """The list that keys such as `prefix.0.role` spell out, in index order, gaps closed."""
+    """Return the list with indexed keys such as `prefix.0.role`, in order and without gaps."""
     tree: dict[str, Any] = {}
     start = len(prefix) + 1
     dotted = prefix + "."
