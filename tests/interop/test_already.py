@@ -234,7 +234,7 @@ def write() -> None:
         text = path.read_text(encoding="utf-8")
         if old is None:
             heading = "## What you get\n\n"
-            told = "What one call leaves at an OTLP receiver, beside the code above:\n\n```text\n"
+            told = "One call exports these spans with the code above:\n\n```text\n"
             text = text.replace(heading, f"{heading}{told}{block}```\n\n", 1)
         else:
             text = text.replace(f"```text\n{old}```", f"```text\n{block}```", 1)
