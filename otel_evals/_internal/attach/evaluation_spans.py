@@ -19,8 +19,10 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
     INVALID_SPAN,
     Link,
+    NonRecordingSpan,
     ProxyTracer,
     Span,
     SpanContext,
@@ -29,6 +31,7 @@ from opentelemetry.trace import (
     Tracer,
     TraceState,
     get_current_span,
+    set_span_in_context,
 )
 from opentelemetry.util.types import Attributes
 
@@ -36,10 +39,12 @@ from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.model import Evaluation, Run
 from otel_evals._internal.recursion import ScorerSpan, mark, marked_context, marked_state
+from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
 _RANDOM = RandomIdGenerator()
 _SHARED_BITS = 64
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _LOW_BITS = (1 << _SHARED_BITS) - 1
 """Of the trace id: what samplers go by is in them."""
 _OWN_SERVICE = {SERVICE_NAME: "unknown_service", "openinference.project.name": "default"}
@@ -87,12 +92,12 @@ class EvaluationSpans:
             return span
 
         def start_linked(tracer: Any) -> Span:
-            return start(tracer, marked_context(), records.judged_links(run, span_id))
+            return start(tracer, marked_context(), judged_links(run, span_id))
 
         if not self._same_trace:
             return self._in_own_trace(judged, start_linked)
         try:
-            links = records.judged_links(run, span_id)[:-1]  # the last is its parent
+            links = judged_links(run, span_id)[:-1]  # the last is its parent
             span = start(self._given, mark(judged), links)
         except Exception as error:
             return self._in_own_trace_after(error, judged, start_linked)
@@ -148,6 +153,47 @@ class EvaluationSpans:
                 tracer.resource = tracer.resource.merge(Resource(_own_service(tracer.resource)))
             self._resolved = tracer
         return self._resolved
+
+
+def begin(
+    spans: EvaluationSpans | None, run: Run, span_id: str, scorer_id: str, start_time: int
+) -> tuple[Context | None, ScorerSpan]:
+    """Open an evaluation's span; returns the judged span's context, if it was needed, and the span.
+
+    Never raises: if there is no evaluation span, an unrecorded one takes its place.
+    """
+    if spans is None:
+        return None, ScorerSpan(unrecorded_context(run))
+    judged = judged_context(run, span_id)
+    try:
+        return judged, spans.open(run, span_id, scorer_id, start_time, judged)
+    except BaseException as error:  # a span processor of the application
+        tell(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
+        return judged, ScorerSpan(unrecorded_context(run))
+
+
+def judged_context(run: Run, span_id: str) -> Context:
+    """Return a context with nothing but the judged span, or an empty one for invalid ids, as in odd files."""
+    try:
+        return set_span_in_context(NonRecordingSpan(_span_context(run, span_id)), Context())
+    except ValueError:
+        return Context()
+
+
+def _span_context(run: Run, span_id: str) -> SpanContext:
+    return SpanContext(
+        trace_id=int(run.trace_id, 16),
+        span_id=int(span_id, 16),
+        is_remote=False,
+        trace_flags=_SAMPLED if run.trace_flags == 1 else TraceFlags(run.trace_flags),
+        trace_state=TraceState.from_header([run.trace_state]) if run.trace_state else DEFAULT_TRACE_STATE,
+    )
+
+
+def judged_links(run: Run, span_id: str) -> list[Link]:
+    """Links to what is judged: a span, or the roots of a conversation's runs; the judged span is last."""
+    earlier = [_span_context(turn, turn.root_span_id) for turn in run.turns[:-1]]
+    return [Link(context) for context in (*earlier, _span_context(run, span_id))]
 
 
 def own_context(judged: Context, generator: IdGenerator | None = None) -> SpanContext:
