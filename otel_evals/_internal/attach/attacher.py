@@ -17,7 +17,7 @@ from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, begin, judged_context
 from otel_evals._internal.attach.metrics import Metrics
-from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.recursion import ScorerSpan, marked_context
 from otel_evals._internal.util.error_log import tell

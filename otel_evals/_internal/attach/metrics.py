@@ -19,7 +19,7 @@ from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
 
 from otel_evals import semconv
 from otel_evals._internal.accounting.counters import Stats
-from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.record import tenant_of
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.redis_server import servers

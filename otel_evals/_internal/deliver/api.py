@@ -5,28 +5,56 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import anyio
 
 from otel_evals._internal.deliver.destination import Unaccepted
-from otel_evals._internal.deliver.feedback import FeedbackQuery
 from otel_evals._internal.deliver.http import HttpClient, HttpOptions
 from otel_evals._internal.deliver.items import ScoreItem, items_of
+from otel_evals._internal.deliver.reading import FeedbackQuery, TraceQuery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
-from otel_evals._internal.deliver.revisions import SentRevisions
-from otel_evals._internal.deliver.stored_traces import TraceQuery
 from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
 from otel_evals.errors import ConfigError, DestinationError
 
 _ONE_OF_THEM = {400, 404, 409, 413, 422}
 """Statuses that may stand for one item of a request."""
+_REMEMBERED = 20_000
 _BUDGET = 25.0
 """Seconds for one batch; what is left then is sent with a later one."""
 
 Errors = Sequence[tuple[ScoreItem, DestinationError]]
 """Items that were not accepted, and why."""
+
+
+class SentRevisions:
+    """Remembers the later revisions that a backend has accepted, up to 20,000.
+
+    Judges take their time and refused scores are sent again, so an earlier revision may be the last to leave.
+    """
+
+    def __init__(self) -> None:
+        self._sent: OrderedDict[str, int] = OrderedDict()
+
+    def current(self, items: Iterable[ScoreItem]) -> list[ScoreItem]:
+        """Return the items without those that have a later revision among them or at the backend."""
+        items = list(items)
+        newest: dict[str, int] = {}
+        for item in items:
+            known = newest.get(item.id) or self._sent.get(item.id, 0)
+            newest[item.id] = max(known, item.evaluation.revision)
+        return [item for item in items if item.evaluation.revision == newest[item.id]]
+
+    def accepted(self, items: Iterable[ScoreItem]) -> None:
+        """Remember items that the backend has accepted; a first revision replaces none."""
+        for item in items:
+            if item.evaluation.revision > 1:
+                self._sent[item.id] = item.evaluation.revision
+                self._sent.move_to_end(item.id)
+        while len(self._sent) > _REMEMBERED:
+            self._sent.popitem(last=False)
 
 
 class ApiDestination(ABC):

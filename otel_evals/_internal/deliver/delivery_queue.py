@@ -14,8 +14,7 @@ from dataclasses import replace
 import anyio.lowlevel
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
-from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.deliver.destination import Destination, Unaccepted
+from otel_evals._internal.deliver.destination import Destination, DestinationStats, Unaccepted
 from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry, is_ours, reason_of, told, unaccepted
 from otel_evals._internal.model import Evaluation, ScoredRun

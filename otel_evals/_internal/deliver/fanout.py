@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 from msgspec.structs import replace
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 
-from otel_evals._internal.deliver.capabilities import holds, keeps_picks, link_traces
-from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.delivery_queue import Delivered, DeliveryQueue
-from otel_evals._internal.deliver.destination import Destination
-from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.destination import Destination, DestinationStats, EventPreset
 from otel_evals._internal.deliver.retry import Retry
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.cancellation import is_cancelled
+from otel_evals._internal.util.error_log import tell
 from otel_evals.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+_SECONDS = 10.0
+_FAILED: Any = object()
 
 
 class FanOut:
@@ -107,12 +112,12 @@ class FanOut:
             None if there is no destination.
         """
         each = zip(self._queues, self._destinations, strict=True)
-        lacking = [q.name for q, d in each if not await holds(d, evaluation_ids, revision)]
+        lacking = [q.name for q, d in each if not await _holds(d, evaluation_ids, revision)]
         return lacking if self._queues else None
 
     async def keep_picks(self, rows: Sequence[Any]) -> bool:
         """Give what rules picked to the destinations that keep it; whether none of them failed."""
-        return all([await keeps_picks(each, rows) for each in self._destinations])
+        return all([await _keeps_picks(each, rows) for each in self._destinations])
 
     async def run(self) -> None:
         """Deliver until shut down; to be started as a task."""
@@ -160,6 +165,47 @@ class FanOut:
     def failing(self) -> tuple[str, ...]:
         """Names of the destinations whose last attempt failed. May be called from any thread."""
         return tuple(queue.name for queue in self._queues if queue.failing)
+
+
+async def _holds(destination: Destination, evaluation_ids: Collection[str], revision: int) -> bool:
+    """Return True if the destination already has all of these evaluations, as far as it can tell."""
+    ask = getattr(destination, "holds", None)
+    if ask is None:
+        return False
+    return await _asked(destination, lambda: ask(evaluation_ids, revision), "tell which it has") is True
+
+
+async def _keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
+    """Return True if the destination keeps what rules picked, or has no use for it; within ten seconds."""
+    keep = getattr(destination, "keep_picks", None)
+    if keep is None:
+        return True
+    with anyio.move_on_after(_SECONDS):
+        return await _asked(destination, lambda: keep(rows), "keep what rules picked") is not _FAILED
+    return False
+
+
+def link_traces(destinations: Sequence[Any]) -> None:
+    """Have destinations that show runs show where the others have their traces."""
+    links = [each.trace_url for each in destinations if hasattr(each, "trace_url")]
+    for each in destinations:
+        if (link_to := getattr(each, "link_to", None)) is not None:
+            link_to(links)
+
+
+async def _asked(destination: Destination, ask: Callable[[], Awaitable[Any]], what: str) -> Any:
+    """The answer, without spans of the destination's own client; `_FAILED` where there is none."""
+    token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    try:
+        return await ask()
+    except BaseException as error:
+        if is_cancelled(error):
+            raise
+        name = destination.name
+        tell(_log, "Destination %s failed to %s", name, what, error=error, level=logging.WARNING)
+        return _FAILED
+    finally:
+        detach(token)
 
 
 async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:

@@ -1,15 +1,17 @@
-"""Evaluations as backends take them: one item per score, with what all of them ask for."""
+"""Evaluations as backends take them: one item per score, and OTLP in JSON."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from otel_evals import semconv
 from otel_evals._internal.deliver.record import cost_of, steps_of
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScoredRun, ScorerFailure
+from otel_evals._internal.version import __version__
 
 _NAMESPACE = uuid.UUID("5c5b9e50-9a0b-5a7e-8f3e-6f1a6a4c7d11")
 """Of the UUIDs (version 5, RFC 9562) made of evaluation ids."""
@@ -136,3 +138,38 @@ def iso(nanoseconds: int) -> str:
 def _text(text: str | None) -> str | None:
     """Without NUL characters, which PostgreSQL does not store."""
     return text and text.replace("\x00", "")
+
+
+def one_resource(kind: str, records: Sequence[Mapping[str, Any]], service: object) -> dict[str, Any]:
+    """An export request of spans or log records, all of one service.
+
+    Args:
+        kind: `span` or `log`.
+        records: spans or log records, in OTLP's JSON form.
+        service: the service's name.
+    """
+    part, list_ = ("Spans", "spans") if kind == "span" else ("Logs", "logRecords")
+    scope = {"scope": {"name": semconv.SCOPE_NAME, "version": __version__}, list_: list(records)}
+    resource = {"attributes": attributes_of({semconv.SERVICE_NAME: str(service or "unknown_service")})}
+    return {f"resource{part}": [{"resource": resource, f"scope{part}": [scope]}]}
+
+
+def attributes_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Attributes in OTLP's JSON form; those that are None are left out."""
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
+
+
+def service_of(item: ScoreItem) -> str:
+    """Name of the service that was judged; empty if it was not recorded."""
+    return str(item.run.resource.get(semconv.SERVICE_NAME) or "")
+
+
+def _value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+    return {"stringValue": str(value)}
