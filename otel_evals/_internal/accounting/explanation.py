@@ -142,7 +142,6 @@ class Numbers(TypedDict):
 
 
 def numbers(chance: Chance | None, trace_state: str = "") -> Numbers:
-    """The `probability` and `threshold` of an `ExplainedDecision`."""
     if chance is None:
         return {"probability": None, "threshold": None}
     return {

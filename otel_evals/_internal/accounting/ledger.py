@@ -38,7 +38,6 @@ class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
     """What one rule decided about one target, and what came of it."""
 
     rule: str
-    """The rule's name."""
     span_id: str
     status: str
     """`waiting` (for another rule's outcome), `awaiting_idle` (a conversation), `not_sampled`, `queued` (or
@@ -48,7 +47,6 @@ class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
     value: float | None = None
     attempts: int = 0
     duration: float = 0.0
-    """Seconds."""
     conversation_id: str | None = None
     """Set where a conversation is the target; the traces of its runs share one object."""
     until: float = 0.0
@@ -59,7 +57,6 @@ class LoggedTrace(msgspec.Struct, eq=False, gc=False):
     """The log's entry of one trace; untracked, since the garbage collector would visit ten thousand."""
 
     spans: int = 0
-    """Spans that were assembled."""
     runs: int = 0
     dialects: tuple[str, ...] = ()
     trace_state: str = ""
@@ -69,10 +66,9 @@ class LoggedTrace(msgspec.Struct, eq=False, gc=False):
     more: int = 0
     """Evaluations beyond those kept."""
     deliveries: tuple[tuple[str, str], ...] = ()
-    """For each delivery of a scored run: the destination, and `exported` or the reason why not."""
+    """Destination and end of each delivery: `exported`, or the reason why not."""
 
     def evaluation(self, rule: str, span_id: str) -> LoggedEvaluation | None:
-        """The entry of a rule and a judged span; None if there is none."""
         for each in self.evaluations:
             if each.rule == rule and each.span_id == span_id:
                 return each
@@ -99,13 +95,10 @@ class _Rule:
 
 
 class Ledger:
-    """Updates counters and trace log together.
+    """Counts what happens to runs, and logs it by trace.
 
-    Args:
-        rules: the rules' names.
-        max_traces: how many traces the trace log keeps.
-        content: whether error messages, which may quote what was judged, may be logged.
-        ceiling: the highest sampling probability of any rule, for the sampler check.
+    Error messages, which may quote what was judged, are logged with `content` only. `ceiling` is the highest
+    sampling probability of any rule.
     """
 
     def __init__(
@@ -118,9 +111,8 @@ class Ledger:
         self.pending = 0
         """Evaluations without an outcome, over all rules."""
         self.moved = time.monotonic()
-        """When an evaluation last ended or the first pending one was queued, in `time.monotonic` seconds."""
+        """`time.monotonic` of the last end of an evaluation, or when the first pending one was queued."""
         self.last_end: float | None = None
-        """When an evaluation last ended, in `time.monotonic` seconds."""
         self._lock = threading.Lock()
         self._seen = self._eligible = 0
         self._ignored: Counter[str] = Counter()
@@ -129,7 +121,6 @@ class Ledger:
         self._instrumentations: dict[str, int] = {}
 
     def add_rules(self, names: Iterable[str]) -> None:
-        """Count for these rules too."""
         with self._lock:
             for name in names:
                 self._rules.setdefault(name, _Rule())
@@ -176,7 +167,6 @@ class Ledger:
                 pass
 
     def decided(self, run: Run, decisions: Iterable[Decision]) -> None:
-        """Record the decisions of rules about a run."""
         for each in decisions:
             name, status, reason, chance = each.rule.name, each.status, each.reason, each.chance
             if chance is not None and chance.probability < 1.0:
@@ -194,7 +184,7 @@ class Ledger:
                 self.trace_log.decided(run, name, "waiting")
 
     def resumed(self, run: Run, rule: str, chance: Chance) -> None:
-        """Record an evaluation that was taken from the store."""
+        """Count an evaluation that was taken from the store."""
         self._count_pending(rule, "resumed")
         self.trace_log.decided(run, rule, "queued", None, chance)
 
@@ -230,7 +220,7 @@ class Ledger:
         self.trace_log.ended(name, evaluation, status, reason)
 
     def stored(self, run: Run, rule: str, reason: str) -> None:
-        """Record that an evaluation without an outcome was put back into the store."""
+        """Count an evaluation that was put back into the store without an outcome."""
         with self._lock:
             self.pending -= 1
             self._rules[rule].pending -= 1
@@ -240,7 +230,6 @@ class Ledger:
     def _note_failure(
         self, name: str, rule: _Rule, evaluation: Evaluation, error: BaseException | None
     ) -> None:
-        """Log failures of a rule that has failed at least once."""
         try:  # noqa: SIM105
             self.failures.note(name, evaluation.outcome, error, rule.scored + rule.not_scored.total())
         except BaseException:  # a log handler of the application
@@ -262,11 +251,9 @@ class TraceLog:
         return len(self._traces)
 
     def get(self, trace_id: str) -> LoggedTrace | None:
-        """The entry of a trace; None if it was never logged or has been evicted."""
         return self._traces.get(trace_id)
 
     def assembled(self, trace_id: str, spans: int, runs: Iterable[Run]) -> None:
-        """Log that spans of a trace were assembled into runs."""
         trace = self._trace(trace_id)
         trace.spans += spans
         for run in runs:
@@ -280,7 +267,6 @@ class TraceLog:
             trace.dialects = dialects
 
     def ignored(self, trace_id: str, reason: str, count: int = 1) -> None:
-        """Log that runs, spans or log records of a trace were ignored."""
         trace = self._trace(trace_id)
         if trace.ignored is None:
             trace.ignored = Counter()
@@ -298,20 +284,17 @@ class TraceLog:
             self._add(trace, LoggedEvaluation(rule, run.root_span_id, status, reason, chance))
 
     def awaits_idle(self, run: Run, evaluations: Iterable[LoggedEvaluation]) -> None:
-        """Log that a run's conversation will be judged when it is idle."""
         for evaluation in evaluations:
             trace = self._trace(run.trace_id)
             if evaluation not in trace.evaluations:
                 self._add(trace, evaluation)
 
     def stored(self, run: Run, rule: str, reason: str) -> None:
-        """Log that the evaluation of a run was put back into the store."""
         known = self._trace(run.trace_id).evaluation(rule, run.root_span_id)
         if known is not None:
             known.status, known.reason = "stored", reason
 
     def ended(self, rule: str, evaluation: Evaluation, status: str, reason: str | None) -> None:
-        """Log the outcome of an evaluation."""
         trace = self._traces.get(evaluation.trace_id)
         known = None if trace is None else trace.evaluation(rule, evaluation.span_id)
         if known is not None:
@@ -328,7 +311,7 @@ class TraceLog:
                 trace.deliveries = self._shared((*trace.deliveries, (destination, end)))
 
     def _shared(self, deliveries: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """The same tuple for all traces with the same deliveries, to save memory."""
+        """Return the same tuple for all traces with the same deliveries, to save memory."""
         if len(self._deliveries) < _MAX_EVALUATIONS:
             return self._deliveries.setdefault(deliveries, deliveries)
         return self._deliveries.get(deliveries, deliveries)

@@ -77,7 +77,6 @@ class PickLog:
         ]
 
     def told(self, rows: Sequence[MinuteOfPicks]) -> None:
-        """Note that these minutes are stored elsewhere now."""
         kept = {(row.minute, row.rule): row.picks for row in rows}
         self._changed -= {key for key, picks in kept.items() if self._counts.get(key) == picks}
         self._forget()

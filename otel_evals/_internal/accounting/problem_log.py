@@ -39,7 +39,6 @@ class _Kind:
     logged: bool
     count: int = 0
     since: int = 0
-    """Outcomes since the last one of this kind."""
 
 
 @dataclass(slots=True)
@@ -48,9 +47,8 @@ class _Rule:
     """Whether each of the last outcomes was a failure."""
     kinds: dict[str, _Kind] = field(default_factory=dict)
     logged: dict[str, float] = field(default_factory=dict)
-    """When each kind was last logged, in `time.monotonic` seconds."""
+    """`time.monotonic` of each kind's last log line."""
     message: str = ""
-    """The last error, in words."""
 
     def problem(self) -> str | None:
         last = list(self.last)
@@ -63,11 +61,7 @@ class _Rule:
 
 
 class FailureLog:
-    """Logs each kind of error of a rule when it begins and when it has ended.
-
-    Args:
-        content: whether error messages, which may quote what was judged, may be logged.
-    """
+    """Logs each kind of error of a rule when it begins and ends; error messages only with `content`."""
 
     def __init__(self, *, content: bool = True) -> None:
         self._content = content
@@ -77,13 +71,9 @@ class FailureLog:
     def note(
         self, rule: str, outcome: Outcome, error: BaseException | None = None, good_before: int = 0
     ) -> None:
-        """Note an outcome of a rule, and log what begins or ends with it.
+        """Note an outcome of a rule and what its scorer raised, and log what begins or ends with it.
 
-        Args:
-            rule: the rule's name.
-            outcome: drops are ignored.
-            error: what its scorer raised.
-            good_before: outcomes of the rule before its first failure, which need not be noted.
+        Drops are ignored. `good_before` counts the outcomes before the rule's first failure.
         """
         if outcome.status == "dropped":
             return
@@ -99,13 +89,11 @@ class FailureLog:
             self._end_others(rule, known, outcome)
 
     def failing(self) -> dict[str, str]:
-        """Return the problem of each rule that fails again and again."""
         with self._lock:
             problems = {name: rule.problem() for name, rule in self._rules.items()}
         return {name: problem for name, problem in problems.items() if problem is not None}
 
     def close(self) -> None:
-        """Log how often each error occurred, on shutdown."""
         for name, rule in self._rules.items():
             for kind, known in rule.kinds.items():
                 if known.count > 1:
@@ -142,11 +130,8 @@ class FailureLog:
 class LossLog:
     """Logs two lines per series of losses: one when it begins, one with totals when it has ended.
 
-    Args:
-        quiet: seconds without a loss after which a series has ended.
-        apart: least seconds between the first lines of two series.
-        every: least seconds between two polls; calls in between do nothing.
-        clock: seconds, monotonic.
+    A series ends after `quiet` seconds without a loss; two begin at least `apart` seconds apart. Polls within
+    `every` seconds do nothing.
     """
 
     def __init__(
@@ -161,7 +146,6 @@ class LossLog:
         self._apart = apart
         self._every = every
         self.next_poll = float("-inf")
-        """When `poll` does something again, on this clock."""
         self._clock = clock
         self._logged: Counter[str] = Counter()
         self._last: Counter[str] = Counter()
@@ -185,7 +169,6 @@ class LossLog:
             _logger.warning("scoring is losing data: %s", _listed(totals - self._logged))
 
     def close(self, losses: Mapping[str, int]) -> None:
-        """Log the losses that have not been logged, on shutdown."""
         self._last = Counter(losses)
         if self._last != self._logged:
             self._end("shut down")
@@ -203,7 +186,6 @@ class ContentLog:
         """The setting of each of these instrumentations."""
 
     def note(self, who: str, run: Run) -> None:
-        """Check a run of an instrumentation."""
         if who in self.off or len(self.off) >= _MAX_INSTRUMENTATIONS:
             return
         off = [name for name in _CONTENT if run.availability.get(name) is Availability.CAPTURED_OFF]

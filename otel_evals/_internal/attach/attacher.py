@@ -47,14 +47,10 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attacher:
-    """Opens an evaluation before its scorer runs and attaches its outcome; on the engine's thread.
+    """Opens an evaluation before its scorer runs and attaches its outcome; used on the engine's thread.
 
-    Args:
-        spans: records evaluation spans; None for none, and none below them.
-        logger: takes evaluation events; None for none.
-        metrics: records scores; None for none.
-        scores: hands attributes to the exporters that hold judged spans; None for none.
-        presets: add what their backends ask for to evaluation events.
+    Evaluation spans, events, metrics and attributes of held spans are each None if disabled. Presets add
+    attributes for their backends to evaluation events.
     """
 
     def __init__(
@@ -84,7 +80,7 @@ class Attacher:
         self._ways = [way for outlet, way in ways if outlet is not None]
 
     def expect(self, rule: str, run: Run) -> None:
-        """A rule, given by its name, begins to score a run. Never raises."""
+        """Start the metrics of a rule, given by its name, and a run. Never raises."""
         if self._metrics is not None:
             try:
                 self._metrics.estimates.expect(rule, run)
@@ -93,22 +89,16 @@ class Attacher:
                 tell(_logger, message, rule, error=error, level=logging.WARNING)
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
-        """Record evaluation spans in this way from now on; None for none."""
+        """Record evaluation spans with these from now on; None for none."""
         self._spans = spans
         self._choose_ways()
 
     def open(
         self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int, context: contextvars.Context
     ) -> Opened:
-        """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on.
+        """Begin the evaluation of a span at a time in nanoseconds; its scorer will run in the context.
 
-        Args:
-            run: what is judged.
-            span_id: the judged span.
-            rule: the name of the rule.
-            scorer_id: the scorer of the rule.
-            start_time: in nanoseconds since the Unix epoch.
-            context: what the scorer will run in.
+        Never raises: without an evaluation span, scoring continues.
         """
         if self._metrics is not None:
             self.expect(rule, run)
@@ -117,13 +107,7 @@ class Attacher:
         return Opened(judged, span, context)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        """Attach an outcome, in each way as far as it works. Never raises.
-
-        Args:
-            run: what was judged.
-            evaluation: the outcome.
-            opened: what `open` gave; None when its scorer never ran.
-        """
+        """Attach an outcome in every enabled way; `opened` is None if its scorer never ran. Never raises."""
         for way in self._ways:
             try:
                 way(run, evaluation, opened)
@@ -132,14 +116,7 @@ class Attacher:
                 tell(_logger, message, evaluation.scorer_id, error=error)
 
     def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
-        """End what was begun without an outcome: another attempt will be made. Never raises.
-
-        Args:
-            opened: what `open` gave.
-            outcome: what became of the attempt: `retried` or `stored`.
-            reason: why.
-            end_time: when it ended, in nanoseconds since the Unix epoch; now by default.
-        """
+        """End an attempt without an outcome, as `retried` or `stored`, now by default. Never raises."""
         if self._spans is not None:
             try:
                 self._spans.abandon(opened.span, outcome, reason, end_time)

@@ -198,15 +198,7 @@ class Estimates:
 class Metrics:
     """Records evaluations, and exposes the counters as observable instruments.
 
-    Args:
-        meter: creates the instruments.
-        stats: reads the counters.
-        queue_size: reads how many items wait to be scored.
-        held: reads how many spans are held for their scores.
-        exports: reads the counts of deliveries, by destination.
-        scales: of the scorers, by the rule's name; those that are missing have none.
-        failing: reads which rules fail again and again.
-        by: what else the sums for weighted means are told apart by.
+    `scales` has the scorers' scales by rule, `by` the dimensions of the sums for weighted means.
     """
 
     def __init__(

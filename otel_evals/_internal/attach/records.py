@@ -26,7 +26,6 @@ MAX_LABEL = 256
 
 
 def opening_attributes(run: Run, scorer_id: str) -> dict[str, Any]:
-    """Return the attributes that an evaluation span has from its start."""
     return {
         semconv.MARK: True,
         semconv.GEN_AI_EVALUATION_NAME: scorer_id,
@@ -113,7 +112,6 @@ def _score(score: Score) -> dict[str, Any]:
 
 
 def _judges(score: Score) -> dict[str, Any]:
-    """Return the attributes of a score given by judges."""
     attributes: dict[str, Any] = {}
     models = sorted({s.model for s in score.steps if s.model is not None})
     if models:
@@ -127,7 +125,6 @@ def _judges(score: Score) -> dict[str, Any]:
 
 
 def conversation_attributes(run: Run) -> dict[str, Any]:
-    """Return the attributes that only evaluations of conversations have."""
     if not run.turns:
         return {}
     return {

@@ -22,7 +22,7 @@ _NEVER_SENT = ("queue_full", "shutdown")
 
 @dataclass(frozen=True, slots=True)
 class Unaccepted:
-    """One evaluation of a batch that a destination did not accept, while it took the others."""
+    """One evaluation that a destination did not accept, while it accepted others of the batch."""
 
     evaluation: Evaluation
     """As it was given to `export`."""
@@ -42,10 +42,7 @@ class Destination(Protocol):
         """Short name for metrics and logs, such as `phoenix`."""
 
     async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted] | None:
-        """Send a batch.
-
-        Returns:
-            The evaluations that were not accepted; None or nothing where all were.
+        """Send a batch; returns the evaluations that were not accepted, if any.
 
         Raises:
             DestinationError: nothing was accepted; `retryable` says whether to send it again.
@@ -56,9 +53,9 @@ class Destination(Protocol):
 
 
 class EventPreset(ABC):
-    """Adds attributes to evaluation events, which your own exporters carry to the backend.
+    """Adds attributes to evaluation events, which your own exporters send to the backend.
 
-    It sends nothing itself, so it is not among the counts of destinations.
+    It sends nothing itself, so it has no destination counts.
     """
 
     name: str
@@ -69,14 +66,14 @@ class EventPreset(ABC):
 
     @abstractmethod
     def event_attributes(self, run: Run, evaluation: Evaluation) -> Mapping[str, Any]:
-        """Attributes of the event of an evaluation."""
+        """Return attributes for the event of an evaluation."""
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Where people find a span's trace; None if that cannot be told."""
+        """Return the web address of a span's trace; None if it is unknown."""
         return None
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Address and headers for sending telemetry there by OTLP over HTTP; None if that is not possible."""
+        """Return address and headers for telemetry by OTLP over HTTP; None if that is not possible."""
         return None
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
@@ -110,14 +107,7 @@ class DestinationStats:
     """Evaluations of these runs that were not accepted, by reason."""
 
     def ended(self, end: str, runs: int, lost: Mapping[str, int], *, pending: bool) -> DestinationStats:
-        """These counts after runs ended.
-
-        Args:
-            end: `exported`, or the reason why they were not.
-            runs: how many.
-            lost: their evaluations that were not accepted, by reason.
-            pending: whether they had been counted as pending.
-        """
+        """Return the counts after runs ended, `exported` or for a reason, with lost evaluations."""
         left = replace(self, pending=self.pending - (runs if pending else 0))
         if end == "exported":
             return replace(left, exported=left.exported + runs)
@@ -132,10 +122,10 @@ class DestinationStats:
 
 
 def show_traces_at(destination: Any, address: Any, field: str) -> None:
-    """Have a destination tell this address of traces, with ids for `{trace_id}` and `{span_id}`.
+    """Have a destination use this address of traces, a template with `{trace_id}` and `{span_id}`.
 
     Raises:
-        ConfigError: it is no such address.
+        ConfigError: it is not one.
     """
     text = str(address)
     places = set(re.findall(r"\{(.*?)\}", text))

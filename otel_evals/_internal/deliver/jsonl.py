@@ -109,7 +109,7 @@ class JsonlDestination:
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Scored runs from a file that a JsonlDestination wrote, as plain dicts, oldest first.
+    """Read scored runs from a file of a JsonlDestination, as plain dicts, oldest first.
 
     A line that was cut off by a crash is skipped and logged.
     """
@@ -124,7 +124,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def _revisions(line: bytes) -> set[tuple[str, int]]:
-    """Ids and revisions of a line's evaluations; empty for a line that was cut off."""
+    """Return ids and revisions of a line's evaluations; empty for a line that was cut off."""
     try:
         return {(e["evaluation_id"], e["revision"]) for e in json.loads(line)["evaluations"]}
     except (ValueError, KeyError, TypeError):

@@ -1,7 +1,8 @@
 """Reading feedback and stored traces back from a backend.
 
 Backends that are also destinations implement `read_traces` there. Others are found through the entry-point
-group `otel_evals_trace_source`; each entry point is a class whose keyword arguments are its options.
+group `otel_evals_trace_source`; each entry point is a class whose keyword arguments are its options, with
+the methods `read_traces` and `shutdown` of an `ApiDestination`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 
 from otel_evals._internal.deliver.http import MOST_BYTES, HttpClient
 from otel_evals._internal.deliver.items import iso
-from otel_evals._internal.model import Feedback, SpanRecord
+from otel_evals._internal.model import Feedback
 from otel_evals._internal.util.retry import backoff
 from otel_evals.errors import ConfigError, DestinationError
 
@@ -31,7 +32,7 @@ _LONGEST = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackQuery:
-    """Which feedback a backend is asked for. It may give more than that, never less."""
+    """Feedback to request from a backend, which may return more, never less."""
 
     since: int
     """Not before this moment, in nanoseconds since the Unix epoch."""
@@ -48,7 +49,7 @@ class FeedbackQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceQuery:
-    """Which traces a backend is asked for: those that began in a range of time. It may give more."""
+    """Traces to request from a backend: those that began in a range of time. It may return more."""
 
     since: int
     """From this moment on, in nanoseconds since the Unix epoch."""
@@ -68,7 +69,7 @@ class TraceQuery:
         return iso(self.until)
 
     def words(self) -> dict[str, str]:
-        """The filter as NAME=VALUE words, as backends take it that have no language of their own.
+        """Return the filter as NAME=VALUE words, for backends without a query language.
 
         Raises:
             ConfigError: it has another form.
@@ -83,21 +84,6 @@ class TraceQuery:
         return {name: value for name, _, value in pairs}
 
 
-class TraceSource(Protocol):
-    """Where stored traces come from. Its methods are awaited on one event loop."""
-
-    def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
-        """The spans of each trace, every trace once; None where there is no API for it.
-
-        Raises:
-            DestinationError: the backend did not answer, or in another form.
-            ConfigError: it cannot be asked with this filter.
-        """
-
-    async def shutdown(self) -> None:
-        """Close the connections."""
-
-
 async def ask(
     http: HttpClient,
     method: str,
@@ -107,15 +93,7 @@ async def ask(
     params: Mapping[str, Any] | None = None,
     most: int = MOST_BYTES,
 ) -> Any:
-    """The JSON that a server answers; where it is busy or away, it is asked again a few times.
-
-    Args:
-        http: the client.
-        method: of the request.
-        path: below the client's base URL.
-        body: sent as JSON.
-        params: the query.
-        most: bytes of the answer.
+    """Return a server's JSON answer of at most `most` bytes; a busy or absent server is asked a few times.
 
     Raises:
         DestinationError: it did not answer with success.
@@ -135,14 +113,14 @@ async def ask(
 async def paged(
     page: Callable[[Any], Awaitable[tuple[Sequence[Any], Any]]], first: Any = None
 ) -> AsyncIterator[Any]:
-    """The items of all pages.
+    """Iterate over the items of all pages.
 
     Args:
-        page: gives the items at a cursor, and the cursor of the next page; a false one ends it.
+        page: returns the items at a cursor, and the cursor of the next page; a false one ends it.
         first: the first cursor.
 
     Raises:
-        DestinationError: a server leads in a circle, or its answer has another form.
+        DestinationError: a page repeats, or has another form.
     """
     cursor, seen = first, {first}
     while True:
@@ -160,7 +138,7 @@ async def paged(
 
 
 def readable(record: Any, read: Callable[[Any], Feedback]) -> Feedback | None:
-    """A record as feedback; None if it has another form."""
+    """Return a record as feedback; None if it has another form."""
     try:
         return read(record)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -168,10 +146,10 @@ def readable(record: Any, read: Callable[[Any], Feedback]) -> Feedback | None:
 
 
 def moment(text: Any) -> int:
-    """A time in ISO 8601, without a zone in UTC, as nanoseconds since the Unix epoch.
+    """Return an ISO 8601 time, in UTC without a zone, as nanoseconds since the Unix epoch.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     if found.tzinfo is None:
