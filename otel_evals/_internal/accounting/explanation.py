@@ -36,7 +36,7 @@ record of the trace.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedDecision:
-    """What one rule decided about one target of the trace, and what came of it."""
+    """A rule's decision about one target of the trace, and its outcome."""
 
     rule: str
     """The rule's name."""
@@ -65,7 +65,7 @@ class ExplainedDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What happened to a trace. `str()` gives it as text."""
+    """The processing of a trace. `str()` returns it as text."""
 
     trace_id: str
     status: TraceStatus

@@ -1,4 +1,4 @@
-"""Whether scoring makes progress, for liveness probes and dashboards."""
+"""Progress of scoring, for liveness probes and dashboards."""
 
 from __future__ import annotations
 

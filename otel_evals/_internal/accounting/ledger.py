@@ -35,7 +35,7 @@ _MAX_INSTRUMENTATIONS = 100
 
 
 class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
-    """What one rule decided about one target, and what came of it."""
+    """A rule's decision about one target, and its outcome."""
 
     rule: str
     span_id: str
@@ -97,7 +97,7 @@ class _Rule:
 class Ledger:
     """Counts what happens to runs, and logs it by trace.
 
-    Error messages, which may quote what was judged, are logged with `content` only. `ceiling` is the highest
+    Error messages, which may quote the run, are logged with `content` only. `ceiling` is the highest
     sampling probability of any rule.
     """
 
@@ -126,7 +126,7 @@ class Ledger:
                 self._rules.setdefault(name, _Rule())
 
     def stats(self, refused: int = 0) -> Stats:
-        """All counters at one moment; `refused` is what the engine's full intake refused."""
+        """Return all counters; `refused` counts items that the engine's full intake refused."""
         with self._lock:
             return Stats(
                 seen=self._seen,
@@ -202,7 +202,7 @@ class Ledger:
             self.pending += 1
 
     def ended(self, name: str, evaluation: Evaluation, error: BaseException | None = None) -> None:
-        """Record the outcome of a pending evaluation; `error` is what its scorer raised."""
+        """Record the outcome of a pending evaluation, and its scorer's exception."""
         status = evaluation.outcome.status
         reason = None if status == "scored" else evaluation.reason
         with self._lock:

@@ -71,7 +71,7 @@ class FailureLog:
     def note(
         self, rule: str, outcome: Outcome, error: BaseException | None = None, good_before: int = 0
     ) -> None:
-        """Note an outcome of a rule and what its scorer raised, and log what begins or ends with it.
+        """Note an outcome and its scorer's exception; log the kinds of errors that begin or end with it.
 
         Drops are ignored. `good_before` counts the outcomes before the rule's first failure.
         """

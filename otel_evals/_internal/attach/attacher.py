@@ -89,7 +89,7 @@ class Attacher:
                 tell(_logger, message, rule, error=error, level=logging.WARNING)
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
-        """Record evaluation spans with these from now on; None for none."""
+        """Replace how evaluation spans are recorded; None disables them."""
         self._spans = spans
         self._choose_ways()
 
@@ -164,7 +164,7 @@ def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
 
 
 def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the attributes of a score on the judged span; none for any other outcome."""
+    """Return the attributes of a score on the judged span; other outcomes have none."""
     score = evaluation.outcome
     if not isinstance(score, Score):
         return {}

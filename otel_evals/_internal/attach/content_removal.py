@@ -18,7 +18,7 @@ _WITHHELD = "withheld"
 def without_content(outcome: Outcome) -> Outcome:
     """Return the outcome without anything that could quote the run.
 
-    Labels of at most three words, and reasons and error types of one word, stay; others become `withheld`.
+    Keeps labels of up to three words, one-word reasons and error types; others become `withheld`.
     """
     match outcome:
         case Score():

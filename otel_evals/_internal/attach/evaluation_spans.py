@@ -1,7 +1,7 @@
 """Evaluation spans: their place, the conditions for recording them, and their sampling.
 
-By default each is the root of a trace of its own, linked to the judged span: the application's traces keep
-their latency, tokens, cost, size and errors. It is recorded only if it is needed, because the scorer calls a
+By default, each is the root of a new trace, linked to the judged span: the application's traces keep their
+latency, tokens, cost, size and errors. It is recorded only if it is needed, because the scorer calls a
 judge, records a span or writes on the current one. In the judged span's trace every evaluation has one.
 """
 
@@ -134,7 +134,7 @@ class EvaluationSpans:
 
     @property
     def _tracer(self) -> Any:
-        """The tracer for traces of their own: a copy, so that the application's is not changed."""
+        """The tracer for new traces: a copy, since the application's must not change."""
         if self._resolved is None:
             tracer: Any = self._given
             if isinstance(tracer, ProxyTracer):
@@ -199,9 +199,9 @@ def unrecorded_context(run: Run) -> SpanContext:
 def _own_context(
     trace_id: int, flags: int, state: TraceState | None, generator: IdGenerator | None
 ) -> SpanContext:
-    """Return the marked ids of an evaluation span in a trace of its own.
+    """Return the marked ids of an evaluation span in a new trace.
 
-    The trace id has the low 64 bits of the judged trace's, so that samplers by trace id keep both or neither.
+    The trace id has the low 64 bits of the judged trace's: samplers by trace id keep both or neither.
     Without a generator, the span does not exist, and spans below it must not be recorded.
     """
     if generator is None:

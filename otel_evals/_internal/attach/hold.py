@@ -1,8 +1,8 @@
 """Scores as attributes on the judged span: a bounded hold in front of the exporter.
 
 A judged span with incomplete scores is held for at most `hold` seconds; every other span is exported at once.
-Held spans are exported from a thread of their own, so that neither the application, nor the batch processor,
-nor the scoring thread waits for a slow exporter. `PendingScores` and the exporter are in one module because
+A separate thread exports held spans: a slow exporter delays neither the application, nor the batch
+processor, nor the scoring thread. `PendingScores` and the exporter are in one module because
 they are two sides of one protocol between threads.
 """
 
@@ -372,7 +372,7 @@ def _with(span: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
     )
-    for field_name in ("_events", "_links"):  # they count what the span's limits dropped
+    for field_name in ("_events", "_links"):  # they count items dropped by the span's limits
         if hasattr(span, field_name):
             setattr(copy, field_name, getattr(span, field_name))
     return copy

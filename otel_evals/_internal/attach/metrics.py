@@ -36,7 +36,7 @@ _DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
     "tenant": (semconv.TENANT_ID, lambda run: str(tenant_of(run) or "")[:_LONGEST]),
 }
 _LONGEST = 200
-_OTHER = "_OTHER"  # OpenTelemetry's word for a value that is not told
+_OTHER = "_OTHER"  # OpenTelemetry's word for values beyond a limit
 _MAX_NAMES = 100
 _SCORED = ("scored", "", "")
 _Read = Callable[[CallbackOptions], Iterable[Observation]]
@@ -58,7 +58,7 @@ class BoundedNames:
 
 @dataclass(slots=True, eq=False)
 class _Series:
-    """The sums of one rule and agent since the counters were last updated."""
+    """The sums per rule and agent since the last update of the counters."""
 
     attributes: dict[str, str]
     scale: float | None
@@ -129,7 +129,7 @@ class Estimates:
         )
 
     def expect(self, rule: str, run: Run) -> None:
-        """Start the series of a rule and a run at zero, so that their first increase shows."""
+        """Start the series of a rule and a run at zero: backends need that to see the first increase."""
         series = self._of(self._key(rule, run))
         if not series.begun:
             series.begun = True
@@ -234,7 +234,9 @@ class Metrics:
         self._cost = meter.create_counter(
             semconv.METRIC_JUDGE_COST, unit="{USD}", description="What judges cost, where the price is known."
         )
+        self._observe(meter, queue_size, held)
 
+    def _observe(self, meter: Meter, queue_size: Callable[[], int], held: Callable[[], int]) -> None:
         def counter(name: str, read: _Read, unit: str, description: str) -> None:
             meter.create_observable_counter(name, [read], unit=unit, description=description)
 
@@ -270,7 +272,7 @@ class Metrics:
         gauge(semconv.METRIC_QUEUE_SIZE, queue_size, "{item}", "Items that wait to be scored.")
         gauge(
             semconv.METRIC_CONVERSATIONS_WAITING,
-            lambda: stats().conversations.waiting,
+            lambda: self._stats().conversations.waiting,
             "{conversation}",
             "Conversations that have not been idle for long enough to be judged.",
         )

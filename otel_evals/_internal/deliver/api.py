@@ -60,7 +60,7 @@ class SentRevisions:
 class ApiDestination(ABC):
     """Sends scores to an API; a refused request is halved until the bad items are alone.
 
-    A subclass says in `send` what a request looks like.
+    A subclass implements `send`, which makes a request.
 
     Args:
         http: the client.

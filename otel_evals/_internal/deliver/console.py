@@ -38,7 +38,7 @@ class ConsoleDestination:
     def __init__(
         self, *, content: bool = True, width: int = 100, file: TextIO | None = None, color: bool | None = None
     ) -> None:
-        """Choose what is shown.
+        """Set what to show.
 
         Args:
             content: whether to show inputs, outputs and explanations.

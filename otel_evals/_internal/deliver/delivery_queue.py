@@ -1,4 +1,4 @@
-"""Delivery to one destination: batches, tries, parking what was not accepted, and counts."""
+"""Delivery to one destination: batches, attempts, parked runs, and counts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class DeliveryQueue:
             self._abandon()
 
     async def flush(self) -> bool:
-        """Deliver what is queued without waiting for full batches; returns whether nothing was lost."""
+        """Deliver the queue without waiting for full batches; returns whether nothing was lost."""
         lost = self.stats.failed + self.stats.dropped
         target = self._flush_to = self._pending.accepted
         self._hurry()
@@ -113,7 +113,7 @@ class DeliveryQueue:
         self._hurry()
 
     async def stop(self) -> None:
-        """Cancel `run`, count what is left as dropped, and shut the destination down, once."""
+        """Cancel `run`, count the rest as dropped, and shut the destination down, once."""
         if self._scope is None:
             self._abandon()
         else:
@@ -137,7 +137,7 @@ class DeliveryQueue:
         return self._closing or (oldest is not None and oldest <= self._flush_to)
 
     def _hurry(self) -> None:
-        """Shorten waits, but not below what the destination asked for."""
+        """Shorten waits, but not below those that the destination asked for."""
         self._pending.hasten(self._retry.first)
         self._quiet_until = min(self._quiet_until, self._failed_at + self._retry.first)
         self._wake.set()

@@ -31,7 +31,7 @@ class Unaccepted:
 
 
 class Destination(Protocol):
-    """Where scored runs go. All methods are awaited on the engine's event loop, never on the caller's thread.
+    """A receiver of scored runs. Its methods are awaited on the engine's event loop.
 
     `export` is given the same evaluations again after a retryable failure, so it must be idempotent: every
     evaluation carries an `evaluation_id` that is the same each time.

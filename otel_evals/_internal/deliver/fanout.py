@@ -1,4 +1,4 @@
-"""Hands scored runs to all destinations, each with a queue of its own, so that none delays another."""
+"""Hands scored runs to all destinations, each with its own queue: none delays another."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class FanOut:
         await _all(queue.run for queue in self._queues)
 
     async def force_flush(self, deadline_seconds: float) -> bool:
-        """Deliver what was put so far; returns whether all was accepted within the deadline."""
+        """Deliver all queued runs; returns whether all were accepted within the deadline."""
         accepted: list[bool] = []
 
         async def flush(queue: DeliveryQueue) -> None:
@@ -134,7 +134,7 @@ class FanOut:
         for queue in self._queues:
             queue.close()
         async with anyio.create_task_group() as group:
-            # Delivers what was queued if `run` was never started.
+            # Delivers queued runs if `run` was never started.
             group.start_soon(self.run)
             with anyio.move_on_after(deadline_seconds * 0.9):
                 await _all(queue.finished.wait for queue in self._queues)

@@ -35,7 +35,7 @@ _MAY_PASS = {408: "unavailable", 425: "unavailable", 429: "rate_limited"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """How a destination's HTTP requests are sent.
+    """Options of a destination's HTTP requests.
 
     Proxies (`HTTPS_PROXY`, `NO_PROXY`, ...) and certificates (`SSL_CERT_FILE`) of the environment apply too.
 
@@ -201,7 +201,7 @@ class HttpClient:
     def _opened(self) -> httpx.AsyncClient:
         import httpx
 
-        if self._client is None or self._owner != os.getpid():  # a forked child needs connections of its own
+        if self._client is None or self._owner != os.getpid():  # a forked child needs its own connections
             import ssl
 
             ca_file, plain = self._options.ca_file, self.url.startswith("http:") and not self._options.proxy

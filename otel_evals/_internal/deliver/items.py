@@ -138,7 +138,7 @@ def _text(text: str | None) -> str | None:
 
 
 def one_resource(kind: str, records: Sequence[Mapping[str, Any]], service: object) -> dict[str, Any]:
-    """Return an export request of one service's `span` or `log` records, in OTLP's JSON form."""
+    """Return an export request for `span` or `log` records of a service, in OTLP's JSON form."""
     part, list_ = ("Spans", "spans") if kind == "span" else ("Logs", "logRecords")
     scope = {"scope": {"name": semconv.SCOPE_NAME, "version": __version__}, list_: list(records)}
     resource = {"attributes": attributes_of({semconv.SERVICE_NAME: str(service or "unknown_service")})}

@@ -88,7 +88,7 @@ class JsonlDestination:
         self._torn = False
 
     def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
-        """Read what was appended since the last call, and remember its ids. May run on several threads."""
+        """Read the lines appended since the last call, and remember their ids. May run on several threads."""
         if self._path.exists():
             with open(self._path, "rb") as file:
                 read_to = file.seek(self._known_to)

@@ -102,7 +102,7 @@ def tenant_of(run: Run) -> Any:
 
 
 def _tool_call(call: ToolCall, *, content: bool) -> dict[str, Any]:
-    """Return what a scorer reads of a tool call, so that a run can be scored again from its record."""
+    """Return all that scorers read of a tool call: a run can be scored again from its record."""
     said = {"arguments": plain(call.arguments), "result": plain(call.result), "error": call.error}
     return {"name": call.name, "status": call.status, **(said if content else {})}
 
