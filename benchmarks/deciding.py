@@ -46,7 +46,7 @@ def measure(samplers: list[sampling.Sampler], runs: list[Run]) -> tuple[float, f
     ledger, decider = Ledger([rule.name for rule in rules]), Decider(rules)
     start = time.thread_time()
     for run in runs:
-        ledger.assembled(run.trace_id, 3, [run])
+        ledger.trace_log.assembled(run.trace_id, 3, [run])
     middle = time.thread_time()
     for run in runs:
         ledger.decided(run, decider.decide(run, "run")[1])

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from otel_evals._internal.deliver.api import ApiDestination, Errors, client, needed
 from otel_evals._internal.deliver.console import ConsoleDestination
-from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.deliver.destination import Destination, Unaccepted
+from otel_evals._internal.deliver.destination import Destination, DestinationStats, EventPreset, Unaccepted
 from otel_evals._internal.deliver.http import HttpAnswer, HttpClient, HttpOptions, base_url
-from otel_evals._internal.deliver.items import ScoreItem, cut, iso, items_of
+from otel_evals._internal.deliver.items import (
+    ScoreItem,
+    attributes_of,
+    cut,
+    iso,
+    items_of,
+    one_resource,
+    service_of,
+)
 from otel_evals._internal.deliver.jsonl import JsonlDestination, read_jsonl
 from otel_evals._internal.deliver.memory import InMemoryDestination
-from otel_evals._internal.deliver.otlp_json import attributes_of, one_resource, service_of
-from otel_evals._internal.deliver.preset import EventPreset
 from otel_evals._internal.deliver.record import plain, run_record
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry
 

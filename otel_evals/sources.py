@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from otel_evals._internal.deliver.feedback import FeedbackQuery, ask, moment, paged, readable
-from otel_evals._internal.deliver.stored_traces import LARGEST_ANSWER, TraceQuery
+from otel_evals._internal.deliver.reading import (
+    LARGEST_ANSWER,
+    FeedbackQuery,
+    TraceQuery,
+    ask,
+    moment,
+    paged,
+    readable,
+)
 from otel_evals._internal.model.otlp_json import records_of
 
 __all__ = [

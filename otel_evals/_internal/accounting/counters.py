@@ -92,7 +92,7 @@ class Stats:
     left out of account."""
 
     def check(self) -> list[str]:
-        """The sums that do not balance, in words; empty when all do."""
+        """Return the sums that do not balance, in words; empty if all do."""
         wrong = []
         if self.seen != self.eligible + sum(self.ignored.values()):
             wrong.append(f"{self.seen} runs seen, {self.eligible} eligible, {dict(self.ignored)} ignored")

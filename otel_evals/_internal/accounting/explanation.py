@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, TypedDict
 
+from otel_evals._internal.accounting.ledger import LoggedTrace
 from otel_evals._internal.accounting.reasons import meaning
-from otel_evals._internal.accounting.trace_log import LoggedTrace
 from otel_evals._internal.sampling.algebra import Chance, recorded_probability
 from otel_evals._internal.sampling.consistent import randomness, share, threshold
 from otel_evals._internal.sampling.randomness import conversation_number
@@ -36,7 +36,7 @@ record of the trace.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedDecision:
-    """What one rule decided about one target of the trace, and what came of it."""
+    """A rule's decision about one target of the trace, and its outcome."""
 
     rule: str
     """The rule's name."""
@@ -65,7 +65,7 @@ class ExplainedDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What happened to a trace. `str()` gives it as text."""
+    """The processing of a trace. `str()` returns it as text."""
 
     trace_id: str
     status: TraceStatus
@@ -107,6 +107,7 @@ class Explanation:
         yield from self.notes
 
 
+_ENDS: tuple[TraceStatus, ...] = ("scored", "failed", "dropped", "not_scored", "not_sampled")
 _HEADLINES: Mapping[TraceStatus, str] = {
     "scored": "scored.",
     "failed": "not scored, because a scorer failed.",
@@ -124,12 +125,10 @@ _HEADLINES: Mapping[TraceStatus, str] = {
 def trace_status(
     decisions: Sequence[ExplainedDecision], ignored: Mapping[str, int], waiting_spans: int
 ) -> TraceStatus:
-    """The status of a trace with these decisions, ignored items and spans that wait for the root."""
     statuses = {decision.status for decision in decisions}
     if statuses & {"waiting", "awaiting_idle", "queued", "running", "stored"}:
         return "pending"
-    ends: tuple[TraceStatus, ...] = ("scored", "failed", "dropped", "not_scored", "not_sampled")
-    for end in ends:
+    for end in _ENDS:
         if end in statuses:
             return end
     if waiting_spans:
@@ -138,14 +137,11 @@ def trace_status(
 
 
 class Numbers(TypedDict):
-    """The numeric fields of an `ExplainedDecision`."""
-
     probability: float | None
     threshold: float | None
 
 
 def numbers(chance: Chance | None, trace_state: str = "") -> Numbers:
-    """The `probability` and `threshold` of an `ExplainedDecision`."""
     if chance is None:
         return {"probability": None, "threshold": None}
     return {
@@ -163,12 +159,7 @@ def explain_logged(
 ) -> Explanation:
     """Explain a trace that is in the trace log.
 
-    Args:
-        trace_id: 32 hex digits.
-        logged: its entry in the trace log.
-        samplers: the rules' samplers as text, by the rules' names.
-        waiting_spans: how many of its spans wait for the root span.
-        running: rule and judged span of each evaluation that is being scored.
+    `samplers` has each rule's sampler as text, `running` the rule and judged span of running evaluations.
     """
     decisions = tuple(
         ExplainedDecision(
@@ -205,13 +196,9 @@ def explain_logged(
 def explain_unknown(
     trace_id: str, ceiling: float, trace_state: str = "", notes: Sequence[str] = ()
 ) -> Explanation:
-    """Explain a trace of which there is no record: whether its id alone ruled it out.
+    """Explain a trace without a record: its id may have ruled it out, given the rules' highest probability.
 
-    Args:
-        trace_id: 32 hex digits.
-        ceiling: the highest probability of any rule.
-        trace_state: the trace's tracestate, if it has one.
-        notes: other possible reasons, for a trace that its id does not rule out.
+    Otherwise the explanation lists `notes`, other possible reasons.
     """
     lowest, random_bits = threshold(ceiling, trace_state), randomness(int(trace_id, 16), trace_state)
     status: TraceStatus = "ruled_out" if random_bits < lowest else "unknown"

@@ -1,4 +1,4 @@
-"""Whether scoring makes progress, for liveness probes and dashboards."""
+"""Progress of scoring, for liveness probes and dashboards."""
 
 from __future__ import annotations
 
@@ -56,20 +56,11 @@ def judge_health(
     failing: Mapping[str, str] = {},
     unstartable: bool = False,
 ) -> tuple[HealthStatus, str | None]:
-    """The status and, where it is `stalled` or `degraded`, the problem.
+    """Return the status and, if it is `stalled` or `degraded`, the problem.
 
-    Args:
-        closed: whether scoring was shut down.
-        started: whether the scoring thread was ever asked to start.
-        thread_alive: whether it runs.
-        waiting: captured items in the intake.
-        pending: evaluations without an outcome.
-        since_beat: seconds since the last iteration of its event loop.
-        since_progress: seconds since an evaluation ended, or since the first pending one was queued.
-        beat_limit: seconds without an iteration after which the loop counts as blocked.
-        progress_limit: seconds after which pending evaluations count as stuck if none has ended.
-        failing: rules that fail again and again, with their problems.
-        unstartable: whether the thread was asked to start and could not.
+    `since_progress` are seconds since an evaluation ended, or since the first pending one was queued. More
+    than `beat_limit` seconds since the event loop's last iteration mean that it is blocked, more than
+    `progress_limit` without progress that pending evaluations are stuck.
     """
     if (started or unstartable) and not thread_alive and not closed:
         problem = "has ended" if started else f"cannot be started, {waiting} items wait"

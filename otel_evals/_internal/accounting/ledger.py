@@ -1,123 +1,78 @@
 """The ledger: the one place where the pipeline reports what happens to runs.
 
-It updates the counters and the trace log together. Written on the engine's thread, read from any.
+It counts runs for `stats()`, and logs the most recent traces for `explain`. Written on the engine's thread,
+at a few microseconds per run; read from any thread. It holds no content of runs.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 
-from otel_evals._internal.accounting.content_log import ContentLog
+import msgspec
+
 from otel_evals._internal.accounting.counters import RuleStats, Stats
-from otel_evals._internal.accounting.failures import FailureLog
 from otel_evals._internal.accounting.picks import PickLog
-from otel_evals._internal.accounting.trace_log import LoggedEvaluation, TraceLog
-from otel_evals._internal.model import Evaluation, Loss, Run, ScoredRun
+from otel_evals._internal.accounting.problem_log import ContentLog, FailureLog
+from otel_evals._internal.model import Evaluation, Loss, Run, Score, ScoredRun
 from otel_evals._internal.sampling.algebra import Chance
 from otel_evals._internal.sampling.decide import Decision
 
+# Measured with two short rules; ids and shared texts included.
+_TRACE_BYTES = 400
+_EVALUATION_BYTES = 250
+_MAX_EVALUATIONS = 500
+_DIALECT = attrgetter("dialect")
+_CHECKED_ONE_IN = 16
+"""Runs of an instrumentation per check for missing content, which reads all of it. The first is checked."""
+_MAX_INSTRUMENTATIONS = 100
+"""Instrumentations whose runs are counted: scopes can be made up."""
 
-class Ledger:
-    """Updates counters and trace log together.
 
-    Args:
-        rules: the rules' names.
-        max_traces: how many traces the trace log keeps.
-        content: whether messages of errors may be logged: they may quote what was judged.
-        ceiling: the highest sampling probability of any rule, for the sampler check.
-    """
+class LoggedEvaluation(msgspec.Struct, eq=False, gc=False):
+    """A rule's decision about one target, and its outcome."""
 
-    def __init__(
-        self, rules: Iterable[str], max_traces: int = 10_000, *, content: bool = True, ceiling: float = 1.0
-    ) -> None:
-        self.counters = Counters(rules)
-        self.trace_log = TraceLog(max_traces)
-        self.failures = FailureLog(content=content)
-        self.content = ContentLog()
-        self.picks = PickLog(ceiling)
+    rule: str
+    span_id: str
+    status: str
+    """`waiting` (for another rule's outcome), `awaiting_idle` (a conversation), `not_sampled`, `queued` (or
+    already running), `stored`, or the outcome: `scored`, `not_scored`, `failed`, `dropped`."""
+    reason: str | None = None
+    chance: Chance | None = None
+    value: float | None = None
+    attempts: int = 0
+    duration: float = 0.0
+    conversation_id: str | None = None
+    """Set where a conversation is the target; the traces of its runs share one object."""
+    until: float = 0.0
+    """While `awaiting_idle`: when the conversation counts as idle, in seconds since the Unix epoch."""
 
-    @property
-    def pending(self) -> int:
-        """Evaluations without an outcome. May be read from any thread."""
-        return self.counters.pending
 
-    def stats(self, refused: int = 0) -> Stats:
-        """All counters at one moment; see `Counters.snapshot`."""
-        return self.counters.snapshot(refused)
+class LoggedTrace(msgspec.Struct, eq=False, gc=False):
+    """The log's entry of one trace; untracked, since the garbage collector would visit ten thousand."""
 
-    def lost(self, loss: Loss) -> None:
-        """Runs, spans or log records were lost before the rules were evaluated."""
-        if loss.what == "run":
-            self.counters.ignore(loss.reason, loss.count)
-        else:
-            self.counters.lose(loss.reason, loss.count)
-        if loss.trace_id:
-            self.trace_log.ignored(loss.trace_id, loss.reason, loss.count)
+    spans: int = 0
+    runs: int = 0
+    dialects: tuple[str, ...] = ()
+    trace_state: str = ""
+    ignored: Counter[str] | None = None
+    """Runs, spans and log records that were ignored, by reason."""
+    evaluations: tuple[LoggedEvaluation, ...] = ()
+    more: int = 0
+    """Evaluations beyond those kept."""
+    deliveries: tuple[tuple[str, str], ...] = ()
+    """Destination and end of each delivery: `exported`, or the reason why not."""
 
-    def lost_late(self, trace_id: str, count: int = 1) -> None:
-        """Late spans were lost: their run is not kept."""
-        self.lost(Loss("span", "span_late", trace_id, count))
-
-    def assembled(self, trace_id: str, spans: int, runs: Sequence[Run]) -> None:
-        """Spans of a trace were assembled into runs."""
-        self.trace_log.assembled(trace_id, spans, runs)
-
-    def accepted(self, run: Run) -> None:
-        """The rules are evaluated for a run."""
-        self.counters.accept()
-        try:  # noqa: SIM105  # `suppress` is three calls more
-            self.content.note(run)
-        except BaseException:  # a log handler of the application
-            pass
-
-    def decided(self, run: Run, decisions: Iterable[Decision]) -> None:
-        """Rules have decided whether they sample a run."""
-        for decision in decisions:
-            rule = decision.rule.name
-            if decision.chance is not None and decision.chance.probability < 1.0:
-                self.picks.note(run, decision)
-            if decision.status == "sampled":
-                self.counters.sample(rule)
-                self.trace_log.decided(run, rule, "queued", None, decision.chance)
-            elif decision.status == "not_sampled":
-                self.counters.skip(rule, decision.reason)
-                self.trace_log.decided(run, rule, "not_sampled", decision.reason, decision.chance)
-            else:
-                self.trace_log.decided(run, rule, "waiting")
-
-    def awaits_idle(self, run: Run, evaluations: Iterable[LoggedEvaluation]) -> None:
-        """A run's conversation will be judged when it is idle."""
-        for evaluation in evaluations:
-            self.trace_log.awaits_idle(run, evaluation)
-
-    def resumed(self, run: Run, rule: str, chance: Chance) -> None:
-        """An evaluation was taken from the store."""
-        self.counters.resume(rule)
-        self.trace_log.decided(run, rule, "queued", None, chance)
-
-    def ended(self, rule: str, evaluation: Evaluation, error: BaseException | None = None) -> None:
-        """An evaluation has its outcome; `error` is what its scorer raised."""
-        status = evaluation.outcome.status
-        reason = None if status == "scored" else evaluation.reason
-        self.counters.settle(rule, status, reason)
-        try:  # noqa: SIM105
-            self.failures.note(rule, evaluation.outcome, error)
-        except BaseException:  # a log handler of the application
-            pass
-        self.trace_log.ended(rule, evaluation, status, reason)
-
-    def stored(self, run: Run, rule: str, reason: str) -> None:
-        """An evaluation without an outcome was put back into the store."""
-        self.counters.store(rule)
-        self.trace_log.stored(run, rule, reason)
-
-    def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """Scored runs were delivered, or not: `end` is `exported` or the reason."""
-        self.trace_log.delivered(destination, batch, end)
+    def evaluation(self, rule: str, span_id: str) -> LoggedEvaluation | None:
+        for each in self.evaluations:
+            if each.rule == rule and each.span_id == span_id:
+                return each
+        return None
 
 
 @dataclass(slots=True)
@@ -134,83 +89,122 @@ class _Rule:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def snapshot(self) -> RuleStats:
-        return RuleStats(
-            eligible=self.eligible,
-            sampled=self.sampled,
-            scored=self.scored,
-            stored=self.stored,
-            resumed=self.resumed,
-            pending=self.pending,
-            not_sampled=dict(self.not_sampled),
-            not_scored=dict(self.not_scored),
-            failed=dict(self.failed),
-            dropped=dict(self.dropped),
-        )
+        values = {name: getattr(self, name) for name in self.__slots__}
+        copies: dict[str, Any] = {k: dict(v) if isinstance(v, Counter) else v for k, v in values.items()}
+        return RuleStats(**copies)
 
 
-class Counters:
-    """The counters. Written on the engine's thread, read from any thread.
+class Ledger:
+    """Counts what happens to runs, and logs it by trace.
 
-    Args:
-        names: the rules' names.
+    Error messages, which may quote the run, are logged with `content` only. `ceiling` is the highest
+    sampling probability of any rule.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._lock = threading.Lock()
-        self._seen = self._eligible = 0
-        self.moved = time.monotonic()
-        """When an evaluation last ended or the first pending one was queued, in `time.monotonic` seconds."""
-        self.last_end: float | None = None
-        """When an evaluation last ended, in `time.monotonic` seconds."""
-        self._ignored: Counter[str] = Counter()
-        self._losses: Counter[str] = Counter()
-        self._rules = {name: _Rule() for name in names}
+    def __init__(
+        self, rules: Iterable[str], max_traces: int = 10_000, *, content: bool = True, ceiling: float = 1.0
+    ) -> None:
+        self.trace_log = TraceLog(max_traces)
+        self.failures = FailureLog(content=content)
+        self.content = ContentLog()
+        self.picks = PickLog(ceiling)
         self.pending = 0
         """Evaluations without an outcome, over all rules."""
+        self.moved = time.monotonic()
+        """`time.monotonic` of the last end of an evaluation, or when the first pending one was queued."""
+        self.last_end: float | None = None
+        self._lock = threading.Lock()
+        self._seen = self._eligible = 0
+        self._ignored: Counter[str] = Counter()
+        self._losses: Counter[str] = Counter()
+        self._rules = {name: _Rule() for name in rules}
+        self._instrumentations: dict[str, int] = {}
 
     def add_rules(self, names: Iterable[str]) -> None:
-        """Count for these rules too."""
         with self._lock:
             for name in names:
                 self._rules.setdefault(name, _Rule())
 
-    def ignore(self, reason: str, count: int = 1) -> None:
-        """Count runs for which no rule is evaluated."""
+    def stats(self, refused: int = 0) -> Stats:
+        """Return all counters; `refused` counts items that the engine's full intake refused."""
         with self._lock:
-            self._seen += count
-            self._ignored[reason] += count
+            return Stats(
+                seen=self._seen,
+                eligible=self._eligible,
+                ignored=dict(self._ignored),
+                losses={**self._losses, "intake_full": refused} if refused else dict(self._losses),
+                rules={name: rule.snapshot() for name, rule in self._rules.items()},
+            )
 
-    def lose(self, reason: str, count: int = 1) -> None:
-        """Count spans or log records that did not reach a run."""
+    def lost(self, loss: Loss) -> None:
+        """Count runs, spans or log records that were lost before the rules were evaluated."""
         with self._lock:
-            self._losses[reason] += count
+            if loss.what == "run":
+                self._seen += loss.count
+                self._ignored[loss.reason] += loss.count
+            else:
+                self._losses[loss.reason] += loss.count
+        if loss.trace_id:
+            self.trace_log.ignored(loss.trace_id, loss.reason, loss.count)
 
-    def accept(self) -> None:
+    def lost_late(self, trace_id: str, count: int = 1) -> None:
+        """Count late spans whose run is not kept."""
+        self.lost(Loss("span", "span_late", trace_id, count))
+
+    def accepted(self, run: Run) -> None:
         """Count a run for which the rules are evaluated."""
         with self._lock:
             self._seen += 1
             self._eligible += 1
+        who = run.scope_name or run.dialect
+        count = self._instrumentations.get(who, 0)
+        if count or len(self._instrumentations) < _MAX_INSTRUMENTATIONS:
+            self._instrumentations[who] = count + 1
+        if count % _CHECKED_ONE_IN == 0:
+            try:  # noqa: SIM105  # `suppress` is three calls more
+                self.content.note(who, run)
+            except BaseException:  # a log handler of the application
+                pass
 
-    def skip(self, name: str, reason: str) -> None:
-        """Count a run that a rule does not sample."""
-        with self._lock:
-            rule = self._rules[name]
-            rule.eligible += 1
-            rule.not_sampled[reason] += 1
+    def decided(self, run: Run, decisions: Iterable[Decision]) -> None:
+        for each in decisions:
+            name, status, reason, chance = each.rule.name, each.status, each.reason, each.chance
+            if chance is not None and chance.probability < 1.0:
+                self.picks.note(run, each)
+            if status == "sampled":
+                self._count_pending(name, "sampled")
+                self.trace_log.decided(run, name, "queued", None, chance)
+            elif status == "not_sampled":
+                with self._lock:
+                    rule = self._rules[name]
+                    rule.eligible += 1
+                    rule.not_sampled[reason] += 1
+                self.trace_log.decided(run, name, "not_sampled", reason, chance)
+            else:
+                self.trace_log.decided(run, name, "waiting")
 
-    def sample(self, name: str) -> None:
-        """Count a run that a rule samples as pending."""
+    def resumed(self, run: Run, rule: str, chance: Chance) -> None:
+        """Count an evaluation that was taken from the store."""
+        self._count_pending(rule, "resumed")
+        self.trace_log.decided(run, rule, "queued", None, chance)
+
+    def _count_pending(self, name: str, origin: str) -> None:
         with self._lock:
             if not self.pending:
                 self.moved = time.monotonic()
             rule = self._rules[name]
-            rule.eligible += 1
-            rule.sampled += 1
+            if origin == "sampled":
+                rule.eligible += 1
+                rule.sampled += 1
+            else:
+                rule.resumed += 1
             rule.pending += 1
             self.pending += 1
 
-    def settle(self, name: str, status: str, reason: str | None) -> None:
-        """Count the outcome of a pending evaluation: its status and reason."""
+    def ended(self, name: str, evaluation: Evaluation, error: BaseException | None = None) -> None:
+        """Record the outcome of a pending evaluation, and its scorer's exception."""
+        status = evaluation.outcome.status
+        reason = None if status == "scored" else evaluation.reason
         with self._lock:
             self.moved = self.last_end = time.monotonic()
             rule = self._rules[name]
@@ -221,34 +215,129 @@ class Counters:
             else:
                 by: Counter[str] = getattr(rule, status)
                 by[reason or "unknown"] += 1
+        if rule.failed:
+            self._note_failure(name, rule, evaluation, error)
+        self.trace_log.ended(name, evaluation, status, reason)
 
-    def store(self, name: str) -> None:
-        """Count a pending evaluation as put back into the store."""
+    def stored(self, run: Run, rule: str, reason: str) -> None:
+        """Count an evaluation that was put back into the store without an outcome."""
         with self._lock:
             self.pending -= 1
-            self._rules[name].pending -= 1
-            self._rules[name].stored += 1
+            self._rules[rule].pending -= 1
+            self._rules[rule].stored += 1
+        self.trace_log.stored(run, rule, reason)
 
-    def resume(self, name: str) -> None:
-        """Count an evaluation taken from the store as pending."""
-        with self._lock:
-            if not self.pending:
-                self.moved = time.monotonic()
-            self.pending += 1
-            self._rules[name].pending += 1
-            self._rules[name].resumed += 1
+    def _note_failure(
+        self, name: str, rule: _Rule, evaluation: Evaluation, error: BaseException | None
+    ) -> None:
+        try:  # noqa: SIM105
+            self.failures.note(name, evaluation.outcome, error, rule.scored + rule.not_scored.total())
+        except BaseException:  # a log handler of the application
+            pass
 
-    def snapshot(self, refused: int = 0) -> Stats:
-        """All counters at one moment.
 
-        Args:
-            refused: spans and log records that the engine's full intake refused.
-        """
-        with self._lock:
-            return Stats(
-                seen=self._seen,
-                eligible=self._eligible,
-                ignored=dict(self._ignored),
-                losses={**self._losses, "intake_full": refused} if refused else dict(self._losses),
-                rules={name: rule.snapshot() for name, rule in self._rules.items()},
-            )
+class TraceLog:
+    """The most recent traces, by trace id: at most `limit`, in about `max_bytes`; the oldest go first."""
+
+    def __init__(self, limit: int = 10_000, max_bytes: int = 24 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._traces: OrderedDict[str, LoggedTrace] = OrderedDict()
+        self._bytes = 0
+        self._deliveries: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+        self._dialects: dict[frozenset[str], tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def get(self, trace_id: str) -> LoggedTrace | None:
+        return self._traces.get(trace_id)
+
+    def assembled(self, trace_id: str, spans: int, runs: Iterable[Run]) -> None:
+        trace = self._trace(trace_id)
+        trace.spans += spans
+        for run in runs:
+            trace.runs += 1
+            self._bytes += len(run.trace_state) - len(trace.trace_state)
+            trace.trace_state = run.trace_state
+            names = frozenset(trace.dialects).union(map(_DIALECT, run.operations))
+            dialects = self._dialects.get(names)
+            if dialects is None:
+                dialects = self._dialects[names] = tuple(sorted(names))
+            trace.dialects = dialects
+
+    def ignored(self, trace_id: str, reason: str, count: int = 1) -> None:
+        trace = self._trace(trace_id)
+        if trace.ignored is None:
+            trace.ignored = Counter()
+        trace.ignored[reason] += count
+
+    def decided(
+        self, run: Run, rule: str, status: str, reason: str | None = None, chance: Chance | None = None
+    ) -> None:
+        """Log a rule's decision about a run: `waiting`, `not_sampled` or `queued`."""
+        trace = self._traces.get(run.trace_id) or self._trace(run.trace_id)
+        known = trace.evaluation(rule, run.root_span_id) if trace.evaluations else None
+        if known is not None:
+            known.status, known.reason, known.chance = status, reason, chance
+        else:
+            self._add(trace, LoggedEvaluation(rule, run.root_span_id, status, reason, chance))
+
+    def awaits_idle(self, run: Run, evaluations: Iterable[LoggedEvaluation]) -> None:
+        for evaluation in evaluations:
+            trace = self._trace(run.trace_id)
+            if evaluation not in trace.evaluations:
+                self._add(trace, evaluation)
+
+    def stored(self, run: Run, rule: str, reason: str) -> None:
+        known = self._trace(run.trace_id).evaluation(rule, run.root_span_id)
+        if known is not None:
+            known.status, known.reason = "stored", reason
+
+    def ended(self, rule: str, evaluation: Evaluation, status: str, reason: str | None) -> None:
+        trace = self._traces.get(evaluation.trace_id)
+        known = None if trace is None else trace.evaluation(rule, evaluation.span_id)
+        if known is not None:
+            outcome = evaluation.outcome
+            known.value = outcome.value if isinstance(outcome, Score) else None
+            known.status, known.reason = status, reason
+            known.attempts, known.duration = evaluation.attempts, evaluation.duration
+
+    def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
+        """Log how a delivery ended: `exported`, or the reason why not."""
+        for scored in batch:
+            trace = self._traces.get(scored.run.trace_id)
+            if trace is not None and len(trace.deliveries) < _MAX_EVALUATIONS:
+                trace.deliveries = self._shared((*trace.deliveries, (destination, end)))
+
+    def _shared(self, deliveries: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """Return the same tuple for all traces with the same deliveries, to save memory."""
+        if len(self._deliveries) < _MAX_EVALUATIONS:
+            return self._deliveries.setdefault(deliveries, deliveries)
+        return self._deliveries.get(deliveries, deliveries)
+
+    def _add(self, trace: LoggedTrace, evaluation: LoggedEvaluation) -> None:
+        if len(trace.evaluations) < _MAX_EVALUATIONS:
+            trace.evaluations = (*trace.evaluations, evaluation)
+            self._bytes += _size(evaluation)
+        else:
+            trace.more += 1
+
+    def _trace(self, trace_id: str) -> LoggedTrace:
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = LoggedTrace()
+            self._bytes += _TRACE_BYTES
+            while len(self._traces) > 1 and (
+                len(self._traces) > self._limit or self._bytes > self._max_bytes
+            ):
+                self._forget_oldest()
+        return trace
+
+    def _forget_oldest(self) -> None:
+        _, trace = self._traces.popitem(last=False)
+        self._bytes -= _TRACE_BYTES + len(trace.trace_state) + sum(map(_size, trace.evaluations))
+
+
+def _size(evaluation: LoggedEvaluation) -> int:
+    return _EVALUATION_BYTES + len(evaluation.conversation_id or "")

@@ -1,4 +1,4 @@
-"""Counts, by minute, how many runs each rule was asked about and picked, for the sampler check."""
+"""Counts by minute how many runs each rule decided on and sampled, for the sampler check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_REMEMBERED = 8_192
 
 @dataclass(frozen=True, slots=True)
 class MinuteOfPicks:
-    """What a rule of one process picked in one minute. A later one replaces it."""
+    """The picks of one process's rule in one minute. A later one replaces it."""
 
     process: str
     rule: str
@@ -29,12 +29,10 @@ class MinuteOfPicks:
 
 
 class PickLog:
-    """Counts what rules decide. On the engine's thread.
+    """Counts the decisions of rules. Used on the engine's thread.
 
-    Args:
-        ceiling: the probability below which every run is that gets here: others were dropped at their first
-            span. Those that are here are picked with a probability that is greater by this factor.
-        clock: seconds since the Unix epoch.
+    Runs whose randomness no rule's `ceiling` reaches were dropped at their first span, so the others are
+    sampled with a probability that is greater by the factor 1 / ceiling.
     """
 
     def __init__(self, ceiling: float = 1.0, clock: Callable[[], float] = time.time) -> None:
@@ -72,23 +70,19 @@ class PickLog:
             self._forget()
 
     def changed(self) -> Sequence[MinuteOfPicks]:
-        """What was counted since `told`, each minute as a whole."""
+        """Return the minutes counted since `told`, each as a whole."""
         return [
             MinuteOfPicks(self._process, rule, minute, self._counts[minute, rule])
             for minute, rule in sorted(self._changed)
         ]
 
     def told(self, rows: Sequence[MinuteOfPicks]) -> None:
-        """These are kept elsewhere now."""
-        self._changed -= {(row.minute, row.rule) for row in rows if self._is(row)}
+        kept = {(row.minute, row.rule): row.picks for row in rows}
+        self._changed -= {key for key, picks in kept.items() if self._counts.get(key) == picks}
         self._forget()
 
-    def _is(self, row: MinuteOfPicks) -> bool:
-        """Return True if nothing was counted in this minute since."""
-        return self._counts.get((row.minute, row.rule)) == row.picks
-
     def _forget(self) -> None:
-        """Minutes that are over and told; and those of hours in which nobody could be told."""
+        """Forget past minutes that are stored elsewhere, and those too old to be."""
         now = int(self._clock()) // _MINUTE * _MINUTE
         gone = [
             key

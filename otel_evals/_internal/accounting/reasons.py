@@ -72,7 +72,7 @@ REASONS: Mapping[str, str] = {
 
 
 def meaning(reason: str | None) -> str:
-    """A reason followed by its meaning; a scorer's own reason as it is."""
+    """Return a reason with its meaning; a scorer's own reason as it is."""
     if reason is None:
         return ""
     return f"{reason} ({REASONS[reason]})" if reason in REASONS else reason

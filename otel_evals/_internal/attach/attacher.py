@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import msgspec
 from opentelemetry import context as context_api
 from opentelemetry import trace
-from opentelemetry._logs import Logger
+from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from opentelemetry.context import Context
 
+from otel_evals import semconv
 from otel_evals._internal.attach import records
-from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, unrecorded_context
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, begin, judged_context
 from otel_evals._internal.attach.metrics import Metrics
-from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.recursion import ScorerSpan, marked_context
 from otel_evals._internal.util.error_log import tell
@@ -46,14 +47,10 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attacher:
-    """Opens an evaluation before its scorer runs and attaches its outcome; on the engine's thread.
+    """Opens an evaluation before its scorer runs and attaches its outcome; used on the engine's thread.
 
-    Args:
-        spans: records evaluation spans; None for none, and none below them.
-        logger: takes evaluation events; None for none.
-        metrics: records scores; None for none.
-        scores: hands attributes to the exporters that hold judged spans; None for none.
-        presets: add what their backends ask for to evaluation events.
+    Evaluation spans, events, metrics and attributes of held spans are each None if disabled. Presets add
+    attributes for their backends to evaluation events.
     """
 
     def __init__(
@@ -83,7 +80,7 @@ class Attacher:
         self._ways = [way for outlet, way in ways if outlet is not None]
 
     def expect(self, rule: str, run: Run) -> None:
-        """A rule, given by its name, begins to score a run. Never raises."""
+        """Start the metrics of a rule, given by its name, and a run. Never raises."""
         if self._metrics is not None:
             try:
                 self._metrics.estimates.expect(rule, run)
@@ -92,53 +89,25 @@ class Attacher:
                 tell(_logger, message, rule, error=error, level=logging.WARNING)
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
-        """Record evaluation spans in this way from now on; None for none."""
+        """Replace how evaluation spans are recorded; None disables them."""
         self._spans = spans
         self._choose_ways()
 
     def open(
         self, run: Run, span_id: str, rule: str, scorer_id: str, start_time: int, context: contextvars.Context
     ) -> Opened:
-        """Begin the evaluation of a span. Never raises: without an evaluation span, scoring goes on.
+        """Begin the evaluation of a span at a time in nanoseconds; its scorer will run in the context.
 
-        Args:
-            run: what is judged.
-            span_id: the judged span.
-            rule: the name of the rule.
-            scorer_id: the scorer of the rule.
-            start_time: in nanoseconds since the Unix epoch.
-            context: what the scorer will run in.
+        Never raises: without an evaluation span, scoring continues.
         """
-        judged: Context | None = None
-        span: ScorerSpan | None = None
         if self._metrics is not None:
             self.expect(rule, run)
-        if self._spans is not None:
-            judged = _judged(run, span_id)
-            span = self._open_span(self._spans, run, span_id, scorer_id, start_time, judged)
-        if span is None:
-            span = ScorerSpan(unrecorded_context(run))
+        judged, span = begin(self._spans, run, span_id, scorer_id, start_time)
         context.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
         return Opened(judged, span, context)
 
-    @staticmethod
-    def _open_span(
-        spans: EvaluationSpans, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
-    ) -> ScorerSpan | None:
-        try:
-            return spans.open(run, span_id, scorer_id, start_time, judged)
-        except BaseException as error:  # a span processor of the application
-            tell(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
-            return None
-
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        """Attach an outcome, in each way as far as it works. Never raises.
-
-        Args:
-            run: what was judged.
-            evaluation: the outcome.
-            opened: what `open` gave; None when its scorer never ran.
-        """
+        """Attach an outcome in every enabled way; `opened` is None if its scorer never ran. Never raises."""
         for way in self._ways:
             try:
                 way(run, evaluation, opened)
@@ -147,14 +116,7 @@ class Attacher:
                 tell(_logger, message, evaluation.scorer_id, error=error)
 
     def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
-        """End what was begun without an outcome: another attempt will be made. Never raises.
-
-        Args:
-            opened: what `open` gave.
-            outcome: what became of the attempt: `retried` or `stored`.
-            reason: why.
-            end_time: when it ended, in nanoseconds since the Unix epoch; now by default.
-        """
+        """End an attempt without an outcome, as `retried` or `stored`, now by default. Never raises."""
         if self._spans is not None:
             try:
                 self._spans.abandon(opened.span, outcome, reason, end_time)
@@ -173,11 +135,12 @@ class Attacher:
 
     def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._metrics is not None:
-            judged = _judged_in(opened, run, evaluation) if opened is not None else None
+            judged = _judged(opened, run, evaluation) if opened is not None else None
             self._metrics.record(run, evaluation, judged)
 
     def _end_span(self, _: Run, evaluation: Evaluation, opened: Opened | None) -> None:
-        if self._spans is not None and opened is not None:
+        steps: object = getattr(evaluation.outcome, "steps", ())
+        if self._spans is not None and opened is not None and (opened.span.needed or steps):
             self._spans.end(opened.span, evaluation)
 
     def _emit_event(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
@@ -185,24 +148,61 @@ class Attacher:
             more: dict[str, Any] = {}
             for preset in self._presets:
                 more.update(preset.event_attributes(run, evaluation))
-            records.emit_event(self._logger, run, evaluation, _judged_in(opened, run, evaluation), more)
+            emit_event(self._logger, run, evaluation, _judged(opened, run, evaluation), more)
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
         if self._scores is not None and not run.turns:  # no span is held until its conversation ends
-            attributes = records.span_attributes(evaluation)
+            attributes = span_attributes(evaluation)
             self._scores.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
 
 
-def _judged_in(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
-    """The context of the judged span, built now unless its evaluation had one."""
+def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:
+    """Return the context of the judged span, built now unless its evaluation had one."""
     if opened is not None and opened.judged is not None:
         return opened.judged
-    return _judged(run, evaluation.span_id)
+    return judged_context(run, evaluation.span_id)
 
 
-def _judged(run: Run, span_id: str) -> Context:
-    """A context in which the judged span is current; an empty one if its ids are invalid, as in odd files."""
-    try:
-        return records.judged_context(run, span_id)
-    except ValueError:
-        return Context()
+def span_attributes(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the attributes of a score on the judged span; other outcomes have none."""
+    score = evaluation.outcome
+    if not isinstance(score, Score):
+        return {}
+    name = f"{semconv.SCORE_PREFIX}{evaluation.scorer_id}"
+    attributes: dict[str, Any] = {
+        name: float(score.value),
+        f"{name}.evaluation_id": evaluation.evaluation_id,
+    }
+    if score.label is not None:
+        attributes[f"{name}.label"] = score.label[: records.MAX_LABEL]
+    if score.explanation:
+        attributes[f"{name}.explanation"] = score.explanation[: records.MAX_TEXT]
+    return attributes
+
+
+def emit_event(
+    logger: Logger, run: Run, evaluation: Evaluation, judged: Context, more: Mapping[str, Any] | None = None
+) -> None:
+    """Emit the evaluation event of a score or a failure in the judged span's context.
+
+    Attributes that backends ask for, in `more`, replace none of the event's own.
+    """
+    attributes = {**(more or {}), **records.result_attributes(evaluation)}
+    if run.turns:
+        attributes.update(records.conversation_attributes(run))
+    for operation in run.operations:
+        if operation.span.span_id == evaluation.span_id:
+            if operation.response_id is not None:
+                attributes[semconv.GEN_AI_RESPONSE_ID] = operation.response_id
+            break
+    failed = isinstance(evaluation.outcome, ScorerFailure)
+    logger.emit(
+        LogRecord(
+            timestamp=evaluation.time,
+            observed_timestamp=evaluation.time,
+            context=judged,
+            severity_number=SeverityNumber.WARN if failed else SeverityNumber.INFO,
+            event_name=semconv.GEN_AI_EVALUATION_RESULT,
+            attributes=attributes,
+        )
+    )

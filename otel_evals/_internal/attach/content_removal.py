@@ -16,10 +16,9 @@ _WITHHELD = "withheld"
 
 
 def without_content(outcome: Outcome) -> Outcome:
-    """The outcome without anything that could quote the run.
+    """Return the outcome without anything that could quote the run.
 
-    Labels, reasons and types of errors stay, as far as they look like such: a label has three words at most,
-    the others one. Instead of anything else stands `withheld`.
+    Keeps labels of up to three words, one-word reasons and error types; others become `withheld`.
     """
     match outcome:
         case Score():
@@ -45,7 +44,7 @@ def _label(text: str | None) -> str | None:
 
 
 def _kind_of(error: str) -> str:
-    """The exception's type, which comes first in what we say of one; a scorer may have said anything."""
+    """Return the exception's type, which precedes its message; a scorer may set any text."""
     kind = error.partition(":")[0]
     return kind if len(kind) <= _LONGEST_NAME and kind.isidentifier() else "error"
 

@@ -1,7 +1,7 @@
-"""Evaluation spans: where they stand, when they are recorded, and who decides about sampling them.
+"""Evaluation spans: their place, the conditions for recording them, and their sampling.
 
-By default each is the root of a trace of its own, linked to the judged span: the application's traces keep
-their latency, tokens, cost, size and errors. It is recorded only if it is needed, because the scorer calls a
+By default, each is the root of a new trace, linked to the judged span: the application's traces keep their
+latency, tokens, cost, size and errors. It is recorded only if it is needed, because the scorer calls a
 judge, records a span or writes on the current one. In the judged span's trace every evaluation has one.
 """
 
@@ -19,8 +19,10 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 from opentelemetry.trace import (
+    DEFAULT_TRACE_STATE,
     INVALID_SPAN,
     Link,
+    NonRecordingSpan,
     ProxyTracer,
     Span,
     SpanContext,
@@ -29,6 +31,7 @@ from opentelemetry.trace import (
     Tracer,
     TraceState,
     get_current_span,
+    set_span_in_context,
 )
 from opentelemetry.util.types import Attributes
 
@@ -36,24 +39,23 @@ from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.model import Evaluation, Run
 from otel_evals._internal.recursion import ScorerSpan, mark, marked_context, marked_state
+from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
 _RANDOM = RandomIdGenerator()
 _SHARED_BITS = 64
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _LOW_BITS = (1 << _SHARED_BITS) - 1
-"""Of the trace id: what samplers go by is in them."""
+"""The part of a trace id that samplers use."""
 _OWN_SERVICE = {SERVICE_NAME: "unknown_service", "openinference.project.name": "default"}
-"""Resource attributes by which backends tell services and projects apart, with their defaults."""
+"""Resource attributes by which backends separate services and projects, with their defaults."""
 
 
 class EvaluationSpans:
     """Opens and ends the spans of evaluations.
 
-    Args:
-        tracer: records them.
-        same_trace: whether they are children of the judged spans.
-        own_service: whether the resource of those in traces of their own says that they are not the
-            application's: `service.name`, and Phoenix's project, with `-evaluations` appended.
+    With `same_trace`, they are children of the judged spans. Otherwise `own_service` appends `-evaluations`
+    to `service.name` and Phoenix's project in their resource, to tell them from the application's.
     """
 
     def __init__(self, tracer: Tracer, *, same_trace: bool = False, own_service: bool = True) -> None:
@@ -66,15 +68,7 @@ class EvaluationSpans:
     def open(
         self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
     ) -> EvaluationSpan:
-        """The span of an evaluation that begins.
-
-        Args:
-            run: what is judged.
-            span_id: the judged span.
-            scorer_id: who judges.
-            start_time: in nanoseconds since the Unix epoch.
-            judged: the judged span is current in it.
-        """
+        """Start the span of an evaluation at a time in nanoseconds; `judged` has the judged span."""
 
         def start(tracer: Any, context: Context, links: list[Link]) -> Span:
             span: Span = tracer.start_span(
@@ -87,12 +81,12 @@ class EvaluationSpans:
             return span
 
         def start_linked(tracer: Any) -> Span:
-            return start(tracer, marked_context(), records.judged_links(run, span_id))
+            return start(tracer, marked_context(), judged_links(run, span_id))
 
         if not self._same_trace:
             return self._in_own_trace(judged, start_linked)
         try:
-            links = records.judged_links(run, span_id)[:-1]  # the last is its parent
+            links = judged_links(run, span_id)[:-1]  # the last is its parent
             span = start(self._given, mark(judged), links)
         except Exception as error:
             return self._in_own_trace_after(error, judged, start_linked)
@@ -101,7 +95,7 @@ class EvaluationSpans:
     def _in_own_trace_after(
         self, error: Exception, judged: Context, start: Callable[[Any], Span]
     ) -> EvaluationSpan:
-        """In a trace of its own, where a span processor takes none below a span that has ended."""
+        """Start a trace, because a span processor refuses spans below one that has ended."""
         own = self._in_own_trace(judged, start)
         own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
         self._same_trace = False
@@ -115,7 +109,8 @@ class EvaluationSpans:
 
     def _in_own_trace(self, judged: Context, start: Callable[[Any], Span]) -> EvaluationSpan:
         generator = getattr(self._tracer, "id_generator", None)
-        own = own_context(judged, generator)
+        trace_id, _, _, flags, state, _ = get_current_span(judged).get_span_context()
+        own = _own_context(trace_id, flags, state, generator)
 
         def start_own() -> Span:
             return start(self._tracer if generator is None else _prepared(self._tracer, own, mark(judged)))
@@ -124,12 +119,13 @@ class EvaluationSpans:
 
     def end(self, span: ScorerSpan, evaluation: Evaluation) -> None:
         """End a span with its evaluation's outcome, if it is needed."""
-        if isinstance(span, EvaluationSpan) and (span.needed or _asked_a_judge(evaluation)):
+        asked_a_judge = any(step.model is not None for step in getattr(evaluation.outcome, "steps", ()))
+        if isinstance(span, EvaluationSpan) and (span.needed or asked_a_judge):
             tracer = self._given if self._same_trace else self._tracer
             records.end_span(tracer, span.recorded, evaluation, may_fail=not self._same_trace)
 
     def abandon(self, span: ScorerSpan, outcome: str, reason: str = "", end_time: int | None = None) -> None:
-        """End a span, if it is needed, whose evaluation goes on: in another attempt, or later."""
+        """End a needed span whose evaluation is attempted again."""
         if isinstance(span, EvaluationSpan) and span.needed:
             span.recorded.set_attribute(semconv.EVALUATION_OUTCOME, outcome)
             if reason:
@@ -138,30 +134,60 @@ class EvaluationSpans:
 
     @property
     def _tracer(self) -> Any:
-        """The tracer of traces of their own; a copy, so that nobody else's is changed."""
+        """The tracer for new traces: a copy, since the application's must not change."""
         if self._resolved is None:
             tracer: Any = self._given
             if isinstance(tracer, ProxyTracer):
                 tracer = getattr(tracer, "_tracer", tracer)
             if self._own_service and isinstance(getattr(tracer, "resource", None), Resource):
                 tracer = copy.copy(tracer)
-                tracer.resource = tracer.resource.merge(Resource(_own_service(tracer.resource)))
+                given = tracer.resource.attributes
+                own = {k: f"{given.get(k) or default}-evaluations" for k, default in _OWN_SERVICE.items()}
+                tracer.resource = tracer.resource.merge(Resource(own))
             self._resolved = tracer
         return self._resolved
 
 
-def own_context(judged: Context, generator: IdGenerator | None = None) -> SpanContext:
-    """The ids of an evaluation span in a trace of its own, marked.
+def begin(
+    spans: EvaluationSpans | None, run: Run, span_id: str, scorer_id: str, start_time: int
+) -> tuple[Context | None, ScorerSpan]:
+    """Open an evaluation's span, recorded or not; returns it after the judged context. Never raises."""
+    if spans is None:
+        return None, ScorerSpan(unrecorded_context(run))
+    judged = judged_context(run, span_id)
+    try:
+        return judged, spans.open(run, span_id, scorer_id, start_time, judged)
+    except BaseException as error:  # a span processor of the application
+        tell(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
+        return judged, ScorerSpan(unrecorded_context(run))
 
-    The trace id has the low 64 bits of the judged trace's, so that samplers by trace id keep both or neither.
-    Without a generator there will be no such span, and the spans below it must not be recorded.
-    """
-    trace_id, _, _, flags, state, _ = get_current_span(judged).get_span_context()
-    return _own_context(trace_id, flags, state, generator)
+
+def judged_context(run: Run, span_id: str) -> Context:
+    """Return a context with nothing but the judged span, or an empty one for invalid ids, as in odd files."""
+    try:
+        return set_span_in_context(NonRecordingSpan(_span_context(run, span_id)), Context())
+    except ValueError:
+        return Context()
+
+
+def _span_context(run: Run, span_id: str) -> SpanContext:
+    return SpanContext(
+        trace_id=int(run.trace_id, 16),
+        span_id=int(span_id, 16),
+        is_remote=False,
+        trace_flags=_SAMPLED if run.trace_flags == 1 else TraceFlags(run.trace_flags),
+        trace_state=TraceState.from_header([run.trace_state]) if run.trace_state else DEFAULT_TRACE_STATE,
+    )
+
+
+def judged_links(run: Run, span_id: str) -> list[Link]:
+    """Return links to the roots of a conversation's runs; the judged span is last."""
+    earlier = [_span_context(turn, turn.root_span_id) for turn in run.turns[:-1]]
+    return [Link(context) for context in (*earlier, _span_context(run, span_id))]
 
 
 def unrecorded_context(run: Run) -> SpanContext:
-    """The ids of an evaluation span that is not recorded, and below which nothing is; marked."""
+    """Return the marked ids of an evaluation span that is not recorded, nor anything below it."""
     try:
         trace_id = int(run.trace_id, 16)
     except ValueError:  # ids of odd files
@@ -173,6 +199,11 @@ def unrecorded_context(run: Run) -> SpanContext:
 def _own_context(
     trace_id: int, flags: int, state: TraceState | None, generator: IdGenerator | None
 ) -> SpanContext:
+    """Return the marked ids of an evaluation span in a new trace.
+
+    The trace id has the low 64 bits of the judged trace's: samplers by trace id keep both or neither.
+    Without a generator, the span does not exist, and spans below it must not be recorded.
+    """
     if generator is None:
         generator, flags = _RANDOM, flags & ~TraceFlags.SAMPLED
     return SpanContext(
@@ -184,20 +215,7 @@ def _own_context(
     )
 
 
-def _own_service(resource: Resource) -> dict[str, str]:
-    return {
-        name: f"{resource.attributes.get(name) or default}-evaluations"
-        for name, default in _OWN_SERVICE.items()
-    }
-
-
-def _asked_a_judge(evaluation: Evaluation) -> bool:
-    steps = getattr(evaluation.outcome, "steps", ())
-    return bool(steps) and any(step.model is not None for step in steps)
-
-
 def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:
-    """A copy of one of the SDK's tracers, for one span."""
     tracer = copy.copy(tracer)
     tracer.id_generator = _Given(own)
     tracer.sampler = _AsBelow(tracer.sampler, judged)
@@ -205,13 +223,7 @@ def _prepared(tracer: Any, own: SpanContext, judged: Context) -> Any:
 
 
 class EvaluationSpan(ScorerSpan):
-    """The current span while a scorer runs; what is written on it is recorded.
-
-    Args:
-        context: its ids.
-        start: starts the span that is recorded.
-        needed: whether it is recorded in any case.
-    """
+    """The current span while a scorer runs; it is started when something is written on it."""
 
     def __init__(self, context: SpanContext, start: Callable[[], Span], *, needed: bool = False) -> None:
         super().__init__(context)
@@ -222,30 +234,25 @@ class EvaluationSpan(ScorerSpan):
 
     @property
     def recorded(self) -> Span:
-        """The span that is recorded, started now if it was not before."""
+        """The recorded span, started now if it was not before."""
         with self._lock:
             if self._recorded is None:
                 self._recorded = self._start()
             return self._recorded
 
     def is_recording(self) -> bool:
-        """Return True if anything written on it is recorded."""
         return self._recorded is None or self._recorded.is_recording()
 
     def set_attribute(self, key: str, value: Any) -> None:
-        """Set an attribute."""
         self._written().set_attribute(key, value)
 
     def set_attributes(self, attributes: Any) -> None:
-        """Set attributes."""
         self._written().set_attributes(attributes)
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
-        """Add an event."""
         self._written().add_event(name, attributes, timestamp or time.time_ns())
 
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
-        """Add a link."""
         self._written().add_link(context, attributes)
 
     def record_exception(
@@ -255,11 +262,10 @@ class EvaluationSpan(ScorerSpan):
         timestamp: int | None = None,
         escaped: bool = False,
     ) -> None:
-        """Record an exception."""
         self._written().record_exception(exception, attributes, timestamp, escaped)
 
     def _written(self) -> Span:
-        """The recorded span, or, where it cannot be started, one that takes everything."""
+        """Return the recorded span, or one that ignores everything if it cannot be started."""
         self.needed = True
         try:
             return self.recorded
@@ -269,9 +275,9 @@ class EvaluationSpan(ScorerSpan):
 
 
 class _AsBelow(Sampler):
-    """Asks the application's sampler about an evaluation span as if it stood below the judged span.
+    """Samples an evaluation span as if it were below the judged span.
 
-    That one was sampled, so a parent-based sampler, and one that goes by the trace's id, keep both or none.
+    That one was sampled, so parent-based samplers, and those by trace id, keep both or neither.
     """
 
     def __init__(self, sampler: Sampler, judged: Context) -> None:
@@ -288,19 +294,15 @@ class _AsBelow(Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """What the sampler says, with the mark in the tracestate."""
         judged = get_current_span(self._judged).get_span_context()
         result = self._sampler.should_sample(self._judged, judged.trace_id, name, kind, attributes, links)
         return SamplingResult(result.decision, result.attributes, marked_state(result.trace_state))
 
     def get_description(self) -> str:
-        """What the sampler calls itself."""
         return self._sampler.get_description()
 
 
 class _Given(IdGenerator):
-    """Gives the ids that were announced."""
-
     def __init__(self, context: SpanContext) -> None:
         self._context = context
 

@@ -1,12 +1,9 @@
 """Scores as attributes on the judged span: a bounded hold in front of the exporter.
 
-`ScoringSpanExporter` wraps the exporter that a batch processor feeds. A judged span whose scores are not
-complete is held for at most `hold` seconds after its end, then exported with the scores there are; every
-other span is exported at once. Held spans are exported from a thread of their own, so that neither the
-application, nor the batch processor, nor the scoring thread waits for a slow exporter.
-
-Long for one module, because `PendingScores` and the exporter are two sides of one protocol: what threads may
-do to it at the same time can only be judged with both in view.
+A judged span with incomplete scores is held for at most `hold` seconds; every other span is exported at once.
+A separate thread exports held spans: a slow exporter delays neither the application, nor the batch
+processor, nor the scoring thread. `PendingScores` and the exporter are in one module because
+they are two sides of one protocol between threads.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ _GATHER_SECONDS = 0.01
 _SWEEP_SECONDS = 0.25
 _MAX_PENDING = 10_000
 _UNMEASURED = 64
-"""So many spans may be held without being measured."""
+"""Number of spans that may be held without being measured."""
 _STOP_SECONDS = 30.0
 
 _Key = tuple[int, int]
@@ -50,14 +47,13 @@ class _Held:
 
 
 class HeldSpans:
-    """The spans that one exporter holds, and which of them may have become free to pass."""
+    """The spans that one exporter holds, and those that may have become free to pass."""
 
     def __init__(self) -> None:
         self.spans: dict[_Key, _Held] = {}
         self.complete: deque[_Key] = deque()
-        """Spans whose scores are complete."""
         self.check_all = False
-        """Whether any of them may pass."""
+        """Whether any span may pass, not only complete ones."""
         self.changed = threading.Condition()
 
     def wake(self, key: _Key | None = None) -> None:
@@ -72,7 +68,7 @@ class HeldSpans:
             self.changed.notify_all()
 
     def after_fork(self) -> None:
-        """In a forked child: drop the held spans, which the parent process will export."""
+        """Drop the held spans in a forked child: the parent process will export them."""
         self.spans.clear()
         self.changed = threading.Condition()
 
@@ -80,24 +76,20 @@ class HeldSpans:
 @dataclass(slots=True)
 class _Pending:
     exporters: int
-    """How many exporters have not exported the span yet."""
+    """Number of exporters that have not exported the span yet."""
     attributes: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
 
 
 class PendingScores:
-    """Attributes for spans that may be judged, by trace id and span id, until every exporter has taken them.
+    """Attributes for spans that may be judged, until every exporter has taken them.
 
-    Capture announces a span with `expect` on the application's thread; the engine adds scores and ends with
-    `finish`. Only announced spans are ever held.
-
-    Args:
-        context: has the privacy settings of the pipeline.
+    Capture announces a span on the application's thread, the engine adds scores and finishes it. Only
+    announced spans are held. Exporters' threads run in `context`, which has the pipeline's privacy settings.
     """
 
     def __init__(self, context: contextvars.Context | None = None) -> None:
         self.context = context or contextvars.Context()
-        """For what the exporters do on threads of their own."""
         self._pending: dict[_Key, _Pending] = {}
         self._taking = threading.Lock()
         self._exporters: list[HeldSpans] = []
@@ -106,11 +98,10 @@ class PendingScores:
         """Whether spans are held; False once scoring is shut down."""
 
     def after_fork(self) -> None:
-        """In a forked child: replace the lock, which a thread of the parent may have held."""
+        """Replace the lock in a forked child: a thread of the parent may have held it."""
         self._taking = threading.Lock()
 
     def add_exporter(self, held: HeldSpans) -> None:
-        """Add an exporter, by the spans that it holds: they are woken when their scores are complete."""
         self._exporters.append(held)
 
     def expect(self, trace_id: int, span_id: int) -> None:
@@ -121,7 +112,6 @@ class PendingScores:
                 self._forget_oldest()
 
     def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
-        """Add attributes to an announced span."""
         pending = self._pending.get((trace_id, span_id))
         if pending is not None:
             pending.attributes.update(attributes)
@@ -140,19 +130,13 @@ class PendingScores:
         self._wake_all()
 
     def close(self) -> None:
-        """Let every span pass from now on."""
         self.open = False
         self._wake_all()
 
     def take(self, span: ReadableSpan, *, anyway: bool = False) -> Mapping[str, Any] | None:
-        """Take a span's attributes, for one exporter. They are deleted once every exporter has taken them.
+        """Return a span's attributes for one exporter; None if the span must be held.
 
-        Args:
-            span: an ended span.
-            anyway: whether to take them even if they are not complete.
-
-        Returns:
-            None if the span is to be held.
+        They are deleted once every exporter has taken them. With `anyway`, they need not be complete.
         """
         context: Any = span.context
         key = context.trace_id, context.span_id
@@ -168,7 +152,6 @@ class PendingScores:
         return pending.attributes
 
     def lets_pass(self, span: ReadableSpan) -> bool:
-        """Return True if a span may pass, whatever scores there are."""
         return not self.open or (span.end_time or 0) <= self._passing_until
 
     def _forget_oldest(self) -> None:
@@ -184,12 +167,7 @@ class PendingScores:
 class ScoringSpanExporter(SpanExporter):
     """Exports spans through another exporter, judged ones with their scores.
 
-    Args:
-        exporter: what exports the spans.
-        scores: the attributes of judged spans.
-        hold: seconds after its end for which a judged span may be held.
-        limit: how many spans are held at most.
-        max_bytes: how many bytes of them, approximately.
+    It holds a judged span for at most `hold` seconds after its end, and at most `limit` spans of `max_bytes`.
     """
 
     def __init__(
@@ -220,16 +198,15 @@ class ScoringSpanExporter(SpanExporter):
 
     @property
     def held(self) -> int:
-        """How many spans are held now."""
+        """Number of spans held now."""
         return len(self._held)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export the spans that may pass, and hold the others."""
         passing = [decorated for span in spans if (decorated := self._pass_or_hold(span)) is not None]
         return self._send(passing) if passing else SpanExportResult.SUCCESS
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Release every held span with the scores there are; whether all have left in time."""
+        """Release every held span with the scores there are; returns whether all left in time."""
         deadline = time.monotonic() + timeout_millis / 1000
         self._release_everything()
         if not self.wait_until_released(deadline):
@@ -237,9 +214,9 @@ class ScoringSpanExporter(SpanExporter):
         return self._exporter.force_flush(max(0, int(1000 * (deadline - time.monotonic()))))
 
     def wait_until_released(self, deadline: float) -> bool:
-        """Wait for the spans that may pass; whether they have left by then (`time.monotonic` seconds).
+        """Wait until a `time.monotonic` deadline for spans that may pass; returns whether they left.
 
-        They leave on the thread that releases spans: an exporter that blocks must not block whoever waits.
+        The releasing thread exports them: an exporter that blocks must not block the caller.
         """
         with self._waiting.changed:
             if not self._waiting.changed.wait_for(self._none_left, max(0.0, deadline - time.monotonic())):
@@ -250,26 +227,18 @@ class ScoringSpanExporter(SpanExporter):
         return True
 
     def stop(self, seconds: float = _STOP_SECONDS) -> bool:
-        """Release every held span and hold none from now on; the exporter goes on.
-
-        Args:
-            seconds: what that may take; what has not left by then goes on leaving.
-
-        Returns:
-            Whether every span has left.
-        """
+        """Release every held span and hold no more; returns whether all left in time."""
         with self._waiting.changed:
             self._closing = True
         self._release_everything()
         return self.wait_until_released(time.monotonic() + seconds)
 
     def shutdown(self) -> None:
-        """Release every held span and shut the exporter down."""
         self.stop()
         self._exporter.shutdown()
 
     def after_fork(self) -> None:
-        """In a forked child: drop the held spans, which the parent process will export."""
+        """Drop the held spans in a forked child: the parent process will export them."""
         self._bytes, self._everything = 0, False
         self._waiting.after_fork()
         self._scores.after_fork()
@@ -295,7 +264,7 @@ class ScoringSpanExporter(SpanExporter):
         return None
 
     def _watched(self) -> bool:
-        """Start the thread that releases spans, unless it runs; returns whether it does. Needs the lock."""
+        """Start the releasing thread unless it runs; returns whether it does. Needs the lock."""
         if self._thread is None or not self._thread.is_alive():
             inside = self._scores.context.copy().run
             thread = threading.Thread(target=inside, args=(self._serve,), name="otel-evals-hold", daemon=True)
@@ -308,13 +277,12 @@ class ScoringSpanExporter(SpanExporter):
         return True
 
     def _release_everything(self) -> None:
-        """Have the thread that releases spans release all there are."""
         with self._waiting.changed:
             self._everything = bool(self._held)
             self._waiting.changed.notify_all()
 
     def _none_left(self) -> bool:
-        """Return True if no span is held that may pass; called with the lock held."""
+        """Return True if no held span may pass. Needs the lock."""
         held = self._held.values()
         return not self._everything and not any(self._scores.lets_pass(each.span) for each in held)
 
@@ -329,7 +297,7 @@ class ScoringSpanExporter(SpanExporter):
                 tell(_logger, "error while releasing held spans", error=error)
 
     def _idle_for(self) -> float | None:
-        """Seconds until there is something to do; None while nothing is held."""
+        """Return the seconds until there is something to do; None while nothing is held."""
         if self._closing or self._everything:
             return 0.0
         if not self._held:
@@ -340,7 +308,7 @@ class ScoringSpanExporter(SpanExporter):
         return max(0.0, min(first.deadline - time.monotonic(), _SWEEP_SECONDS))
 
     def release(self) -> None:
-        """Export the held spans whose scores are complete or whose hold has expired, or all if so asked."""
+        """Export held spans that are complete or overdue, or all of them on request."""
         with self._exporting:
             ready = self._take_ready()
             for start in range(0, len(ready), _MAX_BATCH):
@@ -367,7 +335,7 @@ class ScoringSpanExporter(SpanExporter):
         return ready
 
     def _candidates(self, now: float, everything: bool) -> list[_Key]:
-        """Complete and overdue spans; now and then all, since deadlines need not be in order."""
+        """Return complete and overdue spans; all at each sweep, since deadlines may be unordered."""
         if everything or self._waiting.check_all or now >= self._next_sweep:
             self._waiting.check_all, self._next_sweep = False, now + _SWEEP_SECONDS
             self._waiting.complete.clear()
@@ -404,7 +372,7 @@ def _with(span: ReadableSpan, attributes: Mapping[str, Any]) -> ReadableSpan:
         end_time=span.end_time,
         instrumentation_scope=span.instrumentation_scope,
     )
-    for field_name in ("_events", "_links"):  # they count what the span's limits dropped
+    for field_name in ("_events", "_links"):  # they count items dropped by the span's limits
         if hasattr(span, field_name):
             setattr(copy, field_name, getattr(span, field_name))
     return copy

@@ -1,36 +1,204 @@
-"""Metrics: scores, durations and judge costs as they occur; counters as observable instruments."""
+"""Metrics: scores, durations and judge costs as they occur; counters as observable instruments.
+
+A histogram of the scores of sampled runs says nothing about the others as soon as a sampler looks at the run.
+`Estimates` counts the sums behind weighted estimates (`otel_evals._internal.statistics.sums`), from which any
+OpenTelemetry backend can compute the mean score of all runs and its interval: they add up over processes and
+time, and their increase over a time window is all that the window's estimate needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
 
 from otel_evals import semconv
 from otel_evals._internal.accounting.counters import Stats
-from otel_evals._internal.attach.estimates import BoundedNames, Estimates, MetricDimension
-from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.model import Evaluation, Run, Score
+from otel_evals._internal.deliver.destination import DestinationStats
+from otel_evals._internal.deliver.record import tenant_of
+from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.redis_server import servers
+from otel_evals._internal.util.error_log import tell
 
+_logger = logging.getLogger(__name__)
 _SCORE_BOUNDARIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 _SECONDS_BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+MetricDimension = Literal["version", "tenant"]
+"""Attributes of the estimates' counters besides scorer and agent."""
+_DIMENSIONS: Mapping[str, tuple[str, Callable[[Run], str]]] = {
+    "version": (semconv.GEN_AI_AGENT_VERSION, lambda run: run.agent_version or ""),
+    "tenant": (semconv.TENANT_ID, lambda run: str(tenant_of(run) or "")[:_LONGEST]),
+}
+_LONGEST = 200
+_OTHER = "_OTHER"  # OpenTelemetry's word for values beyond a limit
+_MAX_NAMES = 100
+_SCORED = ("scored", "", "")
+_Read = Callable[[CallbackOptions], Iterable[Observation]]
+
+
+class BoundedNames:
+    """Bounds the number of an attribute's values: the first hundred stay, the others become `_OTHER`."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        if name not in self._known:
+            if len(self._known) >= _MAX_NAMES:
+                return _OTHER
+            self._known.add(name)
+        return name
+
+
+@dataclass(slots=True, eq=False)
+class _Series:
+    """The sums per rule and agent since the last update of the counters."""
+
+    attributes: dict[str, str]
+    scale: float | None
+    begun: bool = False
+    runs: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """Sums of w, by outcome and the attribute with its reason."""
+    squares: float = 0.0
+    scores: float = 0.0
+    cross: float = 0.0
+    score_squares: float = 0.0
+
+    def add(self, weight: float, score: float) -> None:
+        self.runs[_SCORED] = self.runs.get(_SCORED, 0.0) + weight
+        if self.scale:
+            weighed = weight * score / self.scale
+            self.squares += weight * weight
+            self.scores += weighed
+            self.cross += weight * weighed
+            self.score_squares += weighed * weighed
+
+    def clear(self) -> None:
+        self.runs = {}
+        self.squares = self.scores = self.cross = self.score_squares = 0.0
+
+
+class Estimates:
+    """Counts evaluations by the weight of their runs: one over the recorded probability.
+
+    Evaluations without a recorded probability are not counted, nor are later revisions. Five counters per run
+    cost as much as reading it: on a running event loop, they are updated once per turn of the loop.
+
+    Args:
+        meter: creates the instruments.
+        scales: of the scorers, by the rule's name; without a scale, there are no sums of scores.
+        agents: bounds the number of agents' names.
+        by: further attributes, each with at most a hundred values.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        scales: Mapping[str, float | None],
+        agents: BoundedNames,
+        by: Iterable[MetricDimension] = (),
+    ) -> None:
+        self._scales = scales
+        self._by = [(*_DIMENSIONS[name], BoundedNames()) for name in by]
+        self._agents = agents
+        self._reasons = BoundedNames()
+        self._series: dict[tuple[str, ...], _Series] = {}
+        self._changed: list[_Series] = []
+
+        def counter(name: str, description: str, unit: str = "1") -> Counter:
+            return meter.create_counter(name, unit=unit, description=description)
+
+        self._runs = counter(
+            semconv.METRIC_ESTIMATE_RUNS,
+            "Runs for which the evaluated ones stand, by outcome: the sum of their weights w.",
+            "{run}",
+        )
+        self._squares = counter(semconv.METRIC_ESTIMATE_RUNS_SQUARED, "Sum of w * w of scored runs.")
+        self._scores = counter(
+            semconv.METRIC_ESTIMATE_SCORE, "Sum of w * x of scored runs, x being the score over its scale."
+        )
+        self._cross = counter(semconv.METRIC_ESTIMATE_SCORE_CROSS, "Sum of w * w * x of scored runs.")
+        self._score_squares = counter(
+            semconv.METRIC_ESTIMATE_SCORE_SQUARED, "Sum of w * w * x * x of scored runs."
+        )
+
+    def expect(self, rule: str, run: Run) -> None:
+        """Start the series of a rule and a run at zero: backends need that to see the first increase."""
+        series = self._of(self._key(rule, run))
+        if not series.begun:
+            series.begun = True
+            series.runs.setdefault(_SCORED, 0.0)
+            self._update_soon(series)
+
+    def record(self, run: Run, evaluation: Evaluation) -> str | None:
+        """Count an evaluation; returns its agent's name, bounded in number."""
+        key = self._key(evaluation.rule or evaluation.scorer_id, run)
+        sampled, outcome = evaluation.sampled, evaluation.outcome
+        weight = 1.0 if sampled.probability == 1.0 else sampled.weight
+        if weight is not None and evaluation.revision == 1:
+            series = self._of(key)
+            if isinstance(outcome, Score):
+                series.add(weight, outcome.value)
+            else:
+                why = semconv.ERROR_TYPE if isinstance(outcome, ScorerFailure) else semconv.REASON
+                ended = evaluation.status, why, self._reasons(evaluation.reason or "unknown")
+                series.runs[ended] = series.runs.get(ended, 0.0) + weight
+            self._update_soon(series)
+        return key[1] or None
+
+    def _key(self, rule: str, run: Run) -> tuple[str, ...]:
+        agent = self._agents(run.agent_name) if run.agent_name else ""
+        return rule, agent, *(bounded(read(run)) for _, read, bounded in self._by)
+
+    def _of(self, key: tuple[str, ...]) -> _Series:
+        series = self._series.get(key)
+        if series is None:
+            rule, agent, *others = key
+            attributes = {semconv.GEN_AI_EVALUATION_NAME: rule}
+            if agent:
+                attributes[semconv.GEN_AI_AGENT_NAME] = agent
+            attributes.update(zip((name for name, _, _ in self._by), others, strict=True))
+            series = self._series[key] = _Series(attributes, self._scales.get(rule))
+        return series
+
+    def _update_soon(self, series: _Series) -> None:
+        self._changed.append(series)
+        if len(self._changed) == 1:
+            try:
+                asyncio.get_running_loop().call_soon(self._update_all)
+            except RuntimeError:
+                self._update_all()
+
+    def _update_all(self) -> None:
+        changed, self._changed = self._changed, []
+        for series in dict.fromkeys(changed):
+            try:
+                self._update(series)
+            except BaseException as error:  # a meter of the application
+                tell(_logger, "estimates could not be counted", error=error)
+            series.clear()
+
+    def _update(self, series: _Series) -> None:
+        for (outcome, why, reason), weight in series.runs.items():
+            ended = {semconv.OUTCOME: outcome, why: reason} if why else {semconv.OUTCOME: outcome}
+            self._runs.add(weight, {**series.attributes, **ended})
+        if series.scale and _SCORED in series.runs:
+            self._squares.add(series.squares, series.attributes)
+            self._scores.add(series.scores, series.attributes)
+            self._cross.add(series.cross, series.attributes)
+            self._score_squares.add(series.score_squares, series.attributes)
 
 
 class Metrics:
     """Records evaluations, and exposes the counters as observable instruments.
 
-    Args:
-        meter: creates the instruments.
-        stats: reads the counters.
-        queue_size: reads how many items wait to be scored.
-        held: reads how many spans are held for their scores.
-        exports: reads the counts of deliveries, by destination.
-        scales: of the scorers, by the rule's name; those that are missing have none.
-        failing: reads which rules fail again and again.
-        by: what else the sums for weighted means are told apart by.
+    `scales` has the scorers' scales by rule, `by` the dimensions of the sums for weighted means.
     """
 
     def __init__(
@@ -66,66 +234,58 @@ class Metrics:
         self._cost = meter.create_counter(
             semconv.METRIC_JUDGE_COST, unit="{USD}", description="What judges cost, where the price is known."
         )
-        meter.create_observable_counter(
-            semconv.METRIC_RUNS, [self._runs], unit="{run}", description="Runs, by what became of them."
-        )
-        meter.create_observable_counter(
+        self._observe(meter, queue_size, held)
+
+    def _observe(self, meter: Meter, queue_size: Callable[[], int], held: Callable[[], int]) -> None:
+        def counter(name: str, read: _Read, unit: str, description: str) -> None:
+            meter.create_observable_counter(name, [read], unit=unit, description=description)
+
+        def gauge(name: str, read: Callable[[], int], unit: str, description: str) -> None:
+            observe: _Read = lambda _: [Observation(read())]  # noqa: E731
+            meter.create_observable_gauge(name, [observe], unit=unit, description=description)
+
+        counter(semconv.METRIC_RUNS, self._runs, "{run}", "Runs, by what became of them.")
+        counter(
             semconv.METRIC_EVALUATIONS,
-            [self._evaluations],
-            unit="{evaluation}",
-            description="Eligible runs of each scorer, by what became of them.",
+            self._evaluations,
+            "{evaluation}",
+            "Eligible runs of each scorer, by what became of them.",
         )
-        meter.create_observable_counter(
+        counter(
             semconv.METRIC_SPANS_LOST,
-            [lambda _: list(_lost(self._stats()))],
-            unit="{item}",
-            description="Spans and log records that did not reach their run, by reason.",
+            self._lost,
+            "{item}",
+            "Spans and log records that did not reach their run, by reason.",
         )
-        meter.create_observable_counter(
+        counter(
             semconv.METRIC_EXPORTS,
-            [self._exported],
-            unit="{run}",
-            description="Scored runs, by destination and what became of them.",
+            self._exported,
+            "{run}",
+            "Scored runs, by destination and what became of them.",
         )
-        meter.create_observable_gauge(
-            semconv.METRIC_QUEUE_SIZE,
-            [lambda _: [Observation(queue_size())]],
-            unit="{item}",
-            description="Items that wait to be scored.",
+        counter(
+            semconv.METRIC_SHARED_FAILURES,
+            _shared_failures,
+            "{call}",
+            "Calls to servers that processes share that failed, or were not made after one had.",
         )
-        meter.create_observable_gauge(
+        gauge(semconv.METRIC_QUEUE_SIZE, queue_size, "{item}", "Items that wait to be scored.")
+        gauge(
             semconv.METRIC_CONVERSATIONS_WAITING,
-            [lambda _: [Observation(self._stats().conversations.waiting)]],
-            unit="{conversation}",
-            description="Conversations that have not been idle for long enough to be judged.",
+            lambda: self._stats().conversations.waiting,
+            "{conversation}",
+            "Conversations that have not been idle for long enough to be judged.",
         )
-        meter.create_observable_gauge(
-            semconv.METRIC_SPANS_HELD,
-            [lambda _: [Observation(held())]],
-            unit="{span}",
-            description="Judged spans that wait for their scores.",
-        )
+        gauge(semconv.METRIC_SPANS_HELD, held, "{span}", "Judged spans that wait for their scores.")
         meter.create_observable_gauge(
             semconv.METRIC_RULES_FAILING,
             [self._rules_failing],
             unit="1",
             description="Whether a rule fails again and again: 1 or 0.",
         )
-        meter.create_observable_counter(
-            semconv.METRIC_SHARED_FAILURES,
-            [lambda _: [Observation(s.failures, {semconv.SHARED_SERVER: s.name}) for s in servers()]],
-            unit="{call}",
-            description="Calls to servers that processes share that failed, or were not made after one had.",
-        )
 
     def record(self, run: Run, evaluation: Evaluation, context: Context | None = None) -> None:
-        """Record one evaluation.
-
-        Args:
-            run: what was judged.
-            evaluation: the outcome.
-            context: has the judged span as its current one, which exemplars then tell.
-        """
+        """Record an evaluation; exemplars link to the judged span, if it is current in the context."""
         attributes: dict[str, Any] = {semconv.GEN_AI_EVALUATION_NAME: evaluation.scorer_id}
         if agent := self.estimates.record(run, evaluation):
             attributes[semconv.GEN_AI_AGENT_NAME] = agent
@@ -148,6 +308,10 @@ class Metrics:
         stats = self._stats()
         yield Observation(stats.eligible, {semconv.OUTCOME: "eligible"})
         yield from _by_reason("ignored", stats.ignored, {})
+
+    def _lost(self, _: CallbackOptions) -> Iterable[Observation]:
+        for reason, count in self._stats().losses.items():
+            yield Observation(count, {semconv.REASON: reason})
 
     def _evaluations(self, _: CallbackOptions) -> Iterable[Observation]:
         for name, rule in self._stats().rules.items():
@@ -174,13 +338,12 @@ class Metrics:
                 yield Observation(count, {semconv.DESTINATION: destination, semconv.OUTCOME: outcome})
 
 
-def _lost(stats: Stats) -> Iterator[Observation]:
-    for reason, count in stats.losses.items():
-        yield Observation(count, {semconv.REASON: reason})
+def _shared_failures(_: CallbackOptions) -> Iterable[Observation]:
+    return [Observation(s.failures, {semconv.SHARED_SERVER: s.name}) for s in servers()]
 
 
 def _by_reason(
     outcome: str, counts: Mapping[str, int], attributes: Mapping[str, str]
-) -> Iterator[Observation]:
+) -> Iterable[Observation]:
     for reason, count in counts.items():
         yield Observation(count, {**attributes, semconv.OUTCOME: outcome, semconv.REASON: reason})

@@ -9,7 +9,7 @@ _PROVIDERS = ("provider", "_provider", "_tracer_provider", "wrapped", "_wrapped"
 
 
 def unwrapped(provider: Any) -> Any:
-    """The SDK's provider inside its wrappers."""
+    """Return the SDK's provider inside its wrappers."""
     for _ in range(_MAX_DEPTH):
         if hasattr(provider, "_active_span_processor"):
             break

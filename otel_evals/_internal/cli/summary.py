@@ -7,7 +7,7 @@ from typing import Any
 
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.cli.terminal import echo
-from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.judges.fence import visible

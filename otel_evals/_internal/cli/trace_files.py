@@ -11,7 +11,7 @@ from typing import Any
 from otel_evals._internal.cli.backends import backend, backends
 from otel_evals._internal.config.validation import call_with, suggestion
 from otel_evals._internal.deliver.api import ApiDestination
-from otel_evals._internal.deliver.stored_traces import TRACE_SOURCES, TraceQuery
+from otel_evals._internal.deliver.reading import TRACE_SOURCES, TraceQuery
 from otel_evals._internal.model import SpanRecord
 from otel_evals._internal.statistics.moments import moment_of
 from otel_evals.errors import ConfigError, DestinationError

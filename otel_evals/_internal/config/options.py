@@ -19,8 +19,7 @@ from otel_evals._internal.config.validation import (
     raises_config_errors,
     suggestion,
 )
-from otel_evals._internal.deliver.destination import Destination
-from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.destination import Destination, EventPreset
 from otel_evals._internal.redaction.redactor import Redaction, redact_pii
 from otel_evals._internal.redaction.secrets import redact_secrets
 from otel_evals._internal.sampling.cascades import cascade_order

@@ -5,34 +5,62 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import anyio
 
 from otel_evals._internal.deliver.destination import Unaccepted
-from otel_evals._internal.deliver.feedback import FeedbackQuery
 from otel_evals._internal.deliver.http import HttpClient, HttpOptions
 from otel_evals._internal.deliver.items import ScoreItem, items_of
+from otel_evals._internal.deliver.reading import FeedbackQuery, TraceQuery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND
-from otel_evals._internal.deliver.revisions import SentRevisions
-from otel_evals._internal.deliver.stored_traces import TraceQuery
 from otel_evals._internal.model import Feedback, ScoredRun, SpanRecord
 from otel_evals.errors import ConfigError, DestinationError
 
 _ONE_OF_THEM = {400, 404, 409, 413, 422}
-"""Statuses that may stand for one item of a request."""
+"""Statuses that may be caused by one item of a request."""
+_REMEMBERED = 20_000
 _BUDGET = 25.0
-"""Seconds for one batch; what is left then is sent with a later one."""
+"""Seconds for one batch; the rest is sent with a later one."""
 
 Errors = Sequence[tuple[ScoreItem, DestinationError]]
 """Items that were not accepted, and why."""
 
 
-class ApiDestination(ABC):
-    """Sends scores to an API, some at a time; a refused request is halved until what is wrong is alone.
+class SentRevisions:
+    """Remembers the later revisions that a backend has accepted, up to 20,000.
 
-    A subclass says what a request looks like, in `send`; everything else is done here.
+    Refused scores are sent again, so an earlier revision may be sent last; it must not replace a later one.
+    """
+
+    def __init__(self) -> None:
+        self._sent: OrderedDict[str, int] = OrderedDict()
+
+    def current(self, items: Iterable[ScoreItem]) -> list[ScoreItem]:
+        """Return the items without those that have a later revision among them or at the backend."""
+        items = list(items)
+        newest: dict[str, int] = {}
+        for item in items:
+            known = newest.get(item.id) or self._sent.get(item.id, 0)
+            newest[item.id] = max(known, item.evaluation.revision)
+        return [item for item in items if item.evaluation.revision == newest[item.id]]
+
+    def accepted(self, items: Iterable[ScoreItem]) -> None:
+        """Remember items that the backend has accepted; a first revision replaces none."""
+        for item in items:
+            if item.evaluation.revision > 1:
+                self._sent[item.id] = item.evaluation.revision
+                self._sent.move_to_end(item.id)
+        while len(self._sent) > _REMEMBERED:
+            self._sent.popitem(last=False)
+
+
+class ApiDestination(ABC):
+    """Sends scores to an API; a refused request is halved until the bad items are alone.
+
+    A subclass implements `send`, which makes a request.
 
     Args:
         http: the client.
@@ -62,43 +90,40 @@ class ApiDestination(ABC):
 
     @abstractmethod
     async def send(self, items: Sequence[ScoreItem]) -> Errors:
-        """Send at most `most` scores in one request.
-
-        Returns:
-            Those that were not accepted.
+        """Send at most `most` scores in one request; returns those that were not accepted.
 
         Raises:
             DestinationError: none was accepted.
         """
 
     def refuses(self, item: ScoreItem) -> str | None:
-        """Why the backend would not take a score; None if it does."""
+        """Return why the backend would not take a score; None if it does."""
         if not item.run.trace_flags & 1:
             return "trace_not_sampled"
         return None if item.value is None or math.isfinite(item.value) else "not_finite"
 
     def together(self, item: ScoreItem) -> str:
-        """Only scores with the same text may stand in one request."""
+        """Return a key that all scores of a request must share."""
         return ""
 
     def trace_url(self, trace_id: str, span_id: str) -> str | None:
-        """Where people find a span's trace; None if that cannot be told."""
+        """Return the web address of a span's trace; None if it is unknown."""
         return None
 
     def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
-        """Address and headers for sending spans there by OTLP over HTTP; None if that cannot be told."""
+        """Return address and headers for sending spans by OTLP over HTTP; None if they are unknown."""
         return None
 
     async def read(self, item: ScoreItem) -> Mapping[str, Any] | None:
-        """A score as the backend has it; None where there is no API for that, or no such score."""
+        """Return a score as the backend has it; None if it has none, or no API to read it."""
         return None
 
     def read_feedback(self, query: FeedbackQuery) -> AsyncIterator[Feedback | None] | None:
-        """What was said there, None for what cannot be read; None where there is no API for it."""
+        """Read feedback, None for each unreadable record; None without an API for it."""
         return None
 
     def read_traces(self, query: TraceQuery) -> AsyncIterator[Sequence[SpanRecord]] | None:
-        """The traces that are stored there; None where they are not read from here."""
+        """Read stored traces; None without an API for it."""
         return None
 
     async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted]:
@@ -130,8 +155,6 @@ class ApiDestination(ABC):
 
 
 class _Sending:
-    """One batch on its way."""
-
     def __init__(self, destination: ApiDestination) -> None:
         self._destination = destination
         self._end = anyio.current_time() + _BUDGET
@@ -141,7 +164,7 @@ class _Sending:
         """An error that every other request would have too."""
 
     def screened(self, item: ScoreItem) -> bool:
-        """Return True if a score is not sent at all."""
+        """Record a score that the backend refuses; returns whether it does."""
         reason = self._destination.refuses(item)
         if reason is not None:
             problem = f"{self._destination.name} has no place for {item.name} = {item.value}"
@@ -184,7 +207,7 @@ class _Sending:
 
 
 def needed(given: str | None, field: str, *variables: str, default: str | None = None) -> str:
-    """An option, from the first of these environment variables that is set unless given.
+    """Return an option, or else the first of these environment variables that is set.
 
     Raises:
         ConfigError: there is none.
@@ -200,5 +223,5 @@ def needed(given: str | None, field: str, *variables: str, default: str | None =
 def client(
     url: str, headers: Mapping[str, str], *secrets: str | None, http: HttpOptions | Mapping[str, Any] | None
 ) -> HttpClient:
-    """An HTTP client with options as they stand in YAML."""
+    """Return an HTTP client; `http` has its options, as in YAML."""
     return HttpClient(url, headers, secrets, HttpOptions.of(http))

@@ -38,7 +38,7 @@ class ConsoleDestination:
     def __init__(
         self, *, content: bool = True, width: int = 100, file: TextIO | None = None, color: bool | None = None
     ) -> None:
-        """Choose what is shown.
+        """Set what to show.
 
         Args:
             content: whether to show inputs, outputs and explanations.
@@ -60,7 +60,7 @@ class ConsoleDestination:
         self._links: Sequence[Callable[[str, str], str | None]] = ()
 
     def link_to(self, links: Sequence[Callable[[str, str], str | None]]) -> None:
-        """Show where other destinations have a run's trace; each gives an address for trace and span id."""
+        """Show the addresses of a run's trace at other destinations."""
         self._links = links
 
     async def export(self, batch: Sequence[ScoredRun]) -> None:
@@ -69,7 +69,7 @@ class ConsoleDestination:
         await anyio.to_thread.run_sync(partial(self._print, lines), abandon_on_cancel=True)
 
     async def shutdown(self) -> None:
-        """Nothing to free."""
+        """Do nothing."""
 
     def _print(self, lines: Sequence[_Line]) -> None:
         file = self._file or sys.stdout
@@ -122,7 +122,6 @@ class ConsoleDestination:
         ]
 
     def _short(self, text: str | None) -> str:
-        """One printable line of at most the width."""
         if text is None:
             return "(not recorded)"
         words = " ".join(text[: self._width * 8].split())
@@ -135,7 +134,7 @@ def _printable(text: str) -> str:
 
 
 def _summary(evaluation: Evaluation) -> tuple[str, str, str]:
-    """An outcome's symbol, style and text."""
+    """Return an outcome's symbol, style and text."""
     match evaluation.outcome:
         case Score(value=value, label=label):
             return "●", _style(value, evaluation.direction), f"{value:.3f}" + (f" {label}" if label else "")
@@ -148,7 +147,7 @@ def _summary(evaluation: Evaluation) -> tuple[str, str, str]:
 
 
 def _style(value: float, direction: Direction) -> str:
-    """Green to red on the scale 0 to 1; bold outside it, where good and bad are unknown."""
+    """Return a colour from green to red on the scale 0 to 1; bold outside it."""
     if not 0.0 <= value <= 1.0:
         return "bold"
     good = value if direction is Direction.HIGHER else 1.0 - value

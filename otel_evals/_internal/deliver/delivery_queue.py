@@ -1,4 +1,4 @@
-"""Delivery to one destination: batches, tries, parking what was not accepted, and counts."""
+"""Delivery to one destination: batches, attempts, parked runs, and counts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from dataclasses import replace
 import anyio.lowlevel
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, set_value
 
-from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.deliver.destination import Destination, Unaccepted
+from otel_evals._internal.deliver.destination import Destination, DestinationStats, Unaccepted
 from otel_evals._internal.deliver.pending_deliveries import PendingDeliveries, PendingDelivery
 from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry, is_ours, reason_of, told, unaccepted
 from otel_evals._internal.model import Evaluation, ScoredRun
@@ -38,10 +37,7 @@ def taken_from(results: asyncio.Queue[Delivered]) -> Iterator[Delivered]:
 
 
 class DeliveryQueue:
-    """The queue of one destination and the task that empties it.
-
-    Used on one event loop; `stats` may be read from any thread.
-    """
+    """The queue of one destination and the task that empties it; `stats` may be read from any thread."""
 
     def __init__(
         self,
@@ -61,7 +57,7 @@ class DeliveryQueue:
         self.stats = DestinationStats()
         self.finished = anyio.Event()
         self.failing = False
-        """Whether the last attempt failed."""
+        """True if the last attempt failed."""
         self._results, self._destination = results, destination
         self._batch_size = batch_size
         self._delay = delay
@@ -79,12 +75,7 @@ class DeliveryQueue:
         self._scope: anyio.CancelScope | None = None
 
     def put(self, scored: ScoredRun, leaving: ScoredRun | None = None) -> None:
-        """Queue a scored run, or count it as dropped. Never waits, never raises.
-
-        Args:
-            scored: is reported when it was delivered.
-            leaving: is sent; by default the scored run as it is.
-        """
+        """Queue a scored run, to be sent as `leaving`, or count it as dropped. Never waits or raises."""
         if end := "shutdown" if self._closing else "queue_full" if self._pending.full else "":
             self.stats = self.stats.ended(end, 1, {end: len(scored.evaluations)}, pending=False)
             self._report([scored], end)
@@ -95,7 +86,7 @@ class DeliveryQueue:
             self._wake.set()
 
     async def run(self) -> None:
-        """Deliver until closed and empty. What is left on cancellation is counted as dropped."""
+        """Deliver until closed and empty; on cancellation, count the rest as dropped."""
         hide_task()
         # The destination's own HTTP client must not show up in traces.
         attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
@@ -108,7 +99,7 @@ class DeliveryQueue:
             self._abandon()
 
     async def flush(self) -> bool:
-        """Deliver what is queued now without waiting for full batches; returns whether nothing was lost."""
+        """Deliver the queue without waiting for full batches; returns whether nothing was lost."""
         lost = self.stats.failed + self.stats.dropped
         target = self._flush_to = self._pending.accepted
         self._hurry()
@@ -117,12 +108,12 @@ class DeliveryQueue:
         return lost == self.stats.failed + self.stats.dropped
 
     def close(self) -> None:
-        """Accept no more; `run` ends when nothing is left."""
+        """Accept no more; `run` ends when the queue is empty."""
         self._closing = True
         self._hurry()
 
     async def stop(self) -> None:
-        """Cancel `run`, count what is left as dropped, and shut the destination down, once."""
+        """Cancel `run`, count the rest as dropped, and shut the destination down, once."""
         if self._scope is None:
             self._abandon()
         else:
@@ -146,13 +137,13 @@ class DeliveryQueue:
         return self._closing or (oldest is not None and oldest <= self._flush_to)
 
     def _hurry(self) -> None:
-        """Shorten waits, but not below what the destination asked for."""
+        """Shorten waits, but not below those that the destination asked for."""
         self._pending.hasten(self._retry.first)
         self._quiet_until = min(self._quiet_until, self._failed_at + self._retry.first)
         self._wake.set()
 
     async def _filled(self) -> bool:
-        """Wait until there is a batch to send; False when closed and empty."""
+        """Wait until there is a batch to send; returns False when closed and empty."""
         while self._pending or not self._closing:
             now = self._clock()
             ready = self._ready_at(now)
@@ -162,7 +153,6 @@ class DeliveryQueue:
         return False
 
     def _ready_at(self, now: float) -> float:
-        """When the next batch is to be sent, as far as is known now."""
         ready = self._pending.next_due
         if self._pending.queued:
             self._due = self._due or now + self._delay
@@ -218,7 +208,7 @@ class DeliveryQueue:
     def _left(
         self, delivery: PendingDelivery, failures: Sequence[_Failure], until: float
     ) -> list[Evaluation | None]:
-        """What of a delivery is worth another attempt; the rest of what failed is lost."""
+        """Return what to send again of a delivery; the rest of what failed is lost."""
         delivery.tries += 1
         delivery.attempts += any(reason_of(error) != TRACE_NOT_FOUND for _, error in failures)
         again = []
@@ -240,7 +230,6 @@ class DeliveryQueue:
     # --- counting ---
 
     def _finish(self, ended: Mapping[str, Sequence[PendingDelivery]]) -> None:
-        """Count deliveries by their end: `exported`, or the reason why they were not."""
         for end, deliveries in ended.items():
             if not deliveries:
                 continue
@@ -283,7 +272,6 @@ _Failure = tuple[Evaluation | None, BaseException]
 def _failures(
     batch: Sequence[PendingDelivery], answer: BaseException | Sequence[Unaccepted]
 ) -> Mapping[int, Sequence[_Failure]]:
-    """What was not accepted, by delivery."""
     if isinstance(answer, BaseException):
         return {p.number: [(e, answer) for e in p.left.evaluations or (None,)] for p in batch}
     errors = {_key(each.evaluation): each.error for each in answer}

@@ -6,19 +6,23 @@ callable (usually the class) whose keyword arguments are the destination's optio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol
 
-from otel_evals._internal.model import Evaluation, ScoredRun
-from otel_evals.errors import DestinationError
+from otel_evals._internal.model import Evaluation, Run, ScoredRun
+from otel_evals.errors import ConfigError, DestinationError
 
 ENTRY_POINT_GROUP = "otel_evals_destination"
+_NEVER_SENT = ("queue_full", "shutdown")
 
 
 @dataclass(frozen=True, slots=True)
 class Unaccepted:
-    """One evaluation of a batch that a destination did not accept, while it took the others."""
+    """One evaluation that a destination did not accept, while it accepted others of the batch."""
 
     evaluation: Evaluation
     """As it was given to `export`."""
@@ -27,7 +31,7 @@ class Unaccepted:
 
 
 class Destination(Protocol):
-    """Where scored runs go. All methods are awaited on the engine's event loop, never on the caller's thread.
+    """A receiver of scored runs. Its methods are awaited on the engine's event loop.
 
     `export` is given the same evaluations again after a retryable failure, so it must be idempotent: every
     evaluation carries an `evaluation_id` that is the same each time.
@@ -38,10 +42,7 @@ class Destination(Protocol):
         """Short name for metrics and logs, such as `phoenix`."""
 
     async def export(self, batch: Sequence[ScoredRun]) -> Sequence[Unaccepted] | None:
-        """Send a batch.
-
-        Returns:
-            The evaluations that were not accepted; None or nothing where all were.
+        """Send a batch; returns the evaluations that were not accepted, if any.
 
         Raises:
             DestinationError: nothing was accepted; `retryable` says whether to send it again.
@@ -49,3 +50,89 @@ class Destination(Protocol):
 
     async def shutdown(self) -> None:
         """Free resources. Called once; nothing is exported afterwards."""
+
+
+class EventPreset(ABC):
+    """Adds attributes to evaluation events, which your own exporters send to the backend.
+
+    It sends nothing itself, so it has no destination counts.
+    """
+
+    name: str
+    """As in configuration."""
+    kind: ClassVar[Literal["api", "otel"]] = "otel"
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Environment variables, or options, without which it cannot be used."""
+
+    @abstractmethod
+    def event_attributes(self, run: Run, evaluation: Evaluation) -> Mapping[str, Any]:
+        """Return attributes for the event of an evaluation."""
+
+    def trace_url(self, trace_id: str, span_id: str) -> str | None:
+        """Return the web address of a span's trace; None if it is unknown."""
+        return None
+
+    def spans_to(self) -> tuple[str, Mapping[str, str]] | None:
+        """Return address and headers for telemetry by OTLP over HTTP; None if that is not possible."""
+        return None
+
+    async def export(self, batch: Sequence[ScoredRun]) -> None:
+        """Send nothing."""
+        return
+
+    async def shutdown(self) -> None:
+        """Free nothing."""
+        return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationStats:
+    """Counts of the scored runs for one destination.
+
+    Every run is in exactly one of `exported`, `failed`, `dropped` and `pending` at every moment.
+    """
+
+    exported: int = 0
+    """Accepted by the destination, with all evaluations."""
+    failed: int = 0
+    """Some or all evaluations were refused permanently, or given up after the last attempt."""
+    dropped: int = 0
+    """Not sent: the queue was full, or the shutdown timeout expired."""
+    pending: int = 0
+    """Queued, being sent, or waiting for another attempt."""
+    losses: Mapping[str, int] = field(default_factory=dict)
+    """Failed and dropped runs by reason: `queue_full`, `shutdown`, `refused`, or an exception's name. A run
+    of which several evaluations failed counts under the reason of the first."""
+    lost_evaluations: Mapping[str, int] = field(default_factory=dict)
+    """Evaluations of these runs that were not accepted, by reason."""
+
+    def ended(self, end: str, runs: int, lost: Mapping[str, int], *, pending: bool) -> DestinationStats:
+        """Return the counts after runs ended, `exported` or for a reason, with lost evaluations."""
+        left = replace(self, pending=self.pending - (runs if pending else 0))
+        if end == "exported":
+            return replace(left, exported=left.exported + runs)
+        dropped = end in _NEVER_SENT
+        return replace(
+            left,
+            failed=left.failed + (0 if dropped else runs),
+            dropped=left.dropped + (runs if dropped else 0),
+            losses={**left.losses, end: left.losses.get(end, 0) + runs},
+            lost_evaluations=dict(Counter(left.lost_evaluations) + Counter(lost)),
+        )
+
+
+def show_traces_at(destination: Any, address: Any, field: str) -> None:
+    """Have a destination use this address of traces, a template with `{trace_id}` and `{span_id}`.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    text = str(address)
+    places = set(re.findall(r"\{(.*?)\}", text))
+    if not re.match(r"https?://\S+$", text) or "trace_id" not in places or places - {"trace_id", "span_id"}:
+        raise ConfigError(field, f"{text!r} is no http address with {{trace_id}}, which may have {{span_id}}")
+
+    def trace_url(trace_id: str, span_id: str) -> str:
+        return text.replace("{trace_id}", trace_id).replace("{span_id}", span_id)
+
+    destination.trace_url = trace_url

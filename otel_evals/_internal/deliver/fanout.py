@@ -1,28 +1,33 @@
-"""Hands scored runs to all destinations, each with a queue of its own, so that none delays another."""
+"""Hands scored runs to all destinations, each with its own queue: none delays another."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 from msgspec.structs import replace
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 
-from otel_evals._internal.deliver.capabilities import holds, keeps_picks, link_traces
-from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.delivery_queue import Delivered, DeliveryQueue
-from otel_evals._internal.deliver.destination import Destination
-from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.destination import Destination, DestinationStats, EventPreset
 from otel_evals._internal.deliver.retry import Retry
 from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task
+from otel_evals._internal.util.cancellation import is_cancelled
+from otel_evals._internal.util.error_log import tell
 from otel_evals.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+_SECONDS = 10.0
+_FAILED: Any = object()
 
 
 class FanOut:
@@ -45,18 +50,10 @@ class FanOut:
         draw: Callable[[], float] = random.random,
         results: asyncio.Queue[Delivered] | None = None,
     ) -> None:
-        """Create the queues.
+        """Create a queue per destination; a second one of the same name is called `<name>-2`.
 
-        Args:
-            destinations: where to deliver; a second one of the same name is called `<name>-2`.
-            queue_size: scored runs queued per destination; more are dropped and counted.
-            max_bytes: how many bytes the scored runs on their way to a destination may have, approximately.
-            batch_size: most scored runs in one batch.
-            delay: seconds to wait for a batch to fill.
-            retry: when a batch is sent again after a failure.
-            clock: seconds, monotonic.
-            draw: random numbers in [0, 1), for the jitter of retries.
-            results: gets how each delivery ended.
+        Event presets are ignored. Sizes apply per destination; `max_bytes` is approximate. A batch waits
+        `delay` seconds to fill. `results` receives how each delivery ended.
 
         Raises:
             ConfigError: a size is not positive.
@@ -87,8 +84,7 @@ class FanOut:
     def put(self, scored: ScoredRun, names: Collection[str] | None = None) -> list[str]:
         """Queue a scored run for the destinations named, or for all; returns their names.
 
-        Never waits, never raises; a full queue is counted. The run is redacted; its evaluations were, when
-        they were made.
+        Never waits or raises; full queues are counted. Only the run is redacted: the evaluations were.
         """
         if not self._queues:
             return []
@@ -99,23 +95,20 @@ class FanOut:
         return [queue.name for queue in queues]
 
     async def lacking(self, evaluation_ids: Collection[str], revision: int) -> list[str] | None:
-        """Names of the destinations that lack some of these evaluations in this revision or a later one.
+        """Return the destinations that lack some of these evaluations in this revision or a later one.
 
-        A destination without a `holds` method cannot tell, and counts as lacking them.
-
-        Returns:
-            None if there is no destination.
+        Those without a `holds` method count as lacking them. Returns None without destinations.
         """
         each = zip(self._queues, self._destinations, strict=True)
-        lacking = [q.name for q, d in each if not await holds(d, evaluation_ids, revision)]
+        lacking = [q.name for q, d in each if not await _holds(d, evaluation_ids, revision)]
         return lacking if self._queues else None
 
     async def keep_picks(self, rows: Sequence[Any]) -> bool:
-        """Give what rules picked to the destinations that keep it; whether none of them failed."""
-        return all([await keeps_picks(each, rows) for each in self._destinations])
+        """Give what rules picked to the destinations that store it; returns whether none failed."""
+        return all([await _keeps_picks(each, rows) for each in self._destinations])
 
     async def run(self) -> None:
-        """Deliver until shut down; to be started as a task."""
+        """Deliver until shut down."""
         if self._started:
             return
         self._started = True
@@ -123,7 +116,7 @@ class FanOut:
         await _all(queue.run for queue in self._queues)
 
     async def force_flush(self, deadline_seconds: float) -> bool:
-        """Deliver what was put so far; returns whether all of it was accepted within the deadline."""
+        """Deliver all queued runs; returns whether all were accepted within the deadline."""
         accepted: list[bool] = []
 
         async def flush(queue: DeliveryQueue) -> None:
@@ -134,17 +127,14 @@ class FanOut:
         return all(accepted) and not scope.cancelled_caught
 
     async def shutdown(self, deadline_seconds: float) -> bool:
-        """Deliver what can be delivered in time, count the rest as dropped, and shut the destinations down.
+        """Deliver what can be delivered in time, drop the rest, and shut the destinations down.
 
-        A tenth of the time, and no less than 0.1 s, is reserved for shutting the destinations down.
-
-        Returns:
-            Whether nothing was dropped.
+        A tenth of the time, at least 0.1 s, is reserved for shutdown. Returns whether nothing was dropped.
         """
         for queue in self._queues:
             queue.close()
         async with anyio.create_task_group() as group:
-            # Delivers what was queued if `run` was never started.
+            # Delivers queued runs if `run` was never started.
             group.start_soon(self.run)
             with anyio.move_on_after(deadline_seconds * 0.9):
                 await _all(queue.finished.wait for queue in self._queues)
@@ -154,12 +144,53 @@ class FanOut:
         return not (lost or ending.cancelled_caught)
 
     def stats(self) -> Mapping[str, DestinationStats]:
-        """Counts of scored runs, by destination. May be called from any thread."""
+        """Return the counts by destination. May be called from any thread."""
         return {queue.name: queue.stats for queue in self._queues}
 
     def failing(self) -> tuple[str, ...]:
-        """Names of the destinations whose last attempt failed. May be called from any thread."""
+        """Return the destinations whose last attempt failed. May be called from any thread."""
         return tuple(queue.name for queue in self._queues if queue.failing)
+
+
+async def _holds(destination: Destination, evaluation_ids: Collection[str], revision: int) -> bool:
+    """Return True if the destination already has all of these evaluations."""
+    ask = getattr(destination, "holds", None)
+    if ask is None:
+        return False
+    return await _asked(destination, lambda: ask(evaluation_ids, revision), "tell which it has") is True
+
+
+async def _keeps_picks(destination: Destination, rows: Sequence[Any]) -> bool:
+    """Return False if the destination fails to store picks within ten seconds."""
+    keep = getattr(destination, "keep_picks", None)
+    if keep is None:
+        return True
+    with anyio.move_on_after(_SECONDS):
+        return await _asked(destination, lambda: keep(rows), "keep what rules picked") is not _FAILED
+    return False
+
+
+def link_traces(destinations: Sequence[Any]) -> None:
+    """Have destinations that show runs link to their traces at the others."""
+    links = [each.trace_url for each in destinations if hasattr(each, "trace_url")]
+    for each in destinations:
+        if (link_to := getattr(each, "link_to", None)) is not None:
+            link_to(links)
+
+
+async def _asked(destination: Destination, ask: Callable[[], Awaitable[Any]], what: str) -> Any:
+    """Return the answer, without tracing the destination's client; `_FAILED` if it raises."""
+    token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+    try:
+        return await ask()
+    except BaseException as error:
+        if is_cancelled(error):
+            raise
+        name = destination.name
+        tell(_log, "Destination %s failed to %s", name, what, error=error, level=logging.WARNING)
+        return _FAILED
+    finally:
+        detach(token)
 
 
 async def _all(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:

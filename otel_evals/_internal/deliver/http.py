@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import httpx
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of an answer, unless more is asked for."""
+"""Size limit of an answer by default."""
 _LARGE_TIMES = 6
-"""How many times the timeout a large answer may take."""
+"""Timeout of a large answer, in timeouts."""
 _SHOWN = 200
 _CODINGS = ("identity", "gzip", "deflate")
-"""One of them: of several on top of each other, a few bytes grow without bound before they can be counted."""
+"""Only one of them: nested ones expand a few bytes without bound before they can be counted."""
 _KEPT = 64 * 1024
 _REASONS = {401: "unauthorized", 403: "unauthorized", 404: "not_found", 409: "conflict", 413: "too_large"}
 _MAY_PASS = {408: "unavailable", 425: "unavailable", 429: "rate_limited"}
@@ -35,7 +35,7 @@ _MAY_PASS = {408: "unavailable", 425: "unavailable", 429: "rate_limited"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """How a destination's HTTP requests are sent.
+    """Options of a destination's HTTP requests.
 
     Proxies (`HTTPS_PROXY`, `NO_PROXY`, ...) and certificates (`SSL_CERT_FILE`) of the environment apply too.
 
@@ -52,7 +52,7 @@ class HttpOptions:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request."""
     requests_per_second: float = math.inf
-    """Requests are spaced so that there are no more of them."""
+    """Rate limit; requests are spaced evenly."""
 
     def __post_init__(self) -> None:
         for name in ("timeout", "requests_per_second"):
@@ -63,7 +63,7 @@ class HttpOptions:
 
     @classmethod
     def of(cls, options: HttpOptions | Mapping[str, Any] | None) -> HttpOptions:
-        """Options as they stand in YAML.
+        """Return options given as in YAML.
 
         Raises:
             ConfigError: an option is unknown or wrong.
@@ -79,17 +79,17 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What a server answered to an accepted request."""
+    """A server's answer to an accepted request."""
 
     status: int
     body: bytes
     url: str
 
     def json(self) -> Any:
-        """The body as JSON.
+        """Return the body as JSON.
 
         Raises:
-            DestinationError: it is none.
+            DestinationError: it is not JSON.
         """
         try:
             return json.loads(self.body)
@@ -102,8 +102,8 @@ class HttpClient:
 
     Args:
         url: base URL, without a slash at its end.
-        headers: sent with every request, those of the options besides.
-        secrets: texts that must not stand in any error.
+        headers: sent with every request, next to those of the options.
+        secrets: texts that no error may contain.
         options: timeouts, proxy, certificates.
     """
 
@@ -160,7 +160,7 @@ class HttpClient:
         self._client = None
 
     def scrub(self, text: str) -> str:
-        """A text on one line, in short and without keys."""
+        """Return a text on one line, shortened and without keys."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
@@ -201,7 +201,7 @@ class HttpClient:
     def _opened(self) -> httpx.AsyncClient:
         import httpx
 
-        if self._client is None or self._owner != os.getpid():  # a forked child needs connections of its own
+        if self._client is None or self._owner != os.getpid():  # a forked child needs its own connections
             import ssl
 
             ca_file, plain = self._options.ca_file, self.url.startswith("http:") and not self._options.proxy
@@ -240,10 +240,10 @@ class HttpClient:
 
 
 def base_url(given: str, field_name: str, *, without: str = "") -> str:
-    """A base URL without a slash at its end, and without a path that belongs to another API.
+    """Return a base URL without a slash at its end, and without a path that belongs to another API.
 
     Raises:
-        ConfigError: it is no http URL, or has a user or password in it.
+        ConfigError: it is no http URL, or contains a user or password.
     """
     if not re.match(r"https?://[^/\s@]+(/\S*)?$", given):
         shown = re.sub(r"//[^/@]*@", "//***@", given)

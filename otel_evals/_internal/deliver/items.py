@@ -1,15 +1,17 @@
-"""Evaluations as backends take them: one item per score, with what all of them ask for."""
+"""Evaluations as backends take them: one item per score, and OTLP in JSON."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from otel_evals import semconv
 from otel_evals._internal.deliver.record import cost_of, steps_of
 from otel_evals._internal.model import Evaluation, NotScored, Run, Score, ScoredRun, ScorerFailure
+from otel_evals._internal.version import __version__
 
 _NAMESPACE = uuid.UUID("5c5b9e50-9a0b-5a7e-8f3e-6f1a6a4c7d11")
 """Of the UUIDs (version 5, RFC 9562) made of evaluation ids."""
@@ -17,7 +19,7 @@ _NAMESPACE = uuid.UUID("5c5b9e50-9a0b-5a7e-8f3e-6f1a6a4c7d11")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreItem:
-    """One evaluation of a run, ready to be written down for a backend."""
+    """One evaluation of a run, ready to be written for a backend."""
 
     run: Run
     evaluation: Evaluation
@@ -31,7 +33,7 @@ class ScoreItem:
 
     @property
     def uuid(self) -> str:
-        """The same as a UUID, for backends that want one."""
+        """The id as a UUID."""
         return str(uuid.uuid5(_NAMESPACE, self.id.encode("utf-8", "replace").decode()))
 
     @property
@@ -41,7 +43,7 @@ class ScoreItem:
 
     @property
     def value(self) -> float | None:
-        """The score; None for what is none."""
+        """The score; None without one."""
         outcome = self.evaluation.outcome
         return float(outcome.value) if isinstance(outcome, Score) else None
 
@@ -53,7 +55,7 @@ class ScoreItem:
 
     @property
     def explanation(self) -> str | None:
-        """Why; None where that may not be told."""
+        """The score's explanation; None without content."""
         outcome = self.evaluation.outcome
         return _text(outcome.explanation) if self.content and isinstance(outcome, Score) else None
 
@@ -68,20 +70,17 @@ class ScoreItem:
 
     @property
     def time(self) -> int:
-        """When the run ended, in nanoseconds since the Unix epoch: never when the score was sent.
-
-        Where the end was not recorded, its start; where that is not known either, when the outcome was known.
-        """
+        """When the run ended, in nanoseconds since the Unix epoch; else its start, or the outcome's time."""
         return self.run.end_time or self.run.start_time or self.evaluation.time
 
     @property
     def timestamp(self) -> str:
-        """The same in UTC, as ISO 8601 with milliseconds."""
+        """The time in UTC, as ISO 8601 with milliseconds."""
         return iso(self.time)
 
     @property
     def source(self) -> Literal["LLM", "CODE"]:
-        """Whether a model judged."""
+        """`LLM` if a model judged."""
         return "LLM" if any(step.model for step in steps_of(self.evaluation.outcome)) else "CODE"
 
     @property
@@ -96,7 +95,7 @@ class ScoreItem:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What stands beside the score: identity, sampling, and what the judge was and cost."""
+        """Facts about the score: identity, sampling, and the judge's model and cost."""
         evaluation, steps = self.evaluation, steps_of(self.evaluation.outcome)
         facts = {
             "evaluation_id": evaluation.evaluation_id,
@@ -114,7 +113,7 @@ class ScoreItem:
 
 
 def items_of(batch: Iterable[ScoredRun], *, content: bool, errors: bool) -> Iterator[ScoreItem]:
-    """The scores of a batch; with `errors`, the evaluations that failed or were dropped as well."""
+    """Return the scores of a batch; with `errors`, also evaluations that failed or were dropped."""
     for scored in batch:
         for evaluation in scored.evaluations:
             item = ScoreItem(run=scored.run, evaluation=evaluation, content=content)
@@ -123,16 +122,45 @@ def items_of(batch: Iterable[ScoredRun], *, content: bool, errors: bool) -> Iter
 
 
 def cut(text: str | None, limit: int) -> str | None:
-    """A text of at most so many characters; the end of a longer one tells that it was cut."""
+    """Return a text of at most `limit` characters; a longer one ends with `[…cut]`."""
     return text if text is None or len(text) <= limit else text[: limit - 7] + " […cut]"
 
 
 def iso(nanoseconds: int) -> str:
-    """A time in UTC, as ISO 8601 with milliseconds."""
+    """Return a time in UTC, as ISO 8601 with milliseconds."""
     moment = datetime.fromtimestamp(nanoseconds // 1_000_000 / 1e3, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _text(text: str | None) -> str | None:
-    """Without NUL characters, which PostgreSQL does not store."""
+    """Return a text without NUL characters, which PostgreSQL does not store."""
     return text and text.replace("\x00", "")
+
+
+def one_resource(kind: str, records: Sequence[Mapping[str, Any]], service: object) -> dict[str, Any]:
+    """Return an export request for `span` or `log` records of a service, in OTLP's JSON form."""
+    part, list_ = ("Spans", "spans") if kind == "span" else ("Logs", "logRecords")
+    scope = {"scope": {"name": semconv.SCOPE_NAME, "version": __version__}, list_: list(records)}
+    resource = {"attributes": attributes_of({semconv.SERVICE_NAME: str(service or "unknown_service")})}
+    return {f"resource{part}": [{"resource": resource, f"scope{part}": [scope]}]}
+
+
+def attributes_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return attributes in OTLP's JSON form, without those that are None."""
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value is not None]
+
+
+def service_of(item: ScoreItem) -> str:
+    """Return the name of the judged service; empty if it was not recorded."""
+    return str(item.run.resource.get(semconv.SERVICE_NAME) or "")
+
+
+def _value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+    return {"stringValue": str(value)}

@@ -88,7 +88,7 @@ class JsonlDestination:
         self._torn = False
 
     def _holds(self, evaluation_ids: frozenset[str], revision: int) -> bool:
-        """Read what was appended since the last call, and remember its ids. May run on several threads."""
+        """Read the lines appended since the last call, and remember their ids. May run on several threads."""
         if self._path.exists():
             with open(self._path, "rb") as file:
                 read_to = file.seek(self._known_to)
@@ -109,7 +109,7 @@ class JsonlDestination:
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Scored runs from a file that a JsonlDestination wrote, as plain dicts, oldest first.
+    """Read scored runs from a file of a JsonlDestination, as plain dicts, oldest first.
 
     A line that was cut off by a crash is skipped and logged.
     """
@@ -124,7 +124,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 
 def _revisions(line: bytes) -> set[tuple[str, int]]:
-    """Ids and revisions of a line's evaluations; empty for a line that was cut off."""
+    """Return ids and revisions of a line's evaluations; empty for a line that was cut off."""
     try:
         return {(e["evaluation_id"], e["revision"]) for e in json.loads(line)["evaluations"]}
     except (ValueError, KeyError, TypeError):

@@ -51,4 +51,4 @@ class InMemoryDestination:
             self._changed.notify_all()
 
     async def shutdown(self) -> None:
-        """Nothing to free; the scored runs can still be read."""
+        """Keep the scored runs: they can still be read."""

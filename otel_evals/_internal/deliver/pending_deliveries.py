@@ -16,40 +16,28 @@ from otel_evals._internal.model.sizes import size_of_run
 
 @dataclass(slots=True, eq=False)
 class PendingDelivery:
-    """A scored run on its way."""
-
     number: int
-    """Counts up in the order of arrival."""
     scored: ScoredRun
     left: ScoredRun
-    """The same as it may leave, with the evaluations that are still to be sent."""
+    """The redacted run, with the evaluations that are still to be sent."""
     tries: int = 0
     attempts: int = 0
     """Tries without those that found the trace missing."""
     first_try: float = math.inf
-    """When it was tried first, later by the waits that the destination asked for."""
+    """Time of the first try, plus the waits that the destination asked for."""
     parked_at: float = 0.0
     asked: float = 0.0
-    """Seconds that the destination asked to wait."""
     size: int = 0
-    """Bytes of the run."""
     lost: Counter[str] = field(default_factory=Counter)
-    """Its evaluations that are lost, by reason."""
+    """Lost evaluations, by reason."""
 
     def keep(self, evaluations: Sequence[Evaluation]) -> None:
-        """Leave only these to be sent."""
         if len(evaluations) < len(self.left.evaluations):
             self.left = replace(self.left, evaluations=tuple(evaluations))
 
 
 class PendingDeliveries:
-    """The queue and the parked scored runs of one destination, each bounded.
-
-    Args:
-        queue_size: scored runs that may be queued.
-        parked_size: scored runs that may be parked.
-        max_bytes: how many bytes the runs of both may have, approximately.
-    """
+    """The queue and the parked scored runs of one destination, each bounded in number, both in bytes."""
 
     def __init__(self, queue_size: int, parked_size: int, max_bytes: int) -> None:
         self._queue_size = queue_size
@@ -63,26 +51,24 @@ class PendingDeliveries:
         """Number of the last scored run that was queued."""
 
     def __len__(self) -> int:
-        """All that are on their way, those being sent included."""
+        """Return how many are on their way, including those being sent."""
         return len(self._open)
 
     @property
     def queued(self) -> int:
-        """Those that were never tried."""
+        """Number of those never tried."""
         return len(self._queue)
 
     @property
     def full(self) -> bool:
-        """Return True if no more can be queued."""
         return len(self._queue) >= self._queue_size or self._bytes >= self._max_bytes
 
     @property
     def oldest(self) -> int | None:
-        """Number of the oldest that is on its way."""
         return next(iter(self._open), None)
 
     def put(self, scored: ScoredRun, left: ScoredRun) -> None:
-        """Queue a scored run, to be sent in another form."""
+        """Queue a scored run, to be sent as `left`."""
         self.accepted += 1
         delivery = self._open[self.accepted] = PendingDelivery(self.accepted, scored, left)
         delivery.size = size_of_run(scored.run)
@@ -100,7 +86,7 @@ class PendingDeliveries:
         return [least[2]]
 
     def hasten(self, soonest: float) -> None:
-        """Have what is parked tried again `soonest` seconds after its last try, or as it was asked."""
+        """Try parked deliveries again `soonest` seconds after their last try, or as asked."""
         self._parked = [
             (min(until, delivery.parked_at + max(soonest, delivery.asked)), number, delivery)
             for until, number, delivery in self._parked
@@ -109,11 +95,11 @@ class PendingDeliveries:
 
     @property
     def next_due(self) -> float:
-        """When the next parked one is to be tried again; infinity if none is parked."""
+        """When the next parked one is due; infinity if none is parked."""
         return self._parked[0][0] if self._parked else math.inf
 
     def batch(self, size: int, now: float) -> list[PendingDelivery]:
-        """The next to be sent: those that are due again, and as many new ones where there are any."""
+        """Return the next to be sent: those due again, and at least half new ones if there are any."""
         taken: list[PendingDelivery] = []
         again = size if not self._queue else max(1, size // 2)
         while len(taken) < again and self.next_due <= now:
@@ -123,12 +109,12 @@ class PendingDeliveries:
         return taken
 
     def done(self, delivery: PendingDelivery) -> None:
-        """It has arrived, or is lost."""
+        """Remove a delivery that has arrived or is lost."""
         if self._open.pop(delivery.number, None) is not None:
             self._bytes -= delivery.size
 
     def clear(self) -> list[PendingDelivery]:
-        """All that are left, oldest first; none is queued or parked any more."""
+        """Remove and return all that are left, oldest first."""
         self._queue.clear()
         self._parked.clear()
         return list(self._open.values())

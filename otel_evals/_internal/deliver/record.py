@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from otel_evals import semconv
@@ -11,7 +11,6 @@ from otel_evals._internal.model import (
     ContextSeen,
     Dropped,
     Evaluation,
-    Message,
     NotScored,
     Outcome,
     Run,
@@ -26,10 +25,10 @@ from otel_evals._internal.util.fields import field_values
 
 
 def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
-    """A scored run as JSON values: a summary of the run, and every evaluation in full.
+    """Return a scored run as JSON values: a summary of the run, and every evaluation in full.
 
-    Without `content`, everything that could quote the conversation is None: input, output, explanations,
-    error messages, and the steps' prompts, results and contexts. Numbers that are not finite become None.
+    Without `content`, all that could quote the conversation is None: input, output, explanations, error
+    messages, and the steps' prompts, results and contexts. Numbers that are not finite become None.
     """
     return {
         **_run(scored.run, content=content),
@@ -38,17 +37,16 @@ def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:
 
 
 def steps_of(outcome: Outcome) -> tuple[StepRecord, ...]:
-    """The steps of an outcome, also of one that is not a score."""
     return () if isinstance(outcome, Dropped) else outcome.steps
 
 
 def cost_of(outcome: Outcome) -> float | None:
-    """US dollars of all judge calls; None if a price is unknown or no judge was called."""
+    """Return US dollars of all judge calls; None if a price is unknown or no judge was called."""
     return Score(value=0.0, steps=steps_of(outcome)).cost
 
 
 def plain(value: Any) -> Any:
-    """Any object as a JSON value: numbers that are not finite become None, other objects their text."""
+    """Return an object as a JSON value: numbers that are not finite become None, other objects their text."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -91,24 +89,20 @@ def _run(run: Run, *, content: bool) -> dict[str, Any]:
         "input": run.input if content else None,
         "output": run.output if content else None,
         "system": run.system_instructions if content else None,
-        "history": [_message(each) for each in run.history] if content else [],
+        "history": [{"role": m.role, "content": m.text} for m in run.history] if content else [],
         "tool_calls": [_tool_call(call, content=content) for call in run.tool_calls],
         "documents": [{"id": d.id, "content": d.content} for d in run.documents] if content else [],
     }
 
 
 def tenant_of(run: Run) -> Any:
-    """Whose run it was, as its root span or its resource says."""
+    """Return the tenant that the root span or its resource names."""
     own = run.root.span.attributes if run.root else {}
     return own.get(semconv.TENANT_ID, run.resource.get(semconv.TENANT_ID))
 
 
-def _message(message: Message) -> dict[str, Any]:
-    return {"role": message.role, "content": message.text}
-
-
 def _tool_call(call: ToolCall, *, content: bool) -> dict[str, Any]:
-    """What a scorer reads of a tool call, so that a run can be scored again from its record."""
+    """Return all that scorers read of a tool call: a run can be scored again from its record."""
     said = {"arguments": plain(call.arguments), "result": plain(call.result), "error": call.error}
     return {"name": call.name, "status": call.status, **(said if content else {})}
 
@@ -139,7 +133,7 @@ def _evaluation(evaluation: Evaluation, *, content: bool) -> dict[str, Any]:
         "revision": evaluation.revision,
         "time": evaluation.time,
         "cost": plain(cost_of(outcome)),
-        "usage": plain(_usage(steps)),
+        "usage": plain(sum((step.usage for step in steps), Usage())),
         "steps": [_step(step, content=content) for step in steps],
     }
 
@@ -161,13 +155,5 @@ def _step(step: StepRecord, *, content: bool) -> dict[str, Any]:
 
 
 def _context(seen: ContextSeen, *, content: bool) -> dict[str, Any]:
-    return {
-        "digest": seen.digest,
-        "pieces": seen.pieces,
-        "truncated": seen.truncated,
-        "text": list(seen.text) if content and seen.text is not None else None,
-    }
-
-
-def _usage(steps: Iterable[StepRecord]) -> Usage:
-    return sum((step.usage for step in steps), Usage())
+    text = list(seen.text) if content and seen.text is not None else None
+    return {"digest": seen.digest, "pieces": seen.pieces, "truncated": seen.truncated, "text": text}

@@ -34,7 +34,7 @@ FINAL_REASONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """When a scored run is sent again after a failure: exponential backoff with full jitter."""
+    """Timing of attempts after a failed delivery: exponential backoff with full jitter."""
 
     attempts: int = 8
     """Attempts per scored run, the first one included; those that found the trace missing do not count."""
@@ -56,12 +56,12 @@ class Retry:
                 raise ConfigError(f"retry.{name}", "must be greater than zero")
 
     def wait(self, attempt: int, draw: float) -> float:
-        """Seconds to wait after the given attempt (1 is the first); `draw` is a random number in [0, 1)."""
+        """Return the seconds to wait after an attempt (1 is the first); `draw` is a number in [0, 1)."""
         return backoff(attempt, first=self.first, longest=self.longest, draw=lambda: draw)
 
 
 def told(error: BaseException) -> BaseException:
-    """What a destination raised, with fields of their declared types and a bounded wait, whatever it set."""
+    """Return a destination's error with fields of their declared types and a bounded wait."""
     if not is_ours(error):
         return error
     given = {name: _field(error, name) for name in ("retryable", "retry_after", "reason", "status")}
@@ -77,7 +77,7 @@ def told(error: BaseException) -> BaseException:
 
 
 def unaccepted(answer: object) -> Sequence[Unaccepted]:
-    """What a destination says that it did not accept; what is no such thing says nothing."""
+    """Return the evaluations that a destination says it did not accept; nothing for other answers."""
     if not issubclass(type(answer), list | tuple):
         return ()
     try:
@@ -88,7 +88,7 @@ def unaccepted(answer: object) -> Sequence[Unaccepted]:
 
 
 def _is_known(evaluation: object) -> bool:
-    """Return True if it is an evaluation with ids by which it can be found."""
+    """Return True for an evaluation with ids by which it can be found."""
     if type(evaluation) is not Evaluation:
         return False
     return (
@@ -112,12 +112,12 @@ def _field(error: BaseException, name: str) -> Any:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a loss by this error is counted under."""
+    """Return the reason under which a loss by this error is counted."""
     if is_ours(error):
         return error.reason if error.retryable or error.reason in FINAL_REASONS else "refused"
     return "timeout" if issubclass(type(error), TimeoutError) else type_name(error)
 
 
 def is_ours(error: BaseException) -> TypeGuard[DestinationError]:
-    """Whether it is a DestinationError, whatever it says its class is."""
+    """Return True for a DestinationError, whatever class it claims to have."""
     return issubclass(type(error), DestinationError)

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.accounting.trace_log import LoggedEvaluation
+from otel_evals._internal.accounting.ledger import Ledger, LoggedEvaluation
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.evaluate.conversations import Conversation, Conversations, DueConversation
@@ -168,7 +167,7 @@ class ConversationGatherer:
         known = self._known.setdefault(conversation, _Known())
         waits = self._conversations.waits(conversation_key(run))
         waiting = [rule for rule in self._rules if rule.asked_with in waits]
-        self._ledger.awaits_idle(run, _log(run, conversation, known, waiting))
+        self._ledger.trace_log.awaits_idle(run, _log(run, conversation, known, waiting))
         if self._store.keeps and not conversation.ruled_out:
             place = run.trace_id, run.root_span_id
             if place in known.stored:

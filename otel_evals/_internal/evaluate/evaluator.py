@@ -371,7 +371,7 @@ class Evaluator:
             stored = self._store is not None and self._store.deliver(target)
             if not stored and target.evaluations:
                 self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
-        if not self._ledger.counters.pending:
+        if not self._ledger.pending:
             self._settled.set()
 
     # --- slots, timeouts, retries ---

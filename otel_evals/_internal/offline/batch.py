@@ -16,8 +16,8 @@ from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.ledger import Ledger
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
+from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.evaluate.conversation_gatherer import ConversationGatherer, JoinedConversation
 from otel_evals._internal.evaluate.evaluator import Evaluator

@@ -16,7 +16,7 @@ from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.counts import DestinationStats
+from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import Gatherer

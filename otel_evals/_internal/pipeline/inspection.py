@@ -11,8 +11,7 @@ from typing import Any
 
 from otel_evals._internal.accounting.explanation import Explanation, explain_logged, explain_unknown
 from otel_evals._internal.accounting.health import Health, judge_health
-from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.accounting.trace_log import LoggedTrace
+from otel_evals._internal.accounting.ledger import Ledger, LoggedTrace
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.pipeline.engine_thread import EngineThread
 from otel_evals._internal.pipeline.steps import Steps
@@ -60,7 +59,7 @@ class Inspector:
 
     def health(self, stalled_after: float, *, closed: bool) -> Health:
         """Whether scoring makes progress."""
-        now, engine, counters = time.monotonic(), self._thread, self._ledger.counters
+        now, engine, counters = time.monotonic(), self._thread, self._ledger
         since_beat = None if engine.beat is None else now - engine.beat
         waiting, pending, failing = engine.waiting, counters.pending, self._ledger.failures.failing()
         status, problem = judge_health(
@@ -86,7 +85,7 @@ class Inspector:
             last_end=None if counters.last_end is None else now - counters.last_end,
             failing_destinations=self._steps.fan_out.failing(),
             failing_rules=failing,
-            content_off=self._ledger.content.off(),
+            content_off=dict(self._ledger.content.off),
             losses=self._steps.losses(),
         )
 

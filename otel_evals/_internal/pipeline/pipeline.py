@@ -33,8 +33,7 @@ from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.capture.processors import CaptureLogRecords, CaptureSpans
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.sections import start_watches
-from otel_evals._internal.deliver.counts import DestinationStats
-from otel_evals._internal.deliver.preset import EventPreset
+from otel_evals._internal.deliver.destination import DestinationStats, EventPreset
 from otel_evals._internal.dialect import Dialects, load_dialects
 from otel_evals._internal.pipeline.engine import Engine
 from otel_evals._internal.redaction.redactor import private_context

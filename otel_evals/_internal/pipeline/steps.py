@@ -18,13 +18,13 @@ from anyio.to_thread import current_default_thread_limiter
 
 from otel_evals._internal.accounting.counters import ConversationStats, Stats
 from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.accounting.loss_log import LossLog
+from otel_evals._internal.accounting.problem_log import LossLog
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.counts import DestinationStats
 from otel_evals._internal.deliver.delivery_queue import Delivered, taken_from
+from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.fanout import FanOut
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.evaluate.conversation_gatherer import ConversationGatherer, JoinedConversation
@@ -144,7 +144,7 @@ class Steps:
 
     def use_rules(self, config: Config) -> None:
         """Judge by other rules; those of conversations keep their names and idle times."""
-        self._ledger.counters.add_rules(rule.name for rule in config.rules)
+        self._ledger.add_rules(rule.name for rule in config.rules)
         self._store.use_rules(config.rules)
         self.conversations.use_rules(config.rules)
         self.rule_sets.use(config)
@@ -237,7 +237,7 @@ class Steps:
     def _note(self, *delivered: Delivered) -> None:
         """Note how deliveries ended: these, and those that nobody has noted yet."""
         for each in (*delivered, *taken_from(self._delivered)):
-            self._ledger.delivered(*each)
+            self._ledger.trace_log.delivered(*each)
             self._store.delivered(*each)
 
     async def _report_all_picks(self) -> None:
@@ -256,7 +256,7 @@ class Steps:
 
     def stats(self) -> Stats:
         """All counters at this moment."""
-        stats = self._ledger.counters.snapshot(self._thread.refused)
+        stats = self._ledger.stats(self._thread.refused)
         if waiting := self.conversations.waiting:
             stats = replace(stats, conversations=ConversationStats(waiting=waiting))
         return replace(stats, store=self._store.stats()) if self._store.keeps else stats

@@ -44,7 +44,7 @@ class RunReader:
             tell(_logger, "a run could not be read", error=error)
             self._ledger.lost(Loss("run", "unreadable", trace_id))
             return []
-        self._ledger.assembled(trace_id, len(group.spans), runs)
+        self._ledger.trace_log.assembled(trace_id, len(group.spans), runs)
         if len(runs) == 1 and group.size and len(runs[0].operations) == len(group.spans):
             runs[0].__dict__[SIZE] = group.size  # measured when the spans arrived
         if not runs:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,15 +15,51 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from otel_evals import RuleStats, Stats
-from otel_evals._internal.accounting.ledger import Counters
-from otel_evals.model import Outcome
+from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.sampling.algebra import Chance
+from otel_evals._internal.sampling.decide import Decision
+from otel_evals.model import Dropped, Loss, Outcome, Score
 from tests.support.replacing import replace
+from tests.support.runs import a_run
 from tests.support.scored import OUTCOMES, evaluation
 
 NAMES = ("a", "b@agent")
 RULES = st.sampled_from(NAMES)
 REASONS = st.sampled_from(["sampled_out", "not_applicable"])
 ENDS = st.sampled_from(sorted(OUTCOMES))
+RUN = a_run()
+
+
+class Counters(Ledger):
+    """A ledger whose events are reported about one run."""
+
+    def ignore(self, reason: str, count: int = 1) -> None:
+        self.lost(Loss("run", reason, "", count))
+
+    def lose(self, reason: str, count: int = 1) -> None:
+        self.lost(Loss("span", reason, "", count))
+
+    def accept(self) -> None:
+        self.accepted(RUN)
+
+    def skip(self, name: str, reason: str) -> None:
+        self.decided(RUN, [Decision(self.rule(name), "not_sampled", reason)])
+
+    def sample(self, name: str) -> None:
+        self.decided(RUN, [Decision(self.rule(name), "sampled")])
+
+    def resume(self, name: str) -> None:
+        self.resumed(RUN, name, Chance(1.0))
+
+    def settle(self, name: str, outcome: Outcome) -> None:
+        self.ended(name, evaluation(name, outcome))
+
+    def store(self, name: str) -> None:
+        self.stored(RUN, name, "shutdown")
+
+    @staticmethod
+    def rule(name: str) -> Any:
+        return SimpleNamespace(name=name)
 
 
 class Conservation(RuleBasedStateMachine):
@@ -69,10 +106,9 @@ class Conservation(RuleBasedStateMachine):
     def an_evaluation_ends(self, data: Any, end: str) -> None:
         name = data.draw(st.sampled_from(sorted(n for n in NAMES if self.pending[n])))
         outcome: Outcome = OUTCOMES[end]
-        ended = evaluation(name, outcome)
-        self.counters.settle(name, ended.status, ended.reason)
+        self.counters.settle(name, outcome)
         self.pending[name] -= 1
-        self.ended[name][ended.status] += 1
+        self.ended[name][outcome.status] += 1
 
     @precondition(lambda self: any(self.pending.values()))
     @rule(data=st.data())
@@ -84,7 +120,7 @@ class Conservation(RuleBasedStateMachine):
 
     @invariant()
     def everything_adds_up(self) -> None:
-        stats = self.counters.snapshot()
+        stats = self.counters.stats()
         assert stats.check() == []
         assert stats.seen == self.seen
         assert sum(stats.losses.values()) == self.lost
@@ -144,19 +180,19 @@ def test_an_evaluation_too_many_is_a_violation(name: str) -> None:
 
 def test_a_snapshot_does_not_change_afterwards() -> None:
     counters = Counters(NAMES)
-    before = counters.snapshot()
+    before = counters.stats()
     counters.accept()
     counters.sample("a")
     counters.lose("span_late")
     assert before == Stats(rules={name: RuleStats() for name in NAMES})
-    assert counters.snapshot() != before
+    assert counters.stats() != before
 
 
 def test_what_the_intake_refused_is_a_loss_as_well() -> None:
     counters = Counters(())
     counters.lose("span_late", 2)
-    assert counters.snapshot().losses == {"span_late": 2}
-    assert counters.snapshot(refused=3).losses == {"span_late": 2, "intake_full": 3}
+    assert counters.stats().losses == {"span_late": 2}
+    assert counters.stats(refused=3).losses == {"span_late": 2, "intake_full": 3}
 
 
 @given(st.lists(st.sampled_from(["sample", "settle", "store", "resume"]), max_size=12))
@@ -171,7 +207,7 @@ def test_progress_is_an_end_or_the_first_that_waits(acts: list[str]) -> None:
                 getattr(counters, act)("a")
                 assert counters.moved >= before if pending == 0 else counters.moved == moved
             case "settle" if pending:
-                counters.settle("a", "dropped", "queue_full")
+                counters.settle("a", Dropped(reason="queue_full"))
                 assert counters.last_end == counters.moved >= moved
             case "store" if pending:
                 counters.store("a")
@@ -185,12 +221,12 @@ def test_snapshots_balance_while_another_thread_counts() -> None:
         for _ in range(3_000):
             counters.accept()
             counters.sample("a")
-            counters.settle("a", "scored", None)
+            counters.settle("a", Score(value=1.0))
         done.set()
 
     thread = threading.Thread(target=count)
     thread.start()
     while not done.wait(0.0001) and thread.is_alive():
-        assert counters.snapshot().check() == []
+        assert counters.stats().check() == []
     thread.join()
-    assert counters.snapshot().rules["a"].scored == 3_000
+    assert counters.stats().rules["a"].scored == 3_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_evals import Run, scorer
-from otel_evals._internal.accounting.failures import FailureLog
+from otel_evals._internal.accounting.problem_log import FailureLog
 from otel_evals.model import NotScored, Score, ScorerFailure
 from tests.support.traffic import Live
 

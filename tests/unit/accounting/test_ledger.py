@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_evals import Rule, Run, sampling, scorer
-from otel_evals._internal.accounting.ledger import Ledger
-from otel_evals._internal.accounting.trace_log import LoggedEvaluation
+from otel_evals._internal.accounting.ledger import Ledger, LoggedEvaluation
 from otel_evals._internal.sampling.decide import Decider, RunDecisions
 from otel_evals.model import Loss, ScoredRun
 from tests.support.runs import a_run
@@ -126,8 +125,8 @@ def test_losses_are_counted_as_what_they_are_and_logged_where_the_trace_is_known
 
 def test_what_was_read_and_what_was_delivered_stands_in_the_trace_log() -> None:
     told = ledger()
-    told.assembled(RUN.trace_id, 5, [RUN])
-    told.delivered("jsonl", [ScoredRun(run=RUN)], "exported")
+    told.trace_log.assembled(RUN.trace_id, 5, [RUN])
+    told.trace_log.delivered("jsonl", [ScoredRun(run=RUN)], "exported")
     trace = told.trace_log.get(RUN.trace_id)
     assert trace is not None
     assert (trace.spans, trace.runs, trace.deliveries) == (5, 1, (("jsonl", "exported"),))
@@ -137,7 +136,7 @@ def test_a_run_that_waits_with_its_conversation_is_logged_once() -> None:
     told = ledger()
     waits = LoggedEvaluation("cheap", RUN.root_span_id, "awaiting_idle")
     for _ in range(2):
-        told.awaits_idle(RUN, [waits])
+        told.trace_log.awaits_idle(RUN, [waits])
     trace = told.trace_log.get(RUN.trace_id)
     assert trace is not None
     assert trace.evaluations == (waits,)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from otel_evals import sampling
-from otel_evals._internal.attach.estimates import BoundedNames, Estimates, MetricDimension
+from otel_evals._internal.attach.metrics import BoundedNames, Estimates, MetricDimension
 from otel_evals.model import Dropped, NotScored, Outcome, Run, Sampled, Score, ScorerFailure
 from otel_evals.statistics import Sums, estimate, total
 from tests.support.replacing import replace

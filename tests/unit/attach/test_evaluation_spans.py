@@ -25,8 +25,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import SpanContext, StatusCode, TraceState
 
-from otel_evals._internal.attach.evaluation_spans import EvaluationSpan, EvaluationSpans
-from otel_evals._internal.attach.records import judged_context
+from otel_evals._internal.attach.evaluation_spans import EvaluationSpan, EvaluationSpans, judged_context
 from otel_evals._internal.recursion import is_marked, need_span
 from otel_evals.model import Evaluation, Run, Score, ScorerFailure
 from tests.support.replacing import replace

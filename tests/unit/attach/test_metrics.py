@@ -11,8 +11,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from otel_evals import RuleStats, Stats
 from otel_evals._internal.accounting.counters import ConversationStats
+from otel_evals._internal.attach.evaluation_spans import judged_context
 from otel_evals._internal.attach.metrics import Metrics
-from otel_evals._internal.attach.records import judged_context
 from otel_evals._internal.redis_server import redis_server
 from otel_evals.destinations import DestinationStats
 from otel_evals.errors import StoreError

@@ -15,14 +15,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
-from otel_evals._internal.attach.records import (
-    emit_event,
-    end_span,
-    judged_context,
-    judged_links,
-    opening_attributes,
-    span_attributes,
-)
+from otel_evals._internal.attach.attacher import emit_event, span_attributes
+from otel_evals._internal.attach.evaluation_spans import judged_context, judged_links
+from otel_evals._internal.attach.records import end_span, opening_attributes
 from otel_evals.model import (
     Evaluation,
     Operation,

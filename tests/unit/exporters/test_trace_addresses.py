@@ -12,7 +12,7 @@ import pytest
 
 from otel_evals._internal.cli.backends import backends, trace_link
 from otel_evals._internal.config.plugins import build_destination
-from otel_evals._internal.deliver.capabilities import link_traces
+from otel_evals._internal.deliver.fanout import link_traces
 from otel_evals.destinations import ConsoleDestination
 from otel_evals.errors import ConfigError
 from otel_evals_exporters.opik import opik_id

@@ -305,6 +305,6 @@ def test_open_runs_runs_that_wait_for_a_next_call_and_items_count_once(store: Du
             for items in ([never_taken], []):
                 w.steps.end(items)
                 lost = 1 if store.keeps else 3
-                assert w.ledger.counters.snapshot().ignored == {"undecided_at_shutdown": lost}
+                assert w.ledger.stats().ignored == {"undecided_at_shutdown": lost}
 
     run(body)

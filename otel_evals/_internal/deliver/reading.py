@@ -1,7 +1,13 @@
-"""Reading feedback back from a backend: what is asked for, page by page, bounded in time."""
+"""Reading feedback and stored traces back from a backend.
+
+Backends that are also destinations implement `read_traces` there. Others are found through the entry-point
+group `otel_evals_trace_source`; each entry point is a class whose keyword arguments are its options, with
+the methods `read_traces` and `shutdown` of an `ApiDestination`.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,15 +19,20 @@ from otel_evals._internal.deliver.http import MOST_BYTES, HttpClient
 from otel_evals._internal.deliver.items import iso
 from otel_evals._internal.model import Feedback
 from otel_evals._internal.util.retry import backoff
-from otel_evals.errors import DestinationError
+from otel_evals.errors import ConfigError, DestinationError
 
+TRACE_SOURCES = "otel_evals_trace_source"
+"""Entry-point group."""
+
+LARGEST_ANSWER = 256 * 1024 * 1024
+"""Bytes of one answer with traces; a trace that is larger cannot be read."""
 _ATTEMPTS = 4
 _LONGEST = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackQuery:
-    """Which feedback a backend is asked for. It may give more than that, never less."""
+    """Feedback to request from a backend, which may return more, never less."""
 
     since: int
     """Not before this moment, in nanoseconds since the Unix epoch."""
@@ -36,6 +47,43 @@ class FeedbackQuery:
         return iso(self.since)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceQuery:
+    """Traces to request from a backend: those that began in a range of time. It may return more."""
+
+    since: int
+    """From this moment on, in nanoseconds since the Unix epoch."""
+    until: int
+    """Before this moment."""
+    filter: str = ""
+    """In the backend's own language; empty for all."""
+
+    @property
+    def since_text(self) -> str:
+        """The first moment in UTC, as ISO 8601."""
+        return iso(self.since)
+
+    @property
+    def until_text(self) -> str:
+        """The moment after the last in UTC, as ISO 8601."""
+        return iso(self.until)
+
+    def words(self) -> dict[str, str]:
+        """Return the filter as NAME=VALUE words, for backends without a query language.
+
+        Raises:
+            ConfigError: it has another form.
+        """
+        try:
+            pairs = [word.partition("=") for word in shlex.split(self.filter)]
+        except ValueError as error:
+            raise ConfigError("--filter", f"{self.filter!r}: {error}") from None
+        for name, equals, _ in pairs:
+            if not name or not equals:
+                raise ConfigError("--filter", f"must be NAME=VALUE words, not {self.filter!r}")
+        return {name: value for name, _, value in pairs}
+
+
 async def ask(
     http: HttpClient,
     method: str,
@@ -45,15 +93,7 @@ async def ask(
     params: Mapping[str, Any] | None = None,
     most: int = MOST_BYTES,
 ) -> Any:
-    """The JSON that a server answers; where it is busy or away, it is asked again a few times.
-
-    Args:
-        http: the client.
-        method: of the request.
-        path: below the client's base URL.
-        body: sent as JSON.
-        params: the query.
-        most: bytes of the answer.
+    """Return a server's JSON answer of at most `most` bytes; a busy or absent server is asked a few times.
 
     Raises:
         DestinationError: it did not answer with success.
@@ -73,14 +113,14 @@ async def ask(
 async def paged(
     page: Callable[[Any], Awaitable[tuple[Sequence[Any], Any]]], first: Any = None
 ) -> AsyncIterator[Any]:
-    """The items of all pages.
+    """Iterate over the items of all pages.
 
     Args:
-        page: gives the items at a cursor, and the cursor of the next page; a false one ends it.
+        page: returns the items at a cursor, and the cursor of the next page; a false one ends it.
         first: the first cursor.
 
     Raises:
-        DestinationError: a server leads in a circle, or its answer has another form.
+        DestinationError: a page repeats, or has another form.
     """
     cursor, seen = first, {first}
     while True:
@@ -98,7 +138,7 @@ async def paged(
 
 
 def readable(record: Any, read: Callable[[Any], Feedback]) -> Feedback | None:
-    """A record as feedback; None if it has another form."""
+    """Return a record as feedback; None if it has another form."""
     try:
         return read(record)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -106,10 +146,10 @@ def readable(record: Any, read: Callable[[Any], Feedback]) -> Feedback | None:
 
 
 def moment(text: Any) -> int:
-    """A time in ISO 8601, without a zone in UTC, as nanoseconds since the Unix epoch.
+    """Return an ISO 8601 time, in UTC without a zone, as nanoseconds since the Unix epoch.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     if found.tzinfo is None:

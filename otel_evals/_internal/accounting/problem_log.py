@@ -1,0 +1,213 @@
+"""Logs each problem when it begins and when it ends: failing rules, lost data, missing content."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from otel_evals._internal.dialect import content_setting
+from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
+from otel_evals._internal.util.error_log import tell
+
+_logger = logging.getLogger(__name__)
+_IN_A_ROW = 10
+"""Failures in a row after which a rule counts as failing."""
+_WINDOW = 50
+_LEAST = 20
+_SHARE = 0.5
+"""The share of failures among the last outcomes, of at least `_LEAST`, at which a rule counts as failing."""
+_MOST_KINDS = 20
+"""Kinds of errors logged per rule: some exceptions have a new type each time."""
+_ENDED = "%s no longer fails with %s: it did %d times, and in none of the last %d evaluations"
+_AFTER = 10
+"""Outcomes without an error of a kind, after which it counts as ended."""
+_APART = 60.0
+"""Minimum seconds between two log lines about one kind of error: some come and go."""
+_CONTENT = ("input", "output", "tool_arguments", "tool_results")
+_MAX_INSTRUMENTATIONS = 100
+"""Instrumentations that are logged at most: scopes can be made up."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    """One kind of error of a rule, from its first until it has ended."""
+
+    logged: bool
+    count: int = 0
+    since: int = 0
+
+
+@dataclass(slots=True)
+class _Rule:
+    last: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    """Whether each of the last outcomes was a failure."""
+    kinds: dict[str, _Kind] = field(default_factory=dict)
+    logged: dict[str, float] = field(default_factory=dict)
+    """`time.monotonic` of each kind's last log line."""
+    message: str = ""
+
+    def problem(self) -> str | None:
+        last = list(self.last)
+        failed = sum(last)
+        if len(last) >= _IN_A_ROW and all(last[-_IN_A_ROW:]):
+            return f"its last {_IN_A_ROW} evaluations failed: {self.message}"
+        if len(last) >= _LEAST and failed >= _SHARE * len(last):
+            return f"{failed} of its last {len(last)} evaluations failed: {self.message}"
+        return None
+
+
+class FailureLog:
+    """Logs each kind of error of a rule when it begins and ends; error messages only with `content`."""
+
+    def __init__(self, *, content: bool = True) -> None:
+        self._content = content
+        self._rules: dict[str, _Rule] = {}
+        self._lock = threading.Lock()
+
+    def note(
+        self, rule: str, outcome: Outcome, error: BaseException | None = None, good_before: int = 0
+    ) -> None:
+        """Note an outcome and its scorer's exception; log the kinds of errors that begin or end with it.
+
+        Drops are ignored. `good_before` counts the outcomes before the rule's first failure.
+        """
+        if outcome.status == "dropped":
+            return
+        with self._lock:
+            known = self._rules.get(rule)
+            if known is None:
+                known = self._rules[rule] = _Rule()
+                known.last.extend([False] * min(good_before, _WINDOW))
+            known.last.append(isinstance(outcome, ScorerFailure))
+        if isinstance(outcome, ScorerFailure):
+            self._failed(rule, known, outcome, error)
+        if known.kinds:
+            self._end_others(rule, known, outcome)
+
+    def failing(self) -> dict[str, str]:
+        with self._lock:
+            problems = {name: rule.problem() for name, rule in self._rules.items()}
+        return {name: problem for name, problem in problems.items() if problem is not None}
+
+    def close(self) -> None:
+        for name, rule in self._rules.items():
+            for kind, known in rule.kinds.items():
+                if known.count > 1:
+                    _logger.warning("%s failed with %s %d times, until shut down", name, kind, known.count)
+
+    def _failed(self, name: str, rule: _Rule, outcome: ScorerFailure, error: BaseException | None) -> None:
+        kind = outcome.error_type
+        said = f"{kind}: {outcome.message}" if self._content and outcome.message != kind else kind
+        with self._lock:
+            rule.message = said
+        if kind not in rule.kinds:
+            if kind not in rule.logged and len(rule.logged) >= _MOST_KINDS:
+                return
+            now = time.monotonic()
+            rule.kinds[kind] = _Kind(now - rule.logged.get(kind, -_APART) >= _APART)
+            if rule.kinds[kind].logged:
+                rule.logged[kind] = now
+                _tell(name, said, error if self._content else None)
+        rule.kinds[kind].count += 1
+        rule.kinds[kind].since = 0
+
+    def _end_others(self, name: str, rule: _Rule, outcome: Outcome) -> None:
+        """Count the outcome for every other kind of error, and log kinds that have ended."""
+        mine = outcome.error_type if isinstance(outcome, ScorerFailure) else None
+        for kind in [each for each in rule.kinds if each != mine]:
+            known = rule.kinds[kind]
+            known.since += 1
+            if known.since >= _AFTER:
+                del rule.kinds[kind]
+                if known.logged:
+                    _logger.warning(_ENDED, name, kind, known.count, _AFTER)
+
+
+class LossLog:
+    """Logs two lines per series of losses: one when it begins, one with totals when it has ended.
+
+    A series ends after `quiet` seconds without a loss; two begin at least `apart` seconds apart. Polls within
+    `every` seconds do nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        quiet: float = 10.0,
+        apart: float = 60.0,
+        every: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._quiet = quiet
+        self._apart = apart
+        self._every = every
+        self.next_poll = float("-inf")
+        self._clock = clock
+        self._logged: Counter[str] = Counter()
+        self._last: Counter[str] = Counter()
+        self._losing = False
+        self._changed = 0.0
+        self._began = float("-inf")
+
+    def poll(self, losses: Mapping[str, int]) -> None:
+        """Compare the losses so far with the last poll; log when a series begins or has ended."""
+        now = self._clock()
+        if now < self.next_poll:
+            return
+        self.next_poll, totals = now + self._every, Counter(losses)
+        if totals != self._last:
+            self._last, self._changed = totals, now
+        if self._losing:
+            if now - self._changed >= self._quiet:
+                self._end("no more losses for now")
+        elif totals != self._logged and now - self._began >= self._apart:
+            self._losing, self._began = True, now
+            _logger.warning("scoring is losing data: %s", _listed(totals - self._logged))
+
+    def close(self, losses: Mapping[str, int]) -> None:
+        self._last = Counter(losses)
+        if self._last != self._logged:
+            self._end("shut down")
+
+    def _end(self, state: str) -> None:
+        _logger.warning("scoring lost data (%s), in total: %s", state, _listed(self._last - self._logged))
+        self._logged, self._losing = self._last, False
+
+
+class ContentLog:
+    """Logs each instrumentation that leaves content out, once, with the setting that turns capture on."""
+
+    def __init__(self) -> None:
+        self.off: dict[str, str] = {}
+        """The setting of each of these instrumentations."""
+
+    def note(self, who: str, run: Run) -> None:
+        if who in self.off or len(self.off) >= _MAX_INSTRUMENTATIONS:
+            return
+        off = [name for name in _CONTENT if run.availability.get(name) is Availability.CAPTURED_OFF]
+        if not off:
+            return
+        setting = content_setting(run.scope_name, run.dialect)
+        self.off[who] = setting
+        _logger.warning(
+            "%s leaves out %s, so that scorers cannot judge it; to turn on content capture: %s",
+            who,
+            " and ".join(name.replace("_", " ") for name in off),
+            setting,
+        )
+
+
+def _tell(name: str, said: str, error: BaseException | None) -> None:
+    message = "%s fails: %s; more of this kind are only counted"
+    if error is None:
+        _logger.warning(message, name, said)
+    else:
+        tell(_logger, message, name, said, error=error, level=logging.WARNING)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {where}" for where, count in sorted(counts.items()))
