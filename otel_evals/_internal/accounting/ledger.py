@@ -66,9 +66,11 @@ class Ledger:
         """Spans of a trace were assembled into runs."""
         self.trace_log.assembled(trace_id, spans, runs)
 
-    def accepted(self, run: Run) -> None:
-        """The rules are evaluated for a run."""
+    def accepted(self, run: Run, decisions: Iterable[tuple[Run, Iterable[Decision]]] = ()) -> None:
+        """Rules were evaluated for a run, with these decisions about it or the agents in it."""
         self.counters.accept()
+        for judged, decided in decisions:
+            self.decided(judged, decided)
         try:  # noqa: SIM105  # `suppress` is three calls more
             self.content.note(run)
         except BaseException:  # a log handler of the application
