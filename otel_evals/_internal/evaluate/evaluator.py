@@ -1,6 +1,6 @@
 """From a run to its delivered scores: rules decide, scorers run, outcomes are attached and delivered.
 
-`_attempt` and `end` are the path of one evaluation, from its scorer to the delivery of its score.
+Read `_attempt` and `end` for the path from a scorer to the delivery of its score.
 Used on the engine's thread only.
 """
 
@@ -52,7 +52,7 @@ _CLEANUP_SECONDS = 0.05
 
 
 class Evaluator:
-    """Evaluates runs by the rules of one configuration.
+    """Evaluates runs by the rules of a configuration.
 
     Args:
         config: rules and limits.
@@ -270,7 +270,7 @@ class Evaluator:
         return None
 
     async def _attempt(self, lane: Lane, job: Job) -> None:
-        """Run one attempt, from the scorer's call to the delivery of its score."""
+        """Run one attempt: call the scorer, and end or retry the job."""
         task = job.task
         try:
             result: Result = await lane.scorer.score(job.run)
@@ -300,7 +300,7 @@ class Evaluator:
         return None
 
     def end(self, job: Job, outcome: Outcome, known: Evaluation | None = None) -> None:
-        """End an evaluation with its outcome, and deliver the scored run with the last one of its target.
+        """End an evaluation with its outcome; the last evaluation of a target delivers the scored run.
 
         Args:
             job: queued, running, or returned by the store.

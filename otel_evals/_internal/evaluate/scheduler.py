@@ -133,7 +133,7 @@ class Scheduler:
 
 
 class Lane:
-    """The queue, the slots and the timeouts of one rule."""
+    """A rule's queue, slots and timeouts."""
 
     def __init__(self, rule: Rule, draw: Callable[[], float]) -> None:
         self.rule = rule
