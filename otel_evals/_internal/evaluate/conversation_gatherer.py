@@ -110,13 +110,11 @@ class ConversationGatherer:
         return self._joined(self._conversations.due(now, limit))
 
     def end(self) -> list[JoinedConversation]:
-        """Return all waiting conversations."""
         if not self.active:
             return []
         return self._joined(self._conversations.due(inf, self.waiting * len(self._rules)))
 
     def clear(self) -> None:
-        """Forget all conversations."""
         self._conversations.clear()
         self._forget()
 

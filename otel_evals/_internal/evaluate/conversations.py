@@ -158,7 +158,6 @@ class Conversations:
         return tuple(asked_with for asked_with, each in self._waiting.items() if key in each)
 
     def clear(self) -> None:
-        """Delete all conversations."""
         for key in list(self._all):
             for each in self._waiting.values():
                 each.pop(key, None)

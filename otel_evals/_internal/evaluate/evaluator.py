@@ -59,7 +59,7 @@ class Evaluator:
         ledger: counts runs and evaluations.
         attacher: attaches outcomes to the traces.
         deliver: called with scored runs that the store does not deliver.
-        store: keeps sampled runs until they are scored and delivered.
+        store: keeps sampled runs until delivery.
         settled: set whenever no evaluation is pending; shared by evaluators with one ledger.
         progress: returns evaluations made before.
         draw: returns random numbers in [0, 1), for the jitter of retries.
@@ -106,7 +106,6 @@ class Evaluator:
         return list(dict.fromkeys(job.target for job in jobs))
 
     def score_conversation(self, joined: JoinedConversation) -> None:
-        """Decide about a conversation and start the sampled jobs."""
         run = joined.run
         if joined.ruled_out:
             self._ledger.decided(run, self._decider.rule_out(joined.asked_with))
@@ -178,7 +177,6 @@ class Evaluator:
         return True
 
     async def prepare(self) -> None:
-        """Prepare all scorers, concurrently."""
         await asyncio.gather(*map(self._prepare, self.scheduler.lanes.values()))
 
     def abort(self, reason: str) -> None:

@@ -67,7 +67,6 @@ class IsolatedScorer(Scorer):
 
     @property
     def pids(self) -> list[int]:
-        """Ids of the running processes."""
         return [child.pid for child in self._all]
 
     async def score(self, run: Run) -> Score | NotScored:
@@ -96,16 +95,17 @@ class IsolatedScorer(Scorer):
         return _outcome(reply)
 
     def close(self) -> None:
-        """End all processes."""
-        children, self._all, self._idle = self._all, set(), []
-        for child in children:
+        for child in self._forget_all():
             child.close()
 
     def disown(self) -> None:
         """In a forked child: leave the processes to the parent."""
-        children, self._all, self._idle = self._all, set(), []
-        for child in children:
+        for child in self._forget_all():
             child.disown()
+
+    def _forget_all(self) -> set[Child]:
+        children, self._all, self._idle = self._all, set(), []
+        return children
 
     async def _ready_child(self) -> Child:
         while self._idle:

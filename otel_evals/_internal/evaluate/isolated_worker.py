@@ -31,7 +31,6 @@ class Raised:
 
 
 def main() -> None:
-    """Score the runs that arrive on the pipe until it is closed."""
     parent = Parent()
     try:
         scorer: Scorer
@@ -59,7 +58,6 @@ async def _answer(scorer: Scorer, frame: bytes) -> bytes:
 
 
 def raised(error: BaseException) -> Raised:
-    """Convert an exception."""
     failure, cause = failure_of(error), root_cause(error)
     asked = asked_wait(cause)
     return Raised(

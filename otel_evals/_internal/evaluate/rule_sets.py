@@ -43,7 +43,6 @@ class RuleSets:
         self._spawn(self.current.prepare())
 
     def _of(self, job: Job) -> Evaluator:
-        """The evaluator that a job belongs to."""
         return next((each for each in self.earlier if job in each.live), self.current)
 
     def whole(self, runs: Sequence[Run]) -> tuple[Sequence[Run], list[Loss]]:
@@ -68,15 +67,12 @@ class RuleSets:
             self._spawn(asyncio.to_thread(each.scheduler.close))
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
-        """Create the jobs of evaluations from the durable queue."""
         return self.current.resume(resumptions)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Start jobs that `resume` created."""
         self.current.submit(jobs)
 
     def end(self, job: Job, outcome: Outcome) -> None:
-        """End a job with an outcome."""
         self._of(job).end(job, outcome)
 
     def withdraw(self, job: Job, reason: str) -> None:
@@ -85,25 +81,20 @@ class RuleSets:
 
     @property
     def waiting(self) -> int:
-        """Number of jobs without a slot."""
         return sum(each.scheduler.waiting for each in self._all)
 
     def running(self) -> set[tuple[str, str]]:
-        """Rule and judged span of the jobs with a running scorer. May be called from any thread."""
         return {pair for each in self._all for pair in each.scheduler.running()}
 
     def abort(self, reason: str) -> None:
-        """Drop all jobs that have not ended, and all that are submitted later."""
         for each in self._all:
             each.abort(reason)
 
     def close(self) -> None:
-        """End the scoring processes; after the engine's thread has ended."""
         for each in self._all:
             each.scheduler.close()
 
     def disown(self) -> None:
-        """In a forked child: leave the scoring processes to the parent."""
         for each in self._all:
             each.scheduler.disown()
 

@@ -111,12 +111,10 @@ class Scheduler:
         job.size = 0
 
     def close(self) -> None:
-        """End the scoring processes; after the engine's thread has ended."""
         for scorer in self._isolated:
             scorer.close()
 
     def disown(self) -> None:
-        """In a forked child: leave the scoring processes to the parent."""
         for scorer in self._isolated:
             scorer.disown()
 
@@ -174,11 +172,14 @@ class Lane:
         if self.ready:
             return
         hide_task()
-        error = await to_thread.run_sync(_prepare, self.scorer, abandon_on_cancel=True)
-        if error is not None:
-            message = "%s failed to prepare"
-            tell(_logger, message, self.scorer.id, error=error, level=logging.WARNING)
+        await to_thread.run_sync(self._prepare, abandon_on_cancel=True)
         self.ready = True
+
+    def _prepare(self) -> None:
+        try:
+            self.scorer.prepare()
+        except BaseException as error:  # logged here: not every exception can cross threads
+            tell(_logger, "%s failed to prepare", self.scorer.id, error=error, level=logging.WARNING)
 
     def overdue(self) -> list[Job]:
         """Mark the running jobs whose attempt has timed out, and return those that were not marked yet."""
@@ -201,7 +202,6 @@ class Lane:
         return None
 
     def timeout(self, job: Job) -> ScorerFailure:
-        """The outcome of a job whose attempt timed out."""
         message = f"no score within {self.rule.timeout:g} s"
         return ScorerFailure(error_type="timeout", message=message, attempts=job.attempts)
 
@@ -229,16 +229,6 @@ class Lane:
             task.cancel()
 
     def clear(self) -> list[Job]:
-        """Empty the queue; returns all jobs that have not ended."""
         left = [*self.running, *self.retrying, *self.queue]
         self.queue.clear()
         return left
-
-
-def _prepare(scorer: Scorer) -> BaseException | None:
-    """Return the scorer's error as a value: not every exception can cross threads."""
-    try:
-        scorer.prepare()
-    except BaseException as error:
-        return error
-    return None

@@ -7,11 +7,11 @@ complete; a span that arrives after that is late. Evictions are returned with th
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +28,6 @@ from otel_evals._internal.capture.open_spans import OpenSpansNow
 from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals._internal.gather.held_logs import HeldLogs, take_choice
 from otel_evals._internal.gather.lost_spans import LostSpans
-from otel_evals._internal.gather.unread import SpanPlace, count_unread, places_of
 from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span
 
@@ -122,7 +121,7 @@ class LocalGatherer:
 
     Args:
         limits: the bounds.
-        report_ended: return roots from `add` as soon as they have ended, before their grace period is over.
+        report_ended: return roots from `add` before their grace period.
         open_spans: returns the spans that have not ended; without it, every run waits for its grace period.
     """
 
@@ -191,11 +190,11 @@ class LocalGatherer:
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
         ended = {root for _, _, root in self._due}
-        places = dict(places_of(items))
+        places = dict(_places_of(items))
         for trace_id, trace in self._traces.items():
-            places |= {s: SpanPlace(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
+            places |= {s: _Place(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
         self._traces.clear()
-        return count_unread(places, self._closed, ended if self._report_ended else ())
+        return _count_unread(places, self._closed, ended if self._report_ended else ())
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
         record = item.record()
@@ -358,3 +357,46 @@ class LocalGatherer:
             self._remember(span_id)
         self._lost.evict(trace_id, (held.record for held in trace.spans.values()))
         return [Loss("run", reason, trace_id, len(runs))] if runs else []
+
+
+class _Place(NamedTuple):
+    trace_id: str
+    above: str | None
+    """Id of the nearest claimed span above that was open, or of the parent."""
+    is_root: bool
+    """True if no claimed span above was open: a run ended with it, unless it joins another."""
+
+
+def _places_of(items: Iterable[IntakeItem]) -> Iterator[tuple[str, _Place]]:
+    for item in items:
+        if isinstance(item, CapturedSpan):
+            context, parent = item.span.context, item.span.parent
+            above = item.owner or (parent.span_id if parent else 0)
+            place = _Place(
+                format_trace_id(context.trace_id), format_span_id(above) if above else None, not item.owner
+            )
+            yield format_span_id(context.span_id), place
+        elif isinstance(item, RecordedSpan):
+            span = item.span
+            above_record = format_span_id(item.owner) if item.owner else span.parent_span_id
+            yield span.span_id, _Place(span.trace_id, above_record, not item.owner)
+
+
+def _count_unread(places: Mapping[str, _Place], closed: Collection[str], kept: Collection[str]) -> list[Loss]:
+    """Return the losses of the runs of these spans, without reading the spans.
+
+    Spans below a closed run are late and start no run; the runs of `kept` roots are stored and not lost.
+    """
+    ended: Counter[str] = Counter()
+    without_root: dict[str, set[str | None]] = {}
+    for span_id, place in places.items():
+        if place.above in closed or place.above in places or span_id in kept:
+            continue
+        if place.is_root:
+            ended[place.trace_id] += 1
+        else:  # all those below one open span are one run
+            without_root.setdefault(place.trace_id, set()).add(place.above)
+    return [
+        *(Loss("run", "undecided_at_shutdown", trace_id, count) for trace_id, count in ended.items()),
+        *(Loss("run", "root_not_ended_at_shutdown", t, len(above)) for t, above in without_root.items()),
+    ]

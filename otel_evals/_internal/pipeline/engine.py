@@ -110,7 +110,7 @@ class Engine:
         """Items in the intake, and evaluations without an outcome."""
         return self.thread.waiting + self.ledger.pending
 
-    def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
+    def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
         """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
         trace, config = trace_id_of(trace_id), self._config
         if self.thread.started and self.thread.waiting:
@@ -129,11 +129,8 @@ class Engine:
             "Possible reasons: it was not recorded in this process, no dialect claims its spans, "
             "or the application's own sampler did not sample it."
         )
-        if self.thread.refused:
-            yield (
-                f"The full intake refused {self.thread.refused} spans or log records; "
-                "this trace's may be among them."
-            )
+        if refused := self.thread.backlog.refused:
+            yield (f"The full intake refused {refused} spans or log records; this trace's may be among them.")
         if len(self.ledger.trace_log) >= self._config.explain_traces:
             yield f"The trace log keeps only the last {len(self.ledger.trace_log)} traces."
 

@@ -126,13 +126,7 @@ class EngineThread(Generic[_Item]):
 
     @property
     def waiting(self) -> int:
-        """Number of items that have not been taken yet."""
         return len(self._items)
-
-    @property
-    def refused(self) -> int:
-        """Number of items refused because too many were waiting."""
-        return self.backlog.refused
 
     @property
     def room(self) -> int:
@@ -141,11 +135,9 @@ class EngineThread(Generic[_Item]):
 
     @property
     def here(self) -> bool:
-        """Return True if the caller is on the engine's thread."""
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function on the engine's thread."""
         if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
             self._call_soon(loop, function)
 
@@ -178,7 +170,6 @@ class EngineThread(Generic[_Item]):
 
     @property
     def started(self) -> bool:
-        """Return True if the thread was ever started."""
         return self._thread is not None
 
     @property
@@ -188,7 +179,6 @@ class EngineThread(Generic[_Item]):
 
     @property
     def alive(self) -> bool:
-        """Return True if the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def drain(self, until: float = inf) -> None:

@@ -48,18 +48,7 @@ _NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
 
 
 class Steps:
-    """The steps of one process; the engine's thread calls `take`, `tick` and `run`.
-
-    Args:
-        config: rules, limits, destinations.
-        dialects: read spans.
-        ledger: counts runs and evaluations.
-        attacher: attaches outcomes to the traces.
-        store: keeps sampled runs until they are scored and delivered.
-        thread: calls the steps.
-        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
-        gatherer: collects spans until runs are complete; by default a gatherer for spans of this process.
-    """
+    """The steps of one process, called by the engine's thread; see `Engine` for the arguments."""
 
     def __init__(
         self,
@@ -98,13 +87,11 @@ class Steps:
 
     @property
     def evaluator(self) -> Evaluator:
-        """The evaluator of the current rules."""
         return self.rule_sets.current
 
     # --- called by the engine's thread ---
 
     def take(self, items: Sequence[IntakeItem]) -> None:
-        """Take captured spans and log records."""
         gathered = self.gatherer.add(items, time.monotonic())
         for root, group in gathered.ended:
             self._store.root_ended(root, group)
@@ -255,14 +242,12 @@ class Steps:
     # --- counts, read from any thread ---
 
     def stats(self) -> Stats:
-        """All counters at this moment."""
-        stats = self._ledger.counters.snapshot(self._thread.refused)
+        stats = self._ledger.counters.snapshot(self._thread.backlog.refused)
         if waiting := self.conversations.waiting:
             stats = replace(stats, conversations=ConversationStats(waiting=waiting))
         return replace(stats, store=self._store.stats()) if self._store.keeps else stats
 
     def losses(self) -> dict[str, int]:
-        """Return all losses so far, by kind and reason."""
         return losses_of(self.stats(), self.fan_out.stats())
 
     async def open_traces(self, seconds: float) -> set[str] | None:
@@ -287,7 +272,6 @@ class Steps:
         return delivered and written and not self._ledger.pending
 
     async def _settle(self, deadline: float, *, ending: bool) -> None:
-        """Wait until no evaluation is pending."""
         room = self.evaluator.scheduler
         while (left := deadline - time.monotonic()) > 0:
             if ending and self._score_conversations(self.conversations.due(inf, room.room)):
@@ -339,24 +323,17 @@ def assembly_limits(config: Config) -> AssemblyLimits:
 
 
 def undecided(trace_id: str) -> Loss:
-    """Return the loss of a run that was not decided in time."""
     return Loss("run", "undecided_at_shutdown", trace_id)
 
 
 def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dict[str, int]:
-    """Return all losses, by kind and reason."""
-    lost = {f"spans or log records ({reason})": count for reason, count in stats.losses.items()}
-    for reason, count in stats.ignored.items():
-        if reason not in _NOT_A_LOSS:
-            lost[f"runs ({reason})"] = count
-    for reason, count in stats.conversations.lost.items():
-        lost[f"conversations ({reason})"] = count
-    for name, rule in stats.rules.items():
-        for reason, count in rule.dropped.items():
-            lost[f"evaluations by {name} ({reason})"] = count
-    for reason, count in stats.store.evicted.items():
-        lost[f"runs in the store ({reason})"] = count
-    for name, destination in destinations.items():
-        for reason, count in destination.losses.items():
-            lost[f"scored runs for {name} ({reason})"] = count
-    return lost
+    ignored = {reason: count for reason, count in stats.ignored.items() if reason not in _NOT_A_LOSS}
+    counted = [
+        ("spans or log records", stats.losses),
+        ("runs", ignored),
+        ("conversations", stats.conversations.lost),
+        *((f"evaluations by {name}", rule.dropped) for name, rule in stats.rules.items()),
+        ("runs in the store", stats.store.evicted),
+        *((f"scored runs for {name}", each.losses) for name, each in destinations.items()),
+    ]
+    return {f"{what} ({reason})": count for what, by in counted for reason, count in by.items()}
