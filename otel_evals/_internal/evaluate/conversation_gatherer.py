@@ -35,15 +35,7 @@ class JoinedConversation:
     """A conversation to evaluate rules for, joined into one run."""
 
     run: Run
-    conversation: Conversation
-    asked_with: str
-    """The `asked_with` of these rules."""
-    revision: int
-    """The revision of the evaluations."""
-    ruled_out: bool
-    """True if no rule can sample it; only ids were kept."""
-    lost: str | None
-    """The reason for dropping sampled evaluations, if any."""
+    due: DueConversation
 
 
 @dataclass(slots=True, eq=False)
@@ -123,12 +115,12 @@ class ConversationGatherer:
 
         Called after the jobs are stored: a crash in between repeats the evaluation instead of losing it.
         """
-        known = self._known.get(joined.conversation)
+        known = self._known.get(joined.due.conversation)
         if known is not None and known.stored:
             waits = self._conversations.waits(conversation_key(joined.run))
             waiting = [rule for rule in self._rules if rule.asked_with in waits]
             newest = next(reversed(known.stored.values()))
-            self._store.note_conversation(newest, self._state(joined.conversation, waiting))
+            self._store.note_conversation(newest, self._state(joined.due.conversation, waiting))
 
     def take_back(self, run: Run, state: ConversationState, now: float) -> list[JoinedConversation]:
         """Take a run of a conversation that waited in a process that has ended."""
@@ -168,18 +160,15 @@ class ConversationGatherer:
         return ConversationState(asked, tuple(rule.name for rule in waiting))
 
     def _joined(self, due: Iterable[DueConversation]) -> list[JoinedConversation]:
-        return [joined for each in due for joined in self._join(each)]
-
-    def _join(self, due: DueConversation) -> Iterator[JoinedConversation]:
-        conversation, asked_with = due.conversation, due.asked_with
-        try:
-            run = as_conversation(conversation.runs.values())
-        except BaseException as error:
-            rules = [rule for rule in self._rules if rule.asked_with == asked_with]
-            self._fail(next(iter(conversation.runs.values())), rules, error)
-            return
-        revision = conversation.revisions[asked_with]
-        yield JoinedConversation(run, conversation, asked_with, revision, conversation.ruled_out, due.lost)
+        joined = []
+        for each in due:
+            runs = each.conversation.runs.values()
+            try:
+                joined.append(JoinedConversation(as_conversation(runs), each))
+            except BaseException as error:
+                rules = [rule for rule in self._rules if rule.asked_with == each.asked_with]
+                self._fail(next(iter(runs)), rules, error)
+        return joined
 
     def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
         """Record a run or conversation with unexpected content as unreadable; others are unaffected."""

@@ -106,16 +106,16 @@ class Evaluator:
         return list(dict.fromkeys(job.target for job in jobs))
 
     def score_conversation(self, joined: JoinedConversation) -> None:
-        run = joined.run
-        if joined.ruled_out:
-            self._ledger.decided(run, self._decider.rule_out(joined.asked_with))
+        run, due = joined.run, joined.due
+        if due.conversation.ruled_out:
+            self._ledger.decided(run, self._decider.rule_out(due.asked_with))
             return
-        target = Target(run, run.root_span_id, joined.revision)
-        jobs, decided = self._decide(target, run, joined.asked_with)
+        target = Target(run, run.root_span_id, due.conversation.revisions[due.asked_with])
+        jobs, decided = self._decide(target, run, due.asked_with)
         self._report(run, decided)
-        if jobs and joined.lost is None:
+        if jobs and due.lost is None:
             self._store.keep(group_of(run.turns), jobs)
-        self.submit(jobs, joined.lost)
+        self.submit(jobs, due.lost)
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
         """Create jobs of evaluations from the store; `submit` starts them."""

@@ -166,9 +166,7 @@ class Pipeline:
         deadline = time.monotonic() + timeout_millis / 1000
         done = self._engine.flush(timeout_millis / 1000)
         self._scores.let_pass(time.time_ns())
-        deadline = max(deadline, time.monotonic() + _RELEASE_SECONDS)
-        left = [exporter.wait_until_released(deadline) for exporter in self._exporters]
-        return all(left) and done
+        return self._released(max(deadline, time.monotonic() + _RELEASE_SECONDS)) and done
 
     def shutdown(self, timeout_millis: int | None = None) -> None:
         """Score runs until the timeout, count the rest as dropped, release all held spans, and stop.
@@ -190,18 +188,16 @@ class Pipeline:
                 watch.stop()
             self._scores.close()
             self._engine.close(deadline)
-            self._wait_for_held(_MOMENT_SECONDS)
+            self._released(time.monotonic() + _MOMENT_SECONDS)
 
-    def _wait_for_held(self, seconds: float) -> None:
+    def _released(self, deadline: float) -> bool:
         """Wait until released spans are exported; a slow exporter continues afterwards."""
-        deadline = time.monotonic() + seconds
-        for exporter in self._exporters:
-            exporter.wait_until_released(deadline)
+        released = [exporter.wait_until_released(deadline) for exporter in self._exporters]
+        return all(released)
 
     def _metrics(self, meter: metrics.Meter) -> Metrics:
-        me = weakref.ref(
-            self
-        )  # a meter keeps its instruments and their callbacks for the life of the process
+        # A meter keeps its instruments and their callbacks for the life of the process.
+        me = weakref.ref(self)
         return Metrics(
             meter,
             lambda: _of(me, Pipeline.stats, Stats()),
