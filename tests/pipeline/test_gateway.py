@@ -191,7 +191,7 @@ def test_captures_replayed_to_the_gateway_score_as_the_files_do() -> None:
             eventually(lambda: not gateway.service.scoring.gatherer.size[0])
             assert gateway.service.scoring.engine.flush(20.0)
             if outcomes(gateway.scored.evaluations) != outcomes(kept.evaluations):
-                differing.append((path.name, gateway.service.scoring.engine.losses()))
+                differing.append((path.name, gateway.service.scoring.engine.steps.losses()))
     assert len(files) > 40
     assert differing == []
 
@@ -243,7 +243,7 @@ def test_a_full_intake_asks_the_sender_to_send_again_and_loses_nothing() -> None
         scoring.engine.thread.backlog.capacity = 50_000
         assert gateway.post("/v1/traces", request)[0] == 200
         eventually(lambda: any(len(s.run.operations) == 3 for s in gateway.scored.runs[1:]))
-        assert gateway.service.scoring.engine.stats().losses == {}
+        assert gateway.service.scoring.engine.steps.stats().losses == {}
 
 
 def test_only_traces_that_a_rule_can_sample_are_kept() -> None:
@@ -251,7 +251,7 @@ def test_only_traces_that_a_rule_can_sample_are_kept() -> None:
     with GatewayThread(Rule(answered(), sample=0.1)) as gateway:
         assert gateway.post("/v1/traces", body(spans))[0] == 200
         gateway.service.scoring.engine.flush(20.0)
-        seen = gateway.service.scoring.engine.stats().seen
+        seen = gateway.service.scoring.engine.steps.stats().seen
         assert 0 < seen < 60
         counts = gateway.service.traffic.counts
         assert counts["traces", "received"] == 600

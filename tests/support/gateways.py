@@ -120,7 +120,7 @@ class GatewayThread:
     ) -> None:
         self.stop()
         if kind is None:
-            assert self.service.scoring.engine.stats().check() == []
+            assert self.service.scoring.engine.steps.stats().check() == []
 
     def _run(self) -> None:
         try:

@@ -154,12 +154,12 @@ class ScoringEngine:
     def _metrics(self, held_spans: HeldSpans | None) -> Metrics:
         return Metrics(
             self.meter,
-            lambda: self.engine.stats(),
+            lambda: self.engine.steps.stats(),
             queue_size=lambda: self.engine.queue_size,
             held=lambda: 0 if held_spans is None else len(held_spans),
-            exports=lambda: self.engine.destination_stats(),
+            exports=lambda: self.engine.steps.fan_out.stats(),
             scales=self._scales,
-            failing=lambda: self.engine.failing(),
+            failing=lambda: self.engine.ledger.failures.failing(),
             by=self.config.metric_attributes,
         )
 

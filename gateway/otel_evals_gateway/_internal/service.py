@@ -208,7 +208,7 @@ class Gateway:
 
     def _stats(self) -> tuple[int, dict[str, Any]]:
         """Return all counters as plain values, without content."""
-        scoring, stats = self.scoring, self.scoring.engine.stats()
+        scoring, stats = self.scoring, self.scoring.engine.steps.stats()
         kafka = {} if self._kafka is None else {"kafka": self._kafka.stats()}
         return 200, {
             "time": time.time(),
@@ -218,8 +218,8 @@ class Gateway:
             "open_traces": scoring.gatherer.size[0],
             "runs": {"seen": stats.seen, "eligible": stats.eligible, "ignored": plain(stats.ignored)},
             "rules": plain(stats.rules),
-            "losses": plain(scoring.engine.losses()),
-            "destinations": plain(scoring.engine.destination_stats()),
+            "losses": plain(scoring.engine.steps.losses()),
+            "destinations": plain(scoring.engine.steps.fan_out.stats()),
             "store": plain(stats.store),
             **plain(scoring.recent.snapshot()),
             **kafka,

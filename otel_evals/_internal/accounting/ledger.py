@@ -151,11 +151,13 @@ class Ledger:
         """Count late spans whose run is not kept."""
         self.lost(Loss("span", "span_late", trace_id, count))
 
-    def accepted(self, run: Run) -> None:
-        """Count a run for which the rules are evaluated."""
+    def accepted(self, run: Run, decisions: Iterable[tuple[Run, Iterable[Decision]]] = ()) -> None:
+        """Count a run for which rules were evaluated, with their decisions about it or the agents in it."""
         with self._lock:
             self._seen += 1
             self._eligible += 1
+        for judged, decided in decisions:
+            self.decided(judged, decided)
         who = run.scope_name or run.dialect
         count = self._instrumentations.get(who, 0)
         if count or len(self._instrumentations) < _MAX_INSTRUMENTATIONS:

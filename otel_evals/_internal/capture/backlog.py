@@ -17,12 +17,7 @@ _REMEMBERED: Final = 10_000
 
 
 class Backlog:
-    """Decides which captured items a queue refuses, and counts them.
-
-    Args:
-        capacity: number of items that may wait.
-        max_bytes: of waiting items, from the two hundredth on.
-    """
+    """Decides which captured items a queue refuses, and counts them."""
 
     def __init__(self, capacity: int, max_bytes: int) -> None:
         self.capacity = capacity

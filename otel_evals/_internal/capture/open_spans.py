@@ -27,15 +27,11 @@ class OpenSpans:
 
 
 class OpenSpansNow:
-    """The open spans of one moment.
-
-    Args:
-        spans: by span id.
-        waiting: number of captured items that assembly lacked at that moment.
-    """
+    """The open spans of one moment, by span id."""
 
     def __init__(self, spans: Mapping[int, Span | None], waiting: int) -> None:
         self.waiting = waiting
+        """Number of captured items that assembly lacked at that moment."""
         self._known = len(spans) <= _MOST_LOOKED_AT
         self._above: dict[int, int] = {}
         self._by_trace: dict[int, int] = {}

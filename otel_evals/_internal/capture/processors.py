@@ -43,13 +43,10 @@ class CaptureSpans(SpanProcessor):
     """Hands claimed spans of possibly sampled traces to the engine.
 
     Args:
-        intake: takes the spans.
-        dialects: claim spans.
         ceiling: the highest sampling probability of any rule; traces rejected at it are ignored.
         expect: called with trace id and span id of each span that a score may be attached to.
         trust_remote: believe marks and thresholds of all requests.
         nested_targets: spans other than roots may be scored.
-        open_spans: the registry of open spans.
         flush: called by `force_flush` with milliseconds.
         close: called by `shutdown`.
     """
@@ -183,15 +180,11 @@ class CaptureSpans(SpanProcessor):
 
 @dataclass(eq=False, repr=False)
 class CaptureLogRecords(LogRecordProcessor):
-    """Hands log records that carry content of GenAI spans to the engine.
-
-    Args:
-        intake: takes the log records.
-        keeps: returns True if a span's trace may be sampled; `CaptureSpans.keeps`.
-    """
+    """Hands log records that carry content of GenAI spans to the engine."""
 
     intake: Intake
     keeps: Callable[[int, int], bool]
+    """Returns True if a span's trace may be sampled; `CaptureSpans.keeps`."""
 
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
         """Hand over a record of a span, unless an evaluation logged it or no rule samples its trace."""

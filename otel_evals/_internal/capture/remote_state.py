@@ -20,11 +20,7 @@ _MOST_TRACES = 10_000
 
 
 class RemoteState:
-    """Decides about the headers of requests, and counts.
-
-    Args:
-        trust_all: believe everything.
-    """
+    """Decides about the headers of requests, and counts; `trust_all` believes everything."""
 
     def __init__(self, *, trust_all: bool = False) -> None:
         self._trust_all = trust_all

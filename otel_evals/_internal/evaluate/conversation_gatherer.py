@@ -26,48 +26,32 @@ from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
 _PAUSE = 0.02
-"""Seconds between two looks at conversations that are due while there is no room for their evaluations."""
+"""Seconds between two checks of due conversations while their evaluations have no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedConversation:
-    """A conversation that rules are to be asked about."""
+    """A conversation to evaluate rules for, joined into one run."""
 
     run: Run
-    """Stands for the conversation."""
-    conversation: Conversation
-    asked_with: str
-    """Which rules."""
-    revision: int
-    """Of their evaluations."""
-    ruled_out: bool
-    """Whether no rule can sample it: little was kept of it."""
-    lost: str | None
-    """Why what the rules sample cannot be scored and is dropped."""
+    due: DueConversation
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """What is kept beside a conversation."""
+    """Records of a conversation in the trace log and the store."""
 
     logged: dict[str, LoggedEvaluation] = field(default_factory=dict)
-    """What the trace log has of it, by the rule's name."""
+    """By the rule's name."""
     stored: dict[tuple[str, str], KeptRun] = field(default_factory=dict)
-    """What the store has of each run, by trace id and root span id."""
+    """By trace id and root span id of each run."""
 
 
 class ConversationGatherer:
-    """Gathers the runs of conversations and says which conversations are due.
-
-    Args:
-        config: rules and bounds.
-        ledger: counts what waits, and runs without a conversation.
-        store: keeps runs over a crash while they wait.
-    """
+    """Gathers the runs of conversations, and returns the conversations that are due."""
 
     def __init__(self, config: Config, ledger: Ledger, store: DurableQueue) -> None:
-        self._rules = [rule for rule in config.rules if rule.scope == "conversation"]
-        self._ceiling = max((rule.sample.ceiling for rule in self._rules), default=0.0)
+        self.use_rules(config.rules)
         self._ledger = ledger
         self._store = store
         self._conversations = Conversations(
@@ -78,27 +62,27 @@ class ConversationGatherer:
         )
         self._known: dict[Conversation, _Known] = {}
         self.active = bool(self._rules)
-        """Whether any rule judges conversations."""
+        """True if any rule judges conversations."""
 
     def use_rules(self, rules: Sequence[Rule]) -> None:
-        """Ask other rules from now on; there have to be as many, of the same names and idle times."""
+        """Switch to other rules, which must have the same names and idle times."""
         self._rules = [rule for rule in rules if rule.scope == "conversation"]
         self._ceiling = max((rule.sample.ceiling for rule in self._rules), default=0.0)
 
     @property
     def waiting(self) -> int:
-        """Conversations that have not been idle for long enough. May be read from any thread."""
+        """Number of conversations that are not idle yet. May be read from any thread."""
         return self._conversations.waiting if self.active else 0
 
     def next_due(self, now: float) -> float:
-        """When to call `due` again; infinity when no conversation waits."""
+        """Return the time of the next call of `due`; infinity if no conversation waits."""
         due = self._conversations.next_due
         return due if due == inf else max(due, now + _PAUSE)
 
     def take(self, runs: Sequence[Run], now: float) -> list[JoinedConversation]:
-        """Take closed runs; returns the conversations that had to make room.
+        """Take closed runs; returns the conversations that were evicted for them.
 
-        Runs of traces that the application did not sample are passed over.
+        Runs of traces that the application did not sample are skipped.
         """
         lost: list[DueConversation] = []
         for run in runs:
@@ -110,42 +94,35 @@ class ConversationGatherer:
         return self._joined(lost)
 
     def due(self, now: float, most: int) -> list[JoinedConversation]:
-        """Conversations that have been idle for long enough.
-
-        Args:
-            now: on the clock of `take`.
-            most: how many evaluations may come of them.
-        """
+        """Return idle conversations, as many as result in at most `most` evaluations."""
         if not self.active:
             return []
         limit = max(1, most // len(self._rules)) if most else 0
         return self._joined(self._conversations.due(now, limit))
 
     def end(self) -> list[JoinedConversation]:
-        """All conversations that wait."""
         if not self.active:
             return []
         return self._joined(self._conversations.due(inf, self.waiting * len(self._rules)))
 
     def clear(self) -> None:
-        """Forget all conversations."""
         self._conversations.clear()
         self._forget()
 
     def asked(self, joined: JoinedConversation) -> None:
-        """Rules were asked about a conversation: no other process is to ask them again.
+        """Record that rules were evaluated for a conversation, for other processes.
 
-        Called after their jobs are kept: a crash in between has them asked twice rather than never.
+        Called after the jobs are stored: a crash in between repeats the evaluation instead of losing it.
         """
-        known = self._known.get(joined.conversation)
+        known = self._known.get(joined.due.conversation)
         if known is not None and known.stored:
             waits = self._conversations.waits(conversation_key(joined.run))
             waiting = [rule for rule in self._rules if rule.asked_with in waits]
             newest = next(reversed(known.stored.values()))
-            self._store.note_conversation(newest, self._state(joined.conversation, waiting))
+            self._store.note_conversation(newest, self._state(joined.due.conversation, waiting))
 
     def take_back(self, run: Run, state: ConversationState, now: float) -> list[JoinedConversation]:
-        """Take a run whose conversation waited in a process that has ended."""
+        """Take a run of a conversation that waited in a process that has ended."""
         if not self.active:
             return []
         asked: dict[str, int] = {}
@@ -163,7 +140,7 @@ class ConversationGatherer:
         return self._keep(run, self._conversations.add(run, now, ruled_out=ruled_out))
 
     def _keep(self, run: Run, conversation: Conversation) -> list[DueConversation]:
-        """Note on the run's trace that it waits, write it to the store, and make room for it."""
+        """Log that the run waits, write it to the store, and make room for it."""
         known = self._known.setdefault(conversation, _Known())
         waits = self._conversations.waits(conversation_key(run))
         waiting = [rule for rule in self._rules if rule.asked_with in waits]
@@ -182,21 +159,18 @@ class ConversationGatherer:
         return ConversationState(asked, tuple(rule.name for rule in waiting))
 
     def _joined(self, due: Iterable[DueConversation]) -> list[JoinedConversation]:
-        return [joined for each in due for joined in self._join(each)]
-
-    def _join(self, due: DueConversation) -> Iterator[JoinedConversation]:
-        conversation, asked_with = due.conversation, due.asked_with
-        try:
-            run = as_conversation(conversation.runs.values())
-        except BaseException as error:
-            rules = [rule for rule in self._rules if rule.asked_with == asked_with]
-            self._fail(next(iter(conversation.runs.values())), rules, error)
-            return
-        revision = conversation.revisions[asked_with]
-        yield JoinedConversation(run, conversation, asked_with, revision, conversation.ruled_out, due.lost)
+        joined = []
+        for each in due:
+            runs = each.conversation.runs.values()
+            try:
+                joined.append(JoinedConversation(as_conversation(runs), each))
+            except BaseException as error:
+                rules = [rule for rule in self._rules if rule.asked_with == each.asked_with]
+                self._fail(next(iter(runs)), rules, error)
+        return joined
 
     def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
-        """A run, or the conversation it belongs to, holds what nobody foresaw: it costs nothing else."""
+        """Record a run or conversation with unexpected content as unreadable; others are unaffected."""
         tell(_logger, "a conversation could not be judged", error=error)
         self._ledger.decided(run, [Decision(rule, "not_sampled", "unreadable") for rule in rules])
 
@@ -210,7 +184,7 @@ class ConversationGatherer:
 def _log(
     run: Run, conversation: Conversation, known: _Known, rules: Iterable[Rule]
 ) -> Iterator[LoggedEvaluation]:
-    """What the trace log is to know: until when the conversation waits for each rule."""
+    """Yield for the trace log until when the conversation waits for each rule."""
     last = max(conversation.runs.values(), key=lambda each: (each.start_time, each.root_span_id))
     for rule in rules:
         logged = known.logged.setdefault(

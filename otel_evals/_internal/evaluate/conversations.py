@@ -24,29 +24,29 @@ _Key = tuple[str, str, str]
 
 @dataclass(slots=True, eq=False)
 class Conversation:
-    """The runs and the state of one conversation."""
+    """A conversation's runs and state."""
 
     ruled_out: bool
-    """Whether no rule can sample it; then only the ids of its last run are kept."""
+    """True if no rule can sample it; then only the ids of its last run are kept."""
     runs: dict[tuple[str, str], Run] = field(default_factory=dict)
     """By trace id and root span id."""
     last: float = 0.0
-    """When its last run was added, on the caller's clock."""
+    """Time of its last run, on the caller's clock."""
     size: int = 0
     """Approximate bytes of its runs."""
     revisions: dict[str, int] = field(default_factory=dict)
-    """How often rules were evaluated for it, by their `Rule.asked_with`."""
+    """Number of evaluations of the rules, by their `Rule.asked_with`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueConversation:
-    """A conversation for which rules are to be evaluated now."""
+    """A conversation to evaluate rules for now."""
 
     conversation: Conversation
     asked_with: str
-    """Which rules."""
+    """The `asked_with` of these rules."""
     lost: str | None = None
-    """Why it cannot be scored: it was evicted before it was idle."""
+    """The reason it cannot be scored: it was evicted before it was idle."""
 
 
 class Conversations:
@@ -55,8 +55,8 @@ class Conversations:
     Args:
         idle: seconds without a run after which rules are evaluated, by their `asked_with`.
         keep: seconds without a run after which a conversation is deleted, once all rules were evaluated.
-        most: how many conversations are kept.
-        most_bytes: how much memory their runs may take, approximately.
+        most: maximum number of conversations.
+        most_bytes: maximum memory of their runs, approximately.
     """
 
     def __init__(self, idle: Mapping[str, float], *, keep: float, most: int, most_bytes: int) -> None:
@@ -75,12 +75,12 @@ class Conversations:
 
     @property
     def waiting(self) -> int:
-        """Conversations for which some rules have not been evaluated since their last run."""
+        """Number of conversations with rules that have not been evaluated since their last run."""
         return max(map(len, self._waiting.values()), default=0)
 
     @property
     def next_due(self) -> float:
-        """When the next conversation counts as idle, on the caller's clock; infinity if none waits."""
+        """The time at which the next conversation is idle, on the caller's clock; infinity if none waits."""
         firsts = [(each, next(iter(waiting.values()))) for each, waiting in self._waiting.items() if waiting]
         return min((first.last + self._idle[each] for each, first in firsts), default=inf)
 
@@ -139,8 +139,8 @@ class Conversations:
         Args:
             run: the run.
             now: on the caller's clock.
-            asked: how often rules had been evaluated for its conversation, by their `asked_with`.
-            waits: which rules were still to be evaluated for it, by their `asked_with`.
+            asked: number of evaluations of the rules for its conversation, by their `asked_with`.
+            waits: the `asked_with` of rules not yet evaluated for it.
         """
         key = conversation_key(run)
         waited = self.waits(key)
@@ -154,18 +154,17 @@ class Conversations:
         return conversation
 
     def waits(self, key: _Key) -> tuple[str, ...]:
-        """Which rules are to be evaluated for a conversation when it is idle, by their `asked_with`."""
+        """Return the `asked_with` of the rules to evaluate for a conversation when it is idle."""
         return tuple(asked_with for asked_with, each in self._waiting.items() if key in each)
 
     def clear(self) -> None:
-        """Delete all conversations."""
         for key in list(self._all):
             for each in self._waiting.values():
                 each.pop(key, None)
             self._drop(key)
 
     def make_room(self) -> list[DueConversation]:
-        """Evict the least recently active conversations beyond the bounds; returns what is lost with them."""
+        """Evict the least recently active conversations beyond the bounds; returns the lost evaluations."""
         lost: list[DueConversation] = []
         while len(self._all) > self._most or self._bytes > self._most_bytes:
             few = self._bytes > self._most_bytes
@@ -200,6 +199,6 @@ def _ids_of(run: Run) -> Run:
 
 
 def _size(run: Run) -> int:
-    """Approximate bytes of a run: those of its spans, twice, since they are parsed."""
+    """Return approximate bytes of a run; its spans count twice, since they are parsed."""
     ids = len(run.conversation_id or "") + len(run.user_id or "")
     return _BYTES_PER_RUN + ids + _BYTES_PER_OPERATION * len(run.operations) + 2 * size_of_run(run)

@@ -1,7 +1,7 @@
 """From a run to its delivered scores: rules decide, scorers run, outcomes are attached and delivered.
 
-`_attempt` and `end` are the path of one evaluation, from its scorer to the delivery of its score. Used on
-the engine's thread only.
+Read `_attempt` and `end` for the path from a scorer to the delivery of its score.
+Used on the engine's thread only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from otel_evals._internal.attach.content_removal import without_content
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.evaluate.conversation_gatherer import JoinedConversation
 from otel_evals._internal.evaluate.job import Job, Result, Target
-from otel_evals._internal.evaluate.lane import Lane
 from otel_evals._internal.evaluate.progress import Progress
 from otel_evals._internal.evaluate.queue_interface import DurableQueue, Resumption
-from otel_evals._internal.evaluate.scheduler import Scheduler
+from otel_evals._internal.evaluate.scheduler import Lane, Scheduler
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import (
     Dropped,
@@ -48,23 +47,23 @@ from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.001
-"""How long queued jobs of a scorer that never waits are run before other work has its turn."""
+"""How long queued jobs of a scorer that never waits run before other work gets a turn."""
 _CLEANUP_SECONDS = 0.05
 """Seconds after its timeout in which a cancelled scorer may still return a partial result."""
 
 
 class Evaluator:
-    """Evaluates runs by the rules of one configuration.
+    """Evaluates runs by the rules of a configuration.
 
     Args:
         config: rules and limits.
-        ledger: counts what happens to every run.
+        ledger: counts runs and evaluations.
         attacher: attaches outcomes to the traces.
-        deliver: takes scored runs that the store does not deliver.
-        store: keeps sampled runs until they are scored and delivered.
+        deliver: called with scored runs that the store does not deliver.
+        store: keeps sampled runs until delivery.
         settled: set whenever no evaluation is pending; shared by evaluators with one ledger.
-        progress: knows which evaluations were made before.
-        draw: random numbers in [0, 1), for the jitter of retries.
+        progress: returns evaluations made before.
+        draw: returns random numbers in [0, 1), for the jitter of retries.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Evaluator:
         self._ledger = ledger
         self._attacher = attacher
         self._deliver = deliver
-        self._store = None if type(store) is DurableQueue else store
+        self._store = store
         self._progress = progress
         self._capture_content = config.capture_content
         self._rules = {rule.name: rule for rule in config.rules}
@@ -92,42 +91,35 @@ class Evaluator:
         self.live: set[Job] = set()
         """Jobs that were submitted and have not ended."""
         self._context = private_context(config.redact, content=config.capture_content)
-        """For what follows an attempt, which is not part of what its scorer does."""
+        """For the steps after an attempt, which must not run in the scorer's context."""
         self.scheduler = self._context.run(Scheduler, config.rules, config.queue_size, config.max_bytes, draw)
 
     def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
-        """Ask the rules about runs and start what they sampled; returns their targets.
-
-        Args:
-            runs: the runs of a group of spans.
-            group: the spans, for the store.
-        """
+        """Decide about the runs of a group of spans and start the sampled jobs; returns their targets."""
         jobs: list[Job] = []
         for run in runs:
             if run.trace_flags & 1:
-                self._ledger.accepted(run)
                 jobs += self._jobs_of(run)
             else:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
-        if self._store is not None:
-            self._store.keep(group, jobs)
+        self._store.keep(group, jobs)
         self.submit(jobs)
         return list(dict.fromkeys(job.target for job in jobs))
 
     def score_conversation(self, joined: JoinedConversation) -> None:
-        """Ask rules about a conversation and start what they sampled."""
-        run = joined.run
-        if joined.ruled_out:
-            self._ledger.decided(run, self._decider.rule_out(joined.asked_with))
+        run, due = joined.run, joined.due
+        if due.conversation.ruled_out:
+            self._ledger.decided(run, self._decider.rule_out(due.asked_with))
             return
-        target = Target(run, run.root_span_id, joined.revision)
-        jobs = self._decide(target, run, joined.asked_with)
-        if jobs and joined.lost is None and self._store is not None:
+        target = Target(run, run.root_span_id, due.conversation.revisions[due.asked_with])
+        jobs, decided = self._decide(target, run, due.asked_with)
+        self._report(run, decided)
+        if jobs and due.lost is None:
             self._store.keep(group_of(run.turns), jobs)
-        self.submit(jobs, joined.lost)
+        self.submit(jobs, due.lost)
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
-        """Make jobs of what the store kept; `submit` starts them."""
+        """Create jobs of evaluations from the store; `submit` starts them."""
         jobs: list[Job] = []
         targets: dict[str, Target] = {}
         for each in resumptions:
@@ -140,7 +132,7 @@ class Evaluator:
             jobs.append(Job(rule, run, each.sampled, target))
         for target in targets.values():
             for asked_with, decisions in target.decisions.items():
-                self._tell(decisions.run, self._decider.resume(decisions, asked_with))
+                self._report(decisions.run, self._decider.resume(decisions, asked_with))
                 target.awaited.update(rule.name for rule in decisions.waiting)
         return jobs
 
@@ -176,7 +168,7 @@ class Evaluator:
         self._leave(job)
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until no evaluation is pending; returns whether that was so within these seconds."""
+        """Wait until no evaluation is pending; returns False after a timeout."""
         while self._ledger.pending:
             self._settled.clear()
             try:
@@ -186,11 +178,10 @@ class Evaluator:
         return True
 
     async def prepare(self) -> None:
-        """Prepare all scorers, concurrently."""
         await asyncio.gather(*map(self._prepare, self.scheduler.lanes.values()))
 
     def abort(self, reason: str) -> None:
-        """Drop all jobs that have not ended, and all that are submitted from now on."""
+        """Drop all jobs that have not ended, and all that are submitted later."""
         self.scheduler.stopped_for = reason
         for lane in self.scheduler.lanes.values():
             for job in lane.clear():
@@ -200,20 +191,25 @@ class Evaluator:
     # --- deciding ---
 
     def _jobs_of(self, run: Run) -> list[Job]:
-        """The jobs of a run: one per rule that samples it, or one for each agent in it."""
+        """Create the jobs of a run: one per rule that samples it, or one for each agent in it."""
         jobs: list[Job] = []
+        decisions: list[tuple[Run, Sequence[Decision]]] = []
         targets: dict[str, Target] = {}
         for scope in self._scopes:
             for part in [run] if scope == "run" else subruns(run):
                 target = targets.get(part.root_span_id)
                 if target is None:
                     target = targets[part.root_span_id] = Target(part, part.root_span_id)
-                jobs += self._decide(target, part, scope)
+                sampled, decided = self._decide(target, part, scope)
+                jobs += sampled
+                decisions.append((part, decided))
+        self._ledger.accepted(run, decisions)
+        for _, decided in decisions:
+            self._warn(decided)
         return jobs
 
-    def _decide(self, target: Target, run: Run, asked_with: str) -> list[Job]:
+    def _decide(self, target: Target, run: Run, asked_with: str) -> tuple[list[Job], Sequence[Decision]]:
         decisions, decided = self._decider.decide(run, asked_with)
-        self._tell(run, decided)
         target.decisions[asked_with] = decisions
         jobs = []
         for each in decided:
@@ -221,26 +217,28 @@ class Evaluator:
                 target.awaited.add(each.rule.name)
             if each.status == "sampled":
                 jobs.append(_job(each, target, decisions))
-        return jobs
+        return jobs, decided
 
     def _follow(self, job: Job, outcome: Outcome) -> None:
-        """Let the rules decide that waited for this outcome, and start what they sample."""
+        """Decide the rules that waited for this outcome, and start the sampled jobs."""
         target, rule = job.target, job.rule
         decisions = target.decisions[rule.asked_with]
         decided = self._decider.follow(decisions, rule.scorer_id, outcome)
-        self._tell(job.run, decided)
+        self._report(job.run, decided)
         for each in decided:
             if each.status == "not_sampled":
                 target.awaited.discard(each.rule.name)
             elif each.status == "sampled":
                 following = _job(each, target, decisions)
-                if self._store is not None:
-                    self._store.add(following)
+                self._store.add(following)
                 self.submit([following])
 
-    def _tell(self, run: Run, decisions: Sequence[Decision]) -> None:
-        """Count decisions; log a rule's first failure, since the next thousand will be the same."""
+    def _report(self, run: Run, decisions: Sequence[Decision]) -> None:
         self._ledger.decided(run, decisions)
+        self._warn(decisions)
+
+    def _warn(self, decisions: Sequence[Decision]) -> None:
+        """Log a rule's first failure only: a condition that fails once fails a thousand times."""
         for each in decisions:
             if each.error is not None and each.rule.name not in self._warned:
                 self._warned.add(each.rule.name)
@@ -250,7 +248,7 @@ class Evaluator:
     # --- one evaluation ---
 
     def _start(self, lane: Lane, job: Job) -> None:
-        """Begin an attempt; that of a scorer that never waits has ended when this returns."""
+        """Begin an attempt; if the scorer never waits, the attempt has ended when this returns."""
         if (lane.abandoned or lane.threads.calls) and (failure := lane.stuck) is not None:
             return self.end(job, failure)
         if job.opened is not None:
@@ -272,7 +270,7 @@ class Evaluator:
         return None
 
     async def _attempt(self, lane: Lane, job: Job) -> None:
-        """One attempt, from the scorer's call to all that follows from its result."""
+        """Run one attempt: call the scorer, and end or retry the job."""
         task = job.task
         try:
             result: Result = await lane.scorer.score(job.run)
@@ -293,7 +291,7 @@ class Evaluator:
             self._attempted(lane, job, asyncio.CancelledError("the scorer cancelled itself"))
 
     def _attempted(self, lane: Lane, job: Job, result: Result) -> None:
-        """End the job with the outcome of an attempt, or have it wait for another one."""
+        """End the job with the outcome of an attempt, or schedule another attempt."""
         outcome: Outcome
         if not isinstance(result, BaseException):
             outcome = to_outcome(result, attempts=job.attempts)
@@ -308,11 +306,11 @@ class Evaluator:
         return None
 
     def end(self, job: Job, outcome: Outcome, known: Evaluation | None = None) -> None:
-        """End an evaluation with its outcome, and deliver the scored run with the last one of its target.
+        """End an evaluation with its outcome; the last evaluation of a target delivers the scored run.
 
         Args:
-            job: queued, running, or given back by the store.
-            outcome: as the scorer gave it; content and secrets are removed here, once.
+            job: queued, running, or returned by the store.
+            outcome: the scorer's result; content and secrets are removed here, once.
             known: the evaluation, if it was made before.
         """
         lane, target, rule = self.scheduler.lanes[job.rule.name], job.target, job.rule
@@ -320,10 +318,10 @@ class Evaluator:
         try:
             if known is None:
                 may_pass = isinstance(outcome, ScorerFailure | Dropped)
-                if may_pass and self._store is not None and self._store.defer(job, outcome):
+                if may_pass and self._store.defer(job, outcome):
                     return
                 if job.run.unreadable and not isinstance(outcome, Dropped):
-                    outcome = NotScored(reason="unreadable")  # whatever its scorer concluded from the rest
+                    outcome = NotScored(reason="unreadable")  # the scorer saw only a part
             evaluation = known or self._conclude(job, outcome)
             self._ledger.ended(rule.name, evaluation, job.error)
             self._attacher.attach(job.run, evaluation, job.opened)
@@ -337,7 +335,7 @@ class Evaluator:
                 self._fill(lane)
 
     def _conclude(self, job: Job, outcome: Outcome) -> Evaluation:
-        """The evaluation of an outcome as it may leave the process."""
+        """Return the evaluation of an outcome, without content or secrets that must not leave the process."""
         scorer, run = job.rule.scorer, job.run
         evaluation = Evaluation(
             evaluation_id=evaluation_id(run, job.rule.evaluates_as, scorer.version),
@@ -366,10 +364,9 @@ class Evaluator:
         self.live.discard(job)
         target.awaited.discard(job.rule.name)
         if not target.awaited:
-            if self._attacher.holds and not target.run.turns:  # a conversation's spans are not held for it
+            if self._attacher.holds and not target.run.turns:  # the spans of a conversation are not held
                 self._attacher.release(target.run.trace_id, target.span_id)
-            stored = self._store is not None and self._store.deliver(target)
-            if not stored and target.evaluations:
+            if not self._store.deliver(target) and target.evaluations:
                 self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
         if not self._ledger.pending:
             self._settled.set()
@@ -396,12 +393,11 @@ class Evaluator:
             lane.filling = False
 
     def _watch(self, lane: Lane) -> None:
-        """End overdue attempts. They began in order and have the same time, so one timer serves them all."""
+        """End overdue attempts. They began in order and share one timeout, so one timer is enough."""
         loop = asyncio.get_running_loop()
         for job in lane.overdue():
-            if (
-                job.task is not None and not job.task.done()
-            ):  # a scorer that lacks only its reason may still return its score
+            # A scorer that lacks only its reason may still return a score.
+            if job.task is not None and not job.task.done():
                 job.timer = loop.call_later(_CLEANUP_SECONDS, self._give_up, lane, job, context=self._context)
                 job.task.cancel()
         left = lane.seconds_left
@@ -433,7 +429,7 @@ def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:
 
 
 def _score_at_once(scorer: Scorer, run: Run) -> Result:
-    """The result of a scorer that never waits; an exception is a value."""
+    """Return the result of a scorer that never waits; exceptions are values."""
     try:
         return scorer.score_at_once(run)
     except BaseException as error:
@@ -441,5 +437,5 @@ def _score_at_once(scorer: Scorer, run: Run) -> Result:
 
 
 def _current_task(task: asyncio.Task[None] | None) -> asyncio.Task[Any] | None:
-    """The task that the loop of this one runs now; None if that loop has ended."""
+    """Return the task that is running on the loop of this one; None if that loop has ended."""
     return None if task is None else asyncio.current_task(task.get_loop())

@@ -1,7 +1,4 @@
-"""A scorer that runs in child processes, as the engine uses it.
-
-Each process scores one run at a time, so a crash or a hang costs that run alone.
-"""
+"""A scorer that runs in child processes, one run at a time: a crash or a hang costs that run alone."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
 START_SECONDS = 60.0
-"""Seconds that a process may take to start, including the scorer's imports."""
+"""Timeout for starting a process, including the scorer's imports."""
 
 
 class RemoteError(Exception):
@@ -42,13 +39,13 @@ class RemoteError(Exception):
 
 
 def most_processes() -> int:
-    """How many processes one scorer may have: one less than there are CPUs, at least 1 and at most 4."""
+    """Return the maximum number of processes of a scorer: one less than the CPUs, from 1 to 4."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(4, usable - 1))
 
 
 class IsolatedScorer(Scorer):
-    """Scores in processes that are started on first use and replaced when they die.
+    """Scores in processes that are started on first use and replaced after they die.
 
     `score` is called on one event loop only; `close` and `disown` when that loop is not running.
 
@@ -70,11 +67,10 @@ class IsolatedScorer(Scorer):
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes that are running."""
         return [child.pid for child in self._all]
 
     async def score(self, run: Run) -> Score | NotScored:
-        """Have a process score a run.
+        """Score a run in a process.
 
         Raises:
             ProcessDiedError: the process died while it scored the run.
@@ -99,16 +95,17 @@ class IsolatedScorer(Scorer):
         return _outcome(reply)
 
     def close(self) -> None:
-        """End all processes."""
-        children, self._all, self._idle = self._all, set(), []
-        for child in children:
+        for child in self._forget_all():
             child.close()
 
     def disown(self) -> None:
-        """In a forked child: forget the processes, which are the parent's."""
-        children, self._all, self._idle = self._all, set(), []
-        for child in children:
+        """In a forked child: leave the processes to the parent."""
+        for child in self._forget_all():
             child.disown()
+
+    def _forget_all(self) -> set[Child]:
+        children, self._all, self._idle = self._all, set(), []
+        return children
 
     async def _ready_child(self) -> Child:
         while self._idle:

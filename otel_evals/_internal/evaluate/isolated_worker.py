@@ -19,19 +19,18 @@ from otel_evals._internal.util.error_log import show_content
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception in a form that can be sent to a process that does not have its class."""
+    """An exception, for a process that cannot import its class."""
 
     error_type: str
     message: str
     steps: tuple[StepRecord, ...] = ()
     unavailable: bool = False
-    """Whether it was a JudgeUnavailableError, which is worth another attempt."""
+    """True for a JudgeUnavailableError, which is retried."""
     retry_after: float | None = None
-    """Seconds that the judge asked to wait."""
+    """Seconds to wait, as requested by the judge."""
 
 
 def main() -> None:
-    """Score the runs that arrive on the pipe until it is closed."""
     parent = Parent()
     try:
         scorer: Scorer
@@ -49,8 +48,8 @@ def main() -> None:
 
 
 async def _answer(scorer: Scorer, frame: bytes) -> bytes:
-    """The outcome for a packed run; any exception becomes a `Raised`, even SystemExit."""
-    attach(mark())  # anew, since the mark of a while ago is believed by nobody
+    """Score a packed run; any exception becomes a `Raised`, even SystemExit."""
+    attach(mark())  # for each run, since old marks expire
     try:
         run: Run = pickle.loads(frame)
         return _packed(await scorer.score(run))
@@ -59,7 +58,6 @@ async def _answer(scorer: Scorer, frame: bytes) -> bytes:
 
 
 def raised(error: BaseException) -> Raised:
-    """Convert an exception."""
     failure, cause = failure_of(error), root_cause(error)
     asked = asked_wait(cause)
     return Raised(
@@ -72,7 +70,7 @@ def raised(error: BaseException) -> Raised:
 
 
 def _packed(reply: object) -> bytes:
-    """A reply as bytes; what is not a valid outcome becomes a failure."""
+    """Pack a reply; an invalid outcome becomes a failure."""
     if not isinstance(reply, Raised):
         reply = to_outcome(reply)
     return pickle.dumps(reply)

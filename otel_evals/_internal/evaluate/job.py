@@ -1,4 +1,4 @@
-"""The engine's units of work: jobs, and the targets they evaluate."""
+"""Jobs, and the targets they evaluate."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ Result = Score | NotScored | BaseException
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """A span or a conversation that is judged, with its evaluations so far."""
+    """A judged span or conversation, with its evaluations so far."""
 
     run: Run
     span_id: str
-    """The judged span: the run's root; a conversation's is that of its last run."""
+    """The judged span: the root of the run, or of a conversation's last run."""
     revision: int = 1
-    """The revision of its evaluations."""
     awaited: set[str] = field(default_factory=set)
-    """Names of the rules whose outcome or decision is not known yet."""
+    """Names of the rules without an outcome or final decision."""
     decisions: dict[str, RunDecisions] = field(default_factory=dict)
     """By the rules' `asked_with`."""
     evaluations: list[Evaluation] = field(default_factory=list)
@@ -39,23 +38,23 @@ class Job:
     sampled: Sampled
     target: Target
     size: int = 0
-    """Bytes of its run, while it counts among what is held."""
+    """Bytes of its run, while the scheduler counts them."""
     revision: int = 0
-    """The revision of its evaluation; 0 for that of its target."""
+    """0 for the revision of its target."""
     opened: Opened | None = None
-    """The attempt's place among the traces; set when it starts."""
+    """The evaluation span and context; set when an attempt starts."""
     attempts: int = 0
     started: int = 0
-    """When the last attempt began, in nanoseconds since the Unix epoch; 0 before the first."""
+    """Start of the last attempt, in nanoseconds since the Unix epoch; 0 before the first."""
     began: float = 0.0
-    """When the last attempt began, in `time.monotonic` seconds."""
+    """Start of the last attempt, in `time.monotonic` seconds."""
     paused: int | None = None
-    """When it ended without an outcome, in nanoseconds since the Unix epoch; None during an attempt."""
+    """End of an attempt without an outcome, in nanoseconds since the Unix epoch; None during an attempt."""
     ended: bool = False
     task: asyncio.Task[None] | None = None
     """The current attempt."""
     timer: asyncio.TimerHandle | None = None
-    """Of the end of an attempt that timed out, or of the next attempt's start."""
+    """Fires at the end of an attempt that timed out, or at the start of the next attempt."""
     timed_out: bool = False
     error: BaseException | None = None
-    """What made its last attempt fail, for the log."""
+    """The error of its last attempt, for the log."""

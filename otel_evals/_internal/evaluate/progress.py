@@ -1,4 +1,4 @@
-"""Progress of a long scoring job: which evaluations were made before. Keeps nothing by default."""
+"""Progress of a long scoring job: the evaluations made before. Keeps nothing by default."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ Known = tuple[str, int]
 
 
 class Progress:
-    """Knows nothing, and keeps nothing."""
+    """No progress is kept; subclasses override every method."""
 
     stopped: str | None = None
-    """Why no more can be scored now; None while it can."""
+    """The reason for stopping; None while scoring continues."""
     known_before: int = 0
-    """Evaluations that were not made again."""
+    """Number of evaluations that were made before."""
     left: int = 0
-    """Evaluations that could not be made now."""
+    """Number of evaluations that could not be made."""
 
     def known(self, job: Job) -> Evaluation | None:
-        """Return the evaluation that was made before and stands; else set the revision of the one to make."""
+        """Return the earlier evaluation if it is final; otherwise set the job's revision."""
         return None
 
     def ended(self, evaluation: Evaluation, run: Run) -> None:
         """Keep an evaluation."""
 
     def leaves(self, outcome: Outcome) -> str | None:
-        """Why an evaluation is left for the next time; None if its outcome stands."""
+        """Return the reason to repeat an evaluation later; None if its outcome is final."""
         return None
 
     def lacking(self, scored: ScoredRun, names: Collection[str]) -> Iterable[tuple[ScoredRun, str | None]]:
-        """What of a scored run is to be delivered, and to which destination; None stands for all."""
+        """Return the undelivered parts of a scored run, each with its destination; None for all."""
         return [(scored, None)]
 
     def undelivered(self, name: str) -> Sequence[Known]:
-        """The evaluations that a destination is not known to have."""
+        """Return the evaluations that a destination has not confirmed."""
         return ()
 
     def delivered(self, name: str, known: Iterable[Known]) -> None:
-        """A destination has evaluations."""
+        """Record evaluations confirmed by a destination."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""

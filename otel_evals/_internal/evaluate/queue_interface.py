@@ -20,20 +20,19 @@ from otel_evals._internal.model import Outcome, Run, Sampled, ScoredRun, SpanRec
 
 @dataclass(frozen=True, slots=True)
 class ConversationState:
-    """The state of a conversation when one of its runs was written."""
+    """A conversation's state when a run was written."""
 
     asked: Mapping[str, int]
-    """How often each rule was evaluated for it, by the rule's name."""
+    """Number of evaluations, by the rule's name."""
     waits: tuple[str, ...]
-    """Names of the rules to evaluate when it becomes idle."""
+    """Names of the rules to evaluate once it is idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """A sampled evaluation from the store, to be made now."""
+    """A sampled evaluation from the store; `rule` is the rule's name."""
 
     rule: str
-    """The rule's name."""
     run: Run
     sampled: Sampled
     revision: int
@@ -46,11 +45,11 @@ class KeptRun:
 
 
 class Evaluations(Protocol):
-    """The evaluations in progress, as a durable queue resumes and ends them."""
+    """Evaluations in progress, for a durable queue to resume and end."""
 
     @property
     def waiting(self) -> int:
-        """Jobs that are queued."""
+        """Number of queued jobs."""
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
         """Create the jobs of evaluations from the queue."""
@@ -62,12 +61,12 @@ class Evaluations(Protocol):
         """End a job with an outcome."""
 
     def withdraw(self, job: Job, reason: str) -> None:
-        """End a job without an outcome: the queue will try it again."""
+        """End a job without an outcome: the queue retries it later."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueParts:
-    """The steps that a durable queue works with, on the engine's thread."""
+    """Steps used by a durable queue, on the engine's thread."""
 
     evaluations: Evaluations
     fan_out: FanOut
@@ -80,112 +79,99 @@ class QueueParts:
 
 @dataclass(slots=True)
 class Recovered:
-    """Work of processes that have ended, for which no rule was evaluated yet."""
+    """Work of ended processes for which no rule was evaluated yet."""
 
     groups: list[SpanGroup] = field(default_factory=list)
     """The spans of runs that had ended."""
     conversations: list[tuple[KeptRun, list[Run], ConversationState]] = field(default_factory=list)
-    """Runs whose conversation waited to become idle; the kept run is deleted once they are kept anew."""
+    """Runs of conversations that were not idle; the kept run is deleted once they are kept again."""
 
 
 class DurableQueue:
     """Keeps nothing. `SQLiteQueue` overrides every method."""
 
     keeps: bool = False
-    """Whether anything is kept."""
 
     @property
     def open_traces(self) -> set[str]:
-        """Ids of the traces with evaluations that are not delivered, as far as nothing is kept of them."""
+        """Ids of traces with undelivered evaluations that are not stored."""
         return set()
 
     def open(self, parts: QueueParts) -> None:
         """Connect the queue to the pipeline."""
 
     def recovered(self) -> Recovered | None:
-        """Give the pipeline the work of other processes; called after each function that was posted."""
+        """Return the work of other processes; called after each posted function."""
         return None
 
     def use_rules(self, rules: Iterable[Rule]) -> None:
-        """Resume the evaluations of these rules from now on."""
+        """Resume evaluations of these rules only."""
 
     def start(self) -> None:
-        """Start to resume what earlier processes left, without waiting for traffic."""
+        """Resume the work of earlier processes, without waiting for traffic."""
 
     # --- from a run's end to its delivery ---
 
     def root_ended(self, root: str, group: SpanGroup) -> None:
-        """A run's root span has ended; its grace period begins."""
+        """Record that a run's root span has ended and its grace period begins."""
 
     def keep(self, group: SpanGroup, jobs: Sequence[Job]) -> None:
-        """The rules have decided: keep the run with its jobs, or delete it if there are none."""
+        """Keep a decided run with its jobs, or delete it if there are none."""
 
     def add(self, job: Job) -> None:
-        """A cascade has decided: keep one more job of a run that may be in the store."""
+        """Keep a job that a cascade sampled later, if its run is in the store."""
 
     def defer(self, job: Job, outcome: Outcome) -> bool:
-        """Keep a job for another attempt, if one is worthwhile.
-
-        Returns:
-            Whether it was kept; if not, the outcome stands.
-        """
+        """Keep a job for a later attempt; returns False if the outcome is final."""
         return False
 
     def deliver(self, target: Target) -> bool:
-        """Deliver the evaluations of a target, until all destinations have accepted them.
-
-        Returns:
-            False if the target is not in the store; the caller then delivers it.
-        """
+        """Deliver a target until all destinations have accepted it; returns False if it is not stored."""
         return False
 
     def delivered(self, destination: str, batch: Sequence[ScoredRun], end: str) -> None:
-        """A destination has accepted or lost scored runs: `end` is `exported` or the reason."""
+        """Record that a destination accepted or lost scored runs: `end` is `exported` or the reason."""
 
     def take_late(self, span: SpanRecord, above: str | None) -> bool:
-        """Take a late span, whose run is closed.
-
-        Returns:
-            Whether it was accepted; if not, the caller counts it as lost.
-        """
+        """Add a span to its closed run; returns False if the span is lost."""
         return False
 
     # --- runs that wait with their conversation ---
 
     def keep_for_conversation(self, run: Run, state: ConversationState) -> KeptRun:
-        """Keep a run whose conversation waits."""
+        """Keep a run of a waiting conversation."""
         return KeptRun()
 
     def note_conversation(self, kept: KeptRun, state: ConversationState) -> None:
         """Store the conversation's current state."""
 
     def forget_conversation(self, kept: Iterable[KeptRun]) -> None:
-        """Delete runs that were kept for a conversation."""
+        """Delete runs of a conversation."""
 
     # --- the process ---
 
     def before_fork(self) -> None:
-        """Close what must not be open while this process forks."""
+        """Close files that must not be open during a fork."""
 
     def after_fork_in_parent(self) -> None:
         """Resume after the fork."""
 
     def after_fork_in_child(self) -> None:
-        """Leave to the parent process what is the parent's."""
+        """Leave the parent's runs to the parent process."""
 
     async def all_sent(self, seconds: float) -> None:
-        """Wait until all scored runs are queued for their destinations."""
+        """Wait until all scored runs are queued for delivery."""
 
     async def flush(self, seconds: float) -> bool:
-        """Write everything; returns whether that was done in time."""
+        """Write everything; returns False after a timeout."""
         return True
 
     async def prepare_shutdown(self, seconds: float) -> None:
-        """Find out which runs are kept; the others end as they would without a store."""
+        """Determine the stored runs; the others end as without a store."""
 
     async def close(self, seconds: float) -> None:
-        """Free the runs that this process still holds."""
+        """Release the leases of this process."""
 
     def stats(self) -> StoreStats:
-        """Runs written, taken over and lost so far."""
+        """Return the counts of runs written, taken over and lost."""
         return StoreStats()

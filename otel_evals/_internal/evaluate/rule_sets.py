@@ -1,4 +1,4 @@
-"""The current rules, and earlier ones until everything that they sampled has ended.
+"""The current rules, and earlier rules until all their sampled evaluations have ended.
 
 Used on the engine's thread only, unless a docstring says otherwise.
 """
@@ -18,28 +18,23 @@ from otel_evals._internal.model import Loss, Outcome, Run
 from otel_evals._internal.sampling.consistent import is_sampled
 
 _RAISES = 16
-"""Rises of the highest sampling probability that are remembered."""
+"""Number of remembered increases of the highest sampling probability."""
 
 
 class RuleSets:
-    """The evaluator of each set of rules.
-
-    Args:
-        config: with the first rules.
-        make: makes the evaluator of a configuration's rules.
-    """
+    """An evaluator for each set of rules; `make` creates it from a configuration."""
 
     def __init__(self, config: Config, make: Callable[[Config], Evaluator]) -> None:
         self._make = make
         self._ceiling = config.ceiling
         self.raised: deque[tuple[int, float]] = deque(maxlen=_RAISES)
-        """When a set of rules came that samples more than the one before, and how much that one sampled."""
+        """Time of each increase of the highest sampling probability, and the probability before it."""
         self._tasks: set[asyncio.Future[None]] = set()
         self.current = make(config)
         self.earlier: list[Evaluator] = []
 
     def use(self, config: Config) -> None:
-        """Judge by other rules from now on; what was sampled ends under the rules that sampled it."""
+        """Switch to other rules; sampled evaluations end under the rules that sampled them."""
         if config.ceiling > self._ceiling:
             self.raised.append((time.time_ns(), self._ceiling))
         self._ceiling = config.ceiling
@@ -48,14 +43,12 @@ class RuleSets:
         self._spawn(self.current.prepare())
 
     def _of(self, job: Job) -> Evaluator:
-        """The evaluator that a job belongs to."""
         return next((each for each in self.earlier if job in each.live), self.current)
 
     def whole(self, runs: Sequence[Run]) -> tuple[Sequence[Run], list[Loss]]:
-        """The runs whose spans were all kept, and the losses of the others.
+        """Return the runs whose spans were all kept, and the losses of the others.
 
-        Spans of a trace that no rule can sample are not kept. Where a later set of rules can, what began
-        under the earlier one may lack spans.
+        Spans of a trace are not kept if no rule can sample it. If later rules can, its runs may lack spans.
         """
         partial = [run for run in runs if self._is_partial(run)]
         if not partial:
@@ -68,48 +61,40 @@ class RuleSets:
         return any(run.start_time < when and not is_sampled(c, trace_id, state) for when, c in self.raised)
 
     def retire(self) -> None:
-        """Drop earlier rules under which nothing is pending."""
+        """Drop earlier rules without pending evaluations."""
         for each in [each for each in self.earlier if not each.live]:
             self.earlier.remove(each)
             self._spawn(asyncio.to_thread(each.scheduler.close))
 
     def resume(self, resumptions: Sequence[Resumption]) -> list[Job]:
-        """Create the jobs of evaluations from the durable queue."""
         return self.current.resume(resumptions)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Start jobs that `resume` created."""
         self.current.submit(jobs)
 
     def end(self, job: Job, outcome: Outcome) -> None:
-        """End a job with an outcome."""
         self._of(job).end(job, outcome)
 
     def withdraw(self, job: Job, reason: str) -> None:
-        """End a job without an outcome: the durable queue will try it again."""
+        """End a job without an outcome: the durable queue retries it later."""
         self._of(job).withdraw(job, reason)
 
     @property
     def waiting(self) -> int:
-        """Jobs that have no slot yet."""
         return sum(each.scheduler.waiting for each in self._all)
 
     def running(self) -> set[tuple[str, str]]:
-        """Rule and judged span of the jobs whose scorer runs at the moment. May be called from any thread."""
         return {pair for each in self._all for pair in each.scheduler.running()}
 
     def abort(self, reason: str) -> None:
-        """Drop all jobs that have not ended, and all that are submitted from now on."""
         for each in self._all:
             each.abort(reason)
 
     def close(self) -> None:
-        """End the scoring processes; after the engine's thread has ended."""
         for each in self._all:
             each.scheduler.close()
 
     def disown(self) -> None:
-        """In a forked child: leave the scoring processes to the parent."""
         for each in self._all:
             each.scheduler.disown()
 

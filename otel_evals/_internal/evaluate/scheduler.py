@@ -1,19 +1,39 @@
-"""The lanes of all rules, and the bounds on what waits in them.
+"""The jobs of all rules: queued, running, or waiting for another attempt; and the bounds on them.
 
+A lane per rule holds state and answers questions; the evaluator starts attempts and ends them. A timeout
+frees the slot even if the scorer ignores its cancellation, so a judge that hangs does not delay other rules.
 Used on the engine's thread only.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
+
+from anyio import to_thread
 
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.evaluate.isolated_scorer import START_SECONDS, IsolatedScorer, most_processes
 from otel_evals._internal.evaluate.job import Job
-from otel_evals._internal.evaluate.lane import Lane
+from otel_evals._internal.model import ScorerFailure
 from otel_evals._internal.model.sizes import size_of_run
+from otel_evals._internal.processes.child import ProcessDiedError
+from otel_evals._internal.scoring.outcome import asked_wait, root_cause
+from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.util.calls import AbandonedThreads, hide_task
+from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.retry import backoff
+
+_logger = logging.getLogger(__name__)
+_MAX_ABANDONED = 16
+_FIRST_BACKOFF = 1.0
+_LONGEST_BACKOFF = 30.0
 
 
 class Scheduler:
@@ -21,9 +41,9 @@ class Scheduler:
 
     Args:
         rules: scorers and their limits.
-        queue_size: how many jobs may be queued, over all rules.
-        max_bytes: how many bytes the runs of jobs may have that are queued or wait for a judge.
-        draw: random numbers in [0, 1), for the jitter of retries.
+        queue_size: maximum number of queued jobs, over all rules.
+        max_bytes: maximum bytes of the runs of jobs that are queued or wait for a judge.
+        draw: returns random numbers in [0, 1), for the jitter of retries.
     """
 
     def __init__(
@@ -40,28 +60,28 @@ class Scheduler:
         self.lanes = {rule.name: Lane(self._placed(rule), draw) for rule in rules}
         """By the rule's name."""
         self.stopped_for: str | None = None
-        """The reason for which every job is dropped; None while jobs are taken."""
+        """The reason for dropping every job; None while jobs are accepted."""
 
     @property
     def waiting(self) -> int:
-        """Jobs that are queued or wait for their next attempt."""
+        """Number of jobs that are queued or wait for their next attempt."""
         return sum(lane.waiting for lane in self.lanes.values())
 
     @property
     def room(self) -> int:
-        """How many more jobs may be queued."""
+        """Number of further jobs that may be queued."""
         return max(0, self._queue_size - self.waiting)
 
     def running(self) -> set[tuple[str, str]]:
-        """Rule and judged span of the jobs whose scorer runs at the moment. May be called from any thread."""
+        """Rule and judged span of the jobs with a running scorer. May be called from any thread."""
         lanes = list(self.lanes.values())
         return {(job.rule.name, job.target.span_id) for lane in lanes for job in tuple(lane.running)}
 
     def queue(self, job: Job) -> list[Job]:
         """Queue a job; returns the jobs that are dropped for it, or itself if there is no room.
 
-        Without room, the rule with the longest queue loses its newest job, so that a judge that hangs does
-        not take the room of other rules.
+        Without room, the rule with the longest queue loses its newest job: a judge that hangs must not take
+        the room of other rules.
         """
         size, dropped, lane = size_of_run(job.run), list[Job](), self.lanes[job.rule.name]
         while self.room <= 0 or (self._bytes and self._bytes + size > self._max_bytes):
@@ -80,7 +100,7 @@ class Scheduler:
         self._bytes += job.size
 
     def release(self, job: Job) -> None:
-        """Give back what a job that has ended takes: its slot, its bytes, its timer."""
+        """Free the slot, the bytes and the timer of a job that has ended."""
         job.ended = True
         if job.size:
             self._forget(job)
@@ -91,17 +111,15 @@ class Scheduler:
         job.size = 0
 
     def close(self) -> None:
-        """End the scoring processes; after the engine's thread has ended."""
         for scorer in self._isolated:
             scorer.close()
 
     def disown(self) -> None:
-        """In a forked child: leave the scoring processes to the parent."""
         for scorer in self._isolated:
             scorer.disown()
 
     def _placed(self, rule: Rule) -> Rule:
-        """The rule for its lane: with `isolation="process"`, its scorer becomes an IsolatedScorer."""
+        """Return the rule for its lane: with `isolation="process"`, its scorer becomes an IsolatedScorer."""
         if rule.isolation == "thread":
             return rule
         isolated = IsolatedScorer(rule.scorer, rule.timeout)
@@ -110,3 +128,107 @@ class Scheduler:
         return replace(
             rule, scorer=isolated, isolation="thread", concurrency=slots, timeout=rule.timeout + START_SECONDS
         )
+
+
+class Lane:
+    """A rule's queue, slots and timeouts."""
+
+    def __init__(self, rule: Rule, draw: Callable[[], float]) -> None:
+        self.rule = rule
+        self.scorer = rule.scorer
+        self._draw = draw
+        self.queue: deque[Job] = deque()
+        self.running: dict[Job, None] = {}
+        """In the order in which their attempts began."""
+        self.retrying: set[Job] = set()
+        self.abandoned: set[asyncio.Task[Any]] = set()
+        """Attempts that continue after their job has ended."""
+        self.threads = AbandonedThreads(max(40, rule.concurrency))
+        self.watch: asyncio.TimerHandle | None = None
+        """Fires when the first running attempt has timed out."""
+        self.filling = False
+        self.ready = type(rule.scorer).prepare is Scorer.prepare
+        """True once the scorer is prepared."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of jobs that are queued or wait for their next attempt."""
+        return len(self.queue) + len(self.retrying)
+
+    @property
+    def stuck(self) -> ScorerFailure | None:
+        """The outcome of a job that cannot start because too many abandoned attempts are still running."""
+        most = _MAX_ABANDONED + 2 * self.rule.concurrency
+        if len(self.abandoned) + len(self.threads.calls) < most:
+            return None
+        self.abandoned = {task for task in self.abandoned if not task.done()}
+        if len(self.abandoned) + len(self.threads.calls) < most:
+            return None
+        message = "too many earlier attempts were still running, long after their timeout"
+        return ScorerFailure(error_type="stuck", message=message)
+
+    async def prepare(self) -> None:
+        """Call the scorer's `prepare` on another thread; jobs are queued until it returns."""
+        if self.ready:
+            return
+        hide_task()
+        await to_thread.run_sync(self._prepare, abandon_on_cancel=True)
+        self.ready = True
+
+    def _prepare(self) -> None:
+        try:
+            self.scorer.prepare()
+        except BaseException as error:  # logged here: not every exception can cross threads
+            tell(_logger, "%s failed to prepare", self.scorer.id, error=error, level=logging.WARNING)
+
+    def overdue(self) -> list[Job]:
+        """Mark the running jobs whose attempt has timed out, and return those that were not marked yet."""
+        now = time.monotonic() + time.get_clock_info("monotonic").resolution  # as the loop sees its timers
+        found = []
+        for job in self.running:
+            if job.began + self.rule.timeout > now:
+                break
+            if not job.timed_out:
+                job.timed_out = True
+                found.append(job)
+        return found
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the next running attempt times out; None if no attempt is running."""
+        for job in self.running:
+            if not job.timed_out:
+                return max(0.0, job.began + self.rule.timeout - time.monotonic())
+        return None
+
+    def timeout(self, job: Job) -> ScorerFailure:
+        message = f"no score within {self.rule.timeout:g} s"
+        return ScorerFailure(error_type="timeout", message=message, attempts=job.attempts)
+
+    def seconds_until_retry(self, job: Job, error: BaseException) -> float | None:
+        """Seconds until the next attempt after an error; None if the error is final."""
+        cause = root_cause(error)
+        if issubclass(type(cause), ProcessDiedError) and job.attempts == 1:
+            return 0.0
+        asked = asked_wait(cause)
+        if asked is None or job.attempts >= self.rule.attempts:
+            return None
+        wait = backoff(job.attempts, first=_FIRST_BACKOFF, longest=_LONGEST_BACKOFF, draw=self._draw)
+        return max(wait, min(asked, _LONGEST_BACKOFF))
+
+    def release(self, job: Job) -> None:
+        """Free the slot of a job, and abandon its attempt if that is still running."""
+        self.running.pop(job, None)
+        self.retrying.discard(job)
+        if job.timer is not None:
+            job.timer.cancel()
+            job.timer = None
+        task, job.task = job.task, None
+        if task is not None and not task.done():
+            self.abandoned.add(task)
+            task.cancel()
+
+    def clear(self) -> list[Job]:
+        left = [*self.running, *self.retrying, *self.queue]
+        self.queue.clear()
+        return left

@@ -15,12 +15,7 @@ _CHOICE = "gen_ai.choice"
 
 
 class HeldLogs:
-    """Log records by span id.
-
-    Args:
-        most: number kept per span.
-        max_bytes: of all; log records of the span that has waited longest are dropped first.
-    """
+    """Log records by span id: at most `most` per span; beyond `max_bytes`, the oldest spans lose theirs."""
 
     def __init__(self, most: int, max_bytes: int) -> None:
         self._most = most

@@ -7,10 +7,11 @@ complete; a span that arrives after that is late. Evictions are returned with th
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 from operator import attrgetter
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,16 +25,18 @@ from otel_evals._internal.capture.items import (
     UnclaimedSpan,
 )
 from otel_evals._internal.capture.open_spans import OpenSpansNow
-from otel_evals._internal.gather.complete_runs import CompleteRuns
 from otel_evals._internal.gather.gatherer import CLOSED_AT_ONCE, AssemblyLimits, Gathered, SpanGroup
 from otel_evals._internal.gather.held_logs import HeldLogs, take_choice
 from otel_evals._internal.gather.lost_spans import LostSpans
-from otel_evals._internal.gather.unread import SpanPlace, count_unread, places_of
 from otel_evals._internal.model import Loss, SpanRecord
 from otel_evals._internal.model.sizes import size_of_span
 
 _logger = logging.getLogger(__name__)
 _REMEMBERED = 20_000
+_RUNS_TO_LEARN: Final = 32
+"""Runs of a scope that wait for the whole grace period before the scope counts as complete."""
+_MOST_SCOPES: Final = 1_000
+_INCOMPLETE: Final = -1
 _SCOPE = attrgetter("record.scope_name")
 _UNREADABLE_SPAN = Loss("span", "span_unreadable", "")
 _UNREADABLE_LOG = Loss("log", "log_unreadable", "")
@@ -55,12 +58,70 @@ class _Span(msgspec.Struct, gc=False):
     size: int
 
 
+class CompleteRuns:
+    """Decides which runs close when their root ends, instead of waiting for late spans and logs.
+
+    A run is complete when no span of its trace is open. Some instrumentations write log records, or whole
+    spans, from another thread after that. So the first runs of each instrumentation scope wait for the whole
+    grace period while late arrivals are counted. A scope that had any, or that writes log records, keeps
+    waiting.
+    """
+
+    def __init__(self, open_spans: Callable[[], OpenSpansNow] | None) -> None:
+        self._look = open_spans
+        self._now: OpenSpansNow | None = None
+        self._added = 0
+        self.roots: deque[tuple[int, str, str]] = deque()
+        """Roots of complete runs: the number of items to add first, trace id and span id."""
+        self._runs: dict[str, int] = {}
+        """By scope: the number of its runs that waited and were complete when their root ended."""
+
+    def adding(self, count: int) -> bool:
+        """Count a batch of items that is about to be added; returns True if a root waits for them."""
+        self._added += count
+        self._now = None
+        return bool(self.roots)
+
+    def root_ended(self, root: SpanRecord, scopes: Collection[str]) -> bool:
+        """Return True if the run of a root that has ended in a trace with these scopes is complete."""
+        if self._look is None:
+            return False
+        for scope in scopes:
+            if self._runs.get(scope, 0) < _RUNS_TO_LEARN:
+                return False
+        now = self._now = self._now or self._look()
+        if not now.only_above(int(root.trace_id, 16), int(root.parent_span_id or "0", 16)):
+            return False
+        # The items handed over before that moment are added first.
+        self.roots.append((self._added + now.waiting, root.trace_id, root.span_id))
+        return True
+
+    def take(self) -> list[tuple[str, str]]:
+        taken = []
+        while self.roots and self.roots[0][0] <= self._added:
+            _, trace_id, span_id = self.roots.popleft()
+            taken.append((trace_id, span_id))
+        return taken
+
+    def learn(self, scopes: Collection[str], *, complete: bool) -> None:
+        """Record if a run was complete after its grace period, or that something arrived late."""
+        runs = self._runs
+        for scope in scopes:
+            known = runs.get(scope, 0)
+            if scope not in runs and len(runs) >= _MOST_SCOPES:
+                continue  # an unknown scope is never complete
+            if not complete:
+                runs[scope] = _INCOMPLETE
+            elif known != _INCOMPLETE:
+                runs[scope] = min(known + 1, _RUNS_TO_LEARN)
+
+
 class LocalGatherer:
     """Collects spans and log records by trace, and closes runs.
 
     Args:
         limits: the bounds.
-        report_ended: return roots from `add` as soon as they have ended, before their grace period is over.
+        report_ended: return roots from `add` before their grace period.
         open_spans: returns the spans that have not ended; without it, every run waits for its grace period.
     """
 
@@ -129,11 +190,11 @@ class LocalGatherer:
 
     def end(self, items: Collection[IntakeItem]) -> list[Loss]:
         ended = {root for _, _, root in self._due}
-        places = dict(places_of(items))
+        places = dict(_places_of(items))
         for trace_id, trace in self._traces.items():
-            places |= {s: SpanPlace(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
+            places |= {s: _Place(trace_id, span.above, s in ended) for s, span in trace.spans.items()}
         self._traces.clear()
-        return count_unread(places, self._closed, ended if self._report_ended else ())
+        return _count_unread(places, self._closed, ended if self._report_ended else ())
 
     def _add_span(self, item: CapturedSpan | RecordedSpan, now: float, gathered: Gathered) -> None:
         record = item.record()
@@ -296,3 +357,46 @@ class LocalGatherer:
             self._remember(span_id)
         self._lost.evict(trace_id, (held.record for held in trace.spans.values()))
         return [Loss("run", reason, trace_id, len(runs))] if runs else []
+
+
+class _Place(NamedTuple):
+    trace_id: str
+    above: str | None
+    """Id of the nearest claimed span above that was open, or of the parent."""
+    is_root: bool
+    """True if no claimed span above was open: a run ended with it, unless it joins another."""
+
+
+def _places_of(items: Iterable[IntakeItem]) -> Iterator[tuple[str, _Place]]:
+    for item in items:
+        if isinstance(item, CapturedSpan):
+            context, parent = item.span.context, item.span.parent
+            above = item.owner or (parent.span_id if parent else 0)
+            place = _Place(
+                format_trace_id(context.trace_id), format_span_id(above) if above else None, not item.owner
+            )
+            yield format_span_id(context.span_id), place
+        elif isinstance(item, RecordedSpan):
+            span = item.span
+            above_record = format_span_id(item.owner) if item.owner else span.parent_span_id
+            yield span.span_id, _Place(span.trace_id, above_record, not item.owner)
+
+
+def _count_unread(places: Mapping[str, _Place], closed: Collection[str], kept: Collection[str]) -> list[Loss]:
+    """Return the losses of the runs of these spans, without reading the spans.
+
+    Spans below a closed run are late and start no run; the runs of `kept` roots are stored and not lost.
+    """
+    ended: Counter[str] = Counter()
+    without_root: dict[str, set[str | None]] = {}
+    for span_id, place in places.items():
+        if place.above in closed or place.above in places or span_id in kept:
+            continue
+        if place.is_root:
+            ended[place.trace_id] += 1
+        else:  # all those below one open span are one run
+            without_root.setdefault(place.trace_id, set()).add(place.above)
+    return [
+        *(Loss("run", "undecided_at_shutdown", trace_id, count) for trace_id, count in ended.items()),
+        *(Loss("run", "root_not_ended_at_shutdown", t, len(above)) for t, above in without_root.items()),
+    ]

@@ -35,7 +35,7 @@ from otel_evals._internal.live.providers import (
     stay_replaceable,
 )
 from otel_evals._internal.live.signals import OneAtATime, chain_sigterm, register_exit_hook
-from otel_evals._internal.pipeline.inspection import trace_id_of
+from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.pipeline.pipeline import Pipeline
 from otel_evals._internal.processes.child import is_child
 from otel_evals.errors import ConfigError

@@ -1,27 +1,24 @@
-"""The engine, which runs on a thread of this process."""
+"""The engine: builds the steps on their thread, and answers requests from other threads."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from importlib import import_module
 from typing import Any, TypeVar
 
-from otel_evals._internal.accounting.counters import Stats
-from otel_evals._internal.accounting.explanation import Explanation
-from otel_evals._internal.accounting.health import Health
-from otel_evals._internal.accounting.ledger import Ledger
+from otel_evals._internal.accounting.explanation import Explanation, explain_logged, explain_unknown
+from otel_evals._internal.accounting.health import Health, judge_health
+from otel_evals._internal.accounting.ledger import Ledger, LoggedTrace
 from otel_evals._internal.attach.attacher import Attacher
 from otel_evals._internal.capture.items import IntakeItem
 from otel_evals._internal.capture.open_spans import OpenSpans
 from otel_evals._internal.config.options import Config
-from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.dialect import Dialects
 from otel_evals._internal.evaluate.queue_interface import DurableQueue
 from otel_evals._internal.gather.gatherer import Gatherer
 from otel_evals._internal.pipeline.engine_thread import EngineThread
-from otel_evals._internal.pipeline.inspection import Inspector
 from otel_evals._internal.pipeline.steps import Steps
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.calls import hide_task
@@ -32,14 +29,16 @@ _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.005
-"""How long captured items are batched."""
+"""Seconds for which captured items are batched."""
 _GATHER_SECONDS_WITH_STORE = 0.002
-"""The same with a store, which should have them soon."""
+"""The same with a store, which should receive them soon."""
 _LATE_SECONDS = 0.2
-"""How long after its deadline a step of the shutdown is waited for."""
+"""Extra seconds for a step of the shutdown after its deadline."""
 _COUNT_SECONDS = 0.5
-"""How long the thread has, at least, to count what it did not score. It takes longer only if code that runs
-on it waits, such as a scorer marked `inline`; it then counts when it can."""
+"""Minimum seconds for counting unscored runs at the end. Counting is delayed further only by code that blocks
+the thread, such as a scorer marked `inline`."""
+_LONGEST_BACKOFF = 40.0
+"""Upper bound of the seconds between two attempts: the longest backoff of a rule, with jitter."""
 
 
 class Engine:
@@ -50,8 +49,8 @@ class Engine:
         dialects: read spans.
         attacher: attaches outcomes to traces.
         open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
-        new_gatherer: creates what collects spans until runs are complete; by default, for this process's.
-        new_store: creates what keeps runs if the configuration names no store; by default, nothing is kept.
+        new_gatherer: creates the gatherer; None is a gatherer for the spans of this process.
+        new_store: creates the durable queue if the configuration names no store.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Engine:
         self._new_store = new_store
         self._dialects = dialects
         self._attacher = attacher
-        import_module("anyio._backends._asyncio")  # now: a fork while the thread imports it would break it
+        import_module("anyio._backends._asyncio")  # a fork during the thread's own import would break it
         self.intake = self.thread = EngineThread[IntakeItem](
             max_bytes=config.max_bytes,
             context=private_context(config.redact, content=config.capture_content),
@@ -79,7 +78,7 @@ class Engine:
             self.thread.call(self._store.start)  # without waiting for traffic
 
     def _build(self) -> None:
-        """Create what lives on the engine's thread; called again in a forked child."""
+        """Create the objects of the engine's thread; called again in a forked child."""
         config = self._config
         self.ledger = Ledger(
             [rule.name for rule in config.rules],
@@ -88,7 +87,7 @@ class Engine:
             ceiling=config.ceiling,
         )
         self._store = self._new_store() if config.store is None else _sqlite_queue(config)
-        self._steps = self.thread.work = Steps(
+        self.steps = self.thread.work = Steps(
             config,
             self._dialects,
             self.ledger,
@@ -100,9 +99,6 @@ class Engine:
         )
         self.thread.gather = _GATHER_SECONDS_WITH_STORE if self._store.keeps else _GATHER_SECONDS
 
-    def _inspector(self) -> Inspector:
-        return Inspector(self._config, self.thread, self.ledger, self._steps)
-
     @property
     def here(self) -> bool:
         """Return True if the caller is on the engine's thread."""
@@ -113,48 +109,85 @@ class Engine:
         """Items in the intake, and evaluations without an outcome."""
         return self.thread.waiting + self.ledger.pending
 
-    def stats(self) -> Stats:
-        """All counters at this moment."""
-        return self._steps.stats()
-
-    def destination_stats(self) -> Mapping[str, DestinationStats]:
-        """Counts of deliveries, by destination."""
-        return self._steps.fan_out.stats()
-
-    def failing(self) -> Mapping[str, str]:
-        """The rules that fail again and again, each with its problem in words."""
-        return self.ledger.failures.failing()
-
     def explain(self, trace_id: int | str, trace_state: str) -> Explanation:
-        """What happened to a trace."""
-        return self._inspector().explain(trace_id, trace_state)
+        """Explain what happened to a trace, after waiting up to a second for the intake to be emptied."""
+        trace, config = trace_id_of(trace_id), self._config
+        if self.thread.started and self.thread.waiting:
+            self._run(self._drain, 1.0)
+        waiting = self.steps.gatherer.waiting(trace)
+        logged = self.ledger.trace_log.get(trace)
+        if logged is None and not waiting:
+            return explain_unknown(trace, config.ceiling, trace_state, tuple(self._possible_reasons()))
+        samplers = {rule.name: str(rule.sample) for rule in config.rules}
+        running = self.steps.rule_sets.running()
+        return explain_logged(trace, logged or LoggedTrace(), samplers, waiting, running)
+
+    def _possible_reasons(self) -> Iterator[str]:
+        """Possible reasons for the lack of a record of a trace that sampling did not rule out."""
+        yield (
+            "Possible reasons: it was not recorded in this process, no dialect claims its spans, "
+            "or the application's own sampler did not sample it."
+        )
+        if refused := self.thread.backlog.refused:
+            yield (f"The full intake refused {refused} spans or log records; this trace's may be among them.")
+        if len(self.ledger.trace_log) >= self._config.explain_traces:
+            yield f"The trace log keeps only the last {len(self.ledger.trace_log)} traces."
 
     def health(self, stalled_after: float, *, closed: bool) -> Health:
-        """Whether scoring makes progress."""
-        return self._inspector().health(stalled_after, closed=closed)
+        """Return the health; scoring counts as stalled after this many seconds without progress."""
+        now, thread, counters = time.monotonic(), self.thread, self.ledger
+        since_beat = None if thread.beat is None else now - thread.beat
+        waiting, pending, failing = thread.waiting, counters.pending, self.ledger.failures.failing()
+        longest_attempt = max((rule.timeout for rule in self._config.rules), default=0.0)
+        status, problem = judge_health(
+            closed=closed,
+            started=thread.started,
+            thread_alive=thread.alive,
+            waiting=waiting,
+            pending=pending,
+            since_beat=since_beat,
+            since_progress=now - counters.moved,
+            beat_limit=stalled_after,
+            progress_limit=longest_attempt + _LONGEST_BACKOFF + stalled_after,
+            failing=failing,
+            unstartable=thread.unstartable,
+        )
+        return Health(
+            status=status,
+            problem=problem,
+            thread_alive=thread.alive,
+            waiting=waiting,
+            pending=pending,
+            last_beat=since_beat,
+            last_end=None if counters.last_end is None else now - counters.last_end,
+            failing_destinations=self.steps.fan_out.failing(),
+            failing_rules=failing,
+            content_off=dict(self.ledger.content.off),
+            losses=self.steps.losses(),
+        )
 
     def flush(self, timeout: float) -> bool:
-        """Score and deliver what was captured so far; returns whether that was done in time."""
+        """Score and deliver everything captured so far; returns False after a timeout."""
         until = time.monotonic() + timeout
         return self._run(lambda: self._flush(until), timeout + 0.5) is True
 
     def shutdown(self, deadline: float) -> None:
-        """Score and deliver what can be until the deadline, with four fifths of the time for scoring."""
+        """Score and deliver until the deadline, with four fifths of the time for scoring."""
         if not self.here:
             timeout = deadline - time.monotonic()
             scored_until = time.monotonic() + timeout * 0.8
-            self._steps.read_until = scored_until + _LATE_SECONDS / 2
+            self.steps.read_until = scored_until + _LATE_SECONDS / 2
             self._run(lambda: self._flush(scored_until, ending=True), timeout * 0.8 + _LATE_SECONDS)
             left = deadline - time.monotonic() + _LATE_SECONDS
-            self._run(lambda: self._steps.finish_all(deadline), left)
+            self._run(lambda: self.steps.finish_all(deadline), left)
 
     def close(self, deadline: float) -> None:
         """End the thread, and the processes of isolated scorers."""
         self.thread.stop(max(_COUNT_SECONDS, deadline - time.monotonic()))
-        self._steps.close()
+        self.steps.close()
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, _T]], seconds: float) -> _T | None:
-        """Run this on the thread; what goes wrong in it is logged, not raised in the application."""
+        """Run a coroutine on the thread; errors are logged, not raised in the application."""
 
         async def contained() -> _T | None:
             hide_task()
@@ -169,46 +202,46 @@ class Engine:
         return self.thread.run(contained(), seconds)
 
     async def _flush(self, deadline: float, *, ending: bool = False) -> bool:
-        self.thread.drain(self._steps.read_until)
-        return await self._steps.flush(deadline, ending=ending)
+        self.thread.drain(self.steps.read_until)
+        return await self.steps.flush(deadline, ending=ending)
 
     def open_traces(self, seconds: float) -> set[str] | None:
-        """Ids of the traces whose runs are not decided yet; None if that, or the store, takes too long."""
-        return self._run(lambda: self._open_traces(seconds), seconds + 0.5)
+        """Return the ids of the traces without a decision; None after a timeout."""
 
-    async def _open_traces(self, seconds: float) -> set[str] | None:
+        async def find() -> set[str] | None:
+            self.thread.drain()
+            return await self.steps.open_traces(seconds)
+
+        return self._run(find, seconds + 0.5)
+
+    async def _drain(self) -> None:
         self.thread.drain()
-        return await self._steps.open_traces(seconds)
-
-    def losses(self) -> Mapping[str, int]:
-        """All losses so far, by what was lost and the reason."""
-        return self._steps.losses()
 
     def use_rules(self, config: Config, seconds: float) -> bool:
-        """Judge by the rules of another configuration from now on; whether that was so in time.
+        """Switch to the rules of another configuration; returns False after a timeout.
 
-        What was sampled ends under the rules that sampled it.
+        Sampled runs end under the rules that sampled them.
         """
 
         async def use() -> bool:
-            self._steps.use_rules(config)
+            self.steps.use_rules(config)
             self._config = config
             return True
 
         return self._run(use, seconds) is True
 
     def before_fork(self) -> None:
-        """Have the store close its file."""
+        """Close the store's file."""
         self._store.before_fork()
 
     def after_fork_in_parent(self) -> None:
-        """Have the store resume."""
+        """Resume the store."""
         self._store.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
-        """Reset: what was captured before the fork is the parent's to score."""
+        """Reset: the parent scores everything captured before the fork."""
         self.thread.after_fork()
-        self._steps.rule_sets.disown()
+        self.steps.rule_sets.disown()
         self._store.after_fork_in_child()
         self._build()
 
@@ -217,3 +250,18 @@ def _sqlite_queue(config: Config) -> DurableQueue:
     from otel_evals._internal.durable_queue.sqlite_queue import SQLiteQueue  # imported only if used
 
     return SQLiteQueue(config)
+
+
+def trace_id_of(trace_id: int | str) -> str:
+    """Return a trace id as 32 lower-case hex digits.
+
+    Raises:
+        ValueError: the value is not a trace id.
+    """
+    try:
+        number = trace_id if isinstance(trace_id, int) else int(trace_id.strip(), 16)
+    except ValueError:
+        number = 0
+    if not 0 < number < 1 << 128:
+        raise ValueError(f"{trace_id!r} is not a trace id: give 32 hex digits, or the id as a number")
+    return f"{number:032x}"

@@ -1,6 +1,6 @@
-"""The engine's thread: one daemon thread with an event loop of its own, fed by a bounded deque.
+"""The engine's thread: one daemon thread with its own event loop, fed by a bounded deque.
 
-To hand over an item costs an append and at most one wake-up, which batches everything that arrives in the
+Handing over an item costs an append and at most one wake-up, which batches everything that arrives in the
 next few milliseconds.
 """
 
@@ -18,15 +18,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from otel_evals._internal.capture.backlog import Backlog
-from otel_evals._internal.pipeline.event_loop import Work, new_loop, run_to_the_end
-from otel_evals._internal.pipeline.executor import ContextExecutor
+from otel_evals._internal.pipeline.event_loop import ContextExecutor, new_loop, run_to_the_end
 from otel_evals._internal.util.error_log import tell
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
+_Item_contra = TypeVar("_Item_contra", contravariant=True)
 _Result = TypeVar("_Result")
 
 _CHUNK = 256
@@ -34,18 +34,34 @@ _IDLE_SECONDS = 5.0
 _FIRST_STEPS = 5
 _LONGEST_START = 5.0
 _START_AGAIN_SECONDS = 0.1
-"""Seconds until the next attempt to start a thread that could not be started."""
+"""Seconds until the next attempt to start the thread after a failure."""
+
+
+class Work(Protocol[_Item_contra]):
+    """The work of the engine's thread; every method is called on that thread."""
+
+    def take(self, items: Sequence[_Item_contra]) -> None:
+        """Take up to 256 items; `tick` is called afterwards."""
+
+    def tick(self) -> float:
+        """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
+
+    async def run(self) -> None:
+        """Run in the background until cancelled, for example to deliver to destinations."""
+
+    def end(self, items: Sequence[_Item_contra]) -> None:
+        """Count unfinished work, including these untaken items; may be called again."""
 
 
 class EngineThread(Generic[_Item]):
-    """Runs work on a thread of its own, with an event loop of its own. Started on first use.
+    """Runs work on its own thread and event loop, which start on first use.
 
     Args:
-        work: what is run; may be set or replaced while the thread is not running.
-        capacity: how many items may wait; `put` refuses more.
-        max_bytes: how many bytes of them, approximately.
-        gather: seconds between the first item of a batch and its being taken.
-        context: copied for everything that runs on the thread; empty by default.
+        work: may be set or replaced while the thread is not running.
+        capacity: maximum number of waiting items; `put` refuses more.
+        max_bytes: maximum bytes of waiting items, approximately.
+        gather: seconds from the first item of a batch until the batch is taken.
+        context: copied for all work on the thread; empty by default.
     """
 
     work: Work[_Item]
@@ -79,7 +95,7 @@ class EngineThread(Generic[_Item]):
         self._start_again = 0.0
         self.backlog = Backlog(*self._limits)
         self.beat: float | None = None
-        """When the loop last took a batch or ticked, in `time.monotonic` seconds; at least every 5 s."""
+        """Time of the loop's last batch or tick, in `time.monotonic` seconds; at least every 5 s."""
 
     def after_fork(self) -> None:
         """Reset in a forked child, where the parent's thread does not exist."""
@@ -87,7 +103,7 @@ class EngineThread(Generic[_Item]):
         self._reset()
 
     def put(self, item: _Item) -> None:
-        """Hand over an item. Never waits, never raises; refuses and counts it if the deque is full."""
+        """Hand over an item. Never waits or raises; if the deque is full, the item is refused and counted."""
         waiting = len(self._items)
         if waiting >= self.backlog.free and not self.backlog.admits(item, waiting):
             return
@@ -96,7 +112,7 @@ class EngineThread(Generic[_Item]):
             self._arm()
 
     def put_all(self, items: Sequence[_Item]) -> None:
-        """Hand over items that belong together, even beyond the capacity: ask for `room` first."""
+        """Hand over items that belong together, even beyond the capacity; check `room` first."""
         self.backlog.add(items, len(self._items))
         self._items.extend(items)
         self._arm()
@@ -110,26 +126,18 @@ class EngineThread(Generic[_Item]):
 
     @property
     def waiting(self) -> int:
-        """Items that have not been taken yet."""
         return len(self._items)
 
     @property
-    def refused(self) -> int:
-        """Items refused because too many waited."""
-        return self.backlog.refused
-
-    @property
     def room(self) -> int:
-        """How many more items may be put."""
+        """Number of further items that may be put."""
         return self.backlog.room(len(self._items))
 
     @property
     def here(self) -> bool:
-        """Return True if the caller is on the engine's thread."""
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function on the engine's thread."""
         if (loop := self._loop or self._started(wait=_LONGEST_START)) is not None:
             self._call_soon(loop, function)
 
@@ -146,7 +154,7 @@ class EngineThread(Generic[_Item]):
         try:
             if loop is None or self.here or not self.alive:
                 return None
-            # Not in the caller's context: what is drained, and the ticks that follow, are not its alone.
+            # Not in the caller's context: draining and ticks handle items of other callers too.
             future: Future[_Result] = self._context.copy().run(
                 asyncio.run_coroutine_threadsafe, coroutine, loop
             )
@@ -162,7 +170,6 @@ class EngineThread(Generic[_Item]):
 
     @property
     def started(self) -> bool:
-        """Return True if the thread was ever started."""
         return self._thread is not None
 
     @property
@@ -172,17 +179,16 @@ class EngineThread(Generic[_Item]):
 
     @property
     def alive(self) -> bool:
-        """Return True if the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def drain(self, until: float = inf) -> None:
-        """Take all waiting items now, or as many as can be until a moment; only on the engine's thread."""
+        """Take all waiting items now, or stop at `until`; only on the engine's thread."""
         while self._items and time.monotonic() < until:
             self._take_chunk()
         self._tick()
 
     def stop(self, timeout: float) -> None:
-        """End the thread, waiting at most `timeout` seconds for it; items are refused from now on."""
+        """Refuse further items and end the thread, waiting at most `timeout` seconds for it."""
         self.backlog.close()  # before the loop is read: a loop that starts later reads this
         if self._loop is not None and self._stop is not None:  # it is set before the loop is
             self._call_soon(self._loop, self._stop.set)
@@ -192,7 +198,7 @@ class EngineThread(Generic[_Item]):
             self._end()
 
     def _end(self) -> None:
-        """Have counted what is left; on the engine's thread, or once it has ended."""
+        """Count the remaining items; on the engine's thread, or after its end."""
         items = [self._items.popleft() for _ in range(len(self._items))]
         self.backlog.refuse(len(items))
         try:
@@ -209,7 +215,7 @@ class EngineThread(Generic[_Item]):
                 self._ready.clear()
                 try:
                     thread.start()
-                except RuntimeError:  # the interpreter is shutting down, or no thread can be had
+                except RuntimeError:  # the interpreter is shutting down, or threads ran out
                     self._not_started()
                     return None
                 self._thread = thread
@@ -218,7 +224,7 @@ class EngineThread(Generic[_Item]):
         return self._loop
 
     def _not_started(self) -> None:
-        """Let the next item, or whoever waits, try again: the thread, or its loop, could not be had."""
+        """Let the next item or waiting caller try again after a failure to start the thread or its loop."""
         first, self._start_again = not self._start_again, time.monotonic() + _START_AGAIN_SECONDS
         self._thread, self._armed = None, False
         self._ready.set()
@@ -231,7 +237,7 @@ class EngineThread(Generic[_Item]):
         background.add_done_callback(_report)
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(ContextExecutor(thread_name_prefix="otel-evals-executor"))
-        for _ in range(_FIRST_STEPS):  # the tasks of the background are to run before any of a scorer's
+        for _ in range(_FIRST_STEPS):  # background tasks run before any task of a scorer
             await asyncio.sleep(0)
         self._ready.set()
         self._wake()
@@ -248,11 +254,11 @@ class EngineThread(Generic[_Item]):
             asyncio.get_running_loop().call_later(self.gather, self._pump)
 
     def _pump(self) -> None:
-        """Take a batch, and look again soon if there was one: callers need not wake a thread that looks."""
+        """Take a batch, and look again soon if there was one, which saves callers the wake-up."""
         self._gathering = False
         took = self._take_chunk()
         if not took:
-            # Before the items are looked at: who hands one over after that wakes the thread.
+            # Before the check of the items: an item added after it wakes the thread.
             self._armed = False
         if self._items:
             self._armed = True
@@ -281,7 +287,7 @@ class EngineThread(Generic[_Item]):
             self._timer.cancel()
         try:
             delay = self.work.tick() - time.monotonic()
-        except BaseException as error:  # a rule's own code may even raise SystemExit
+        except BaseException as error:  # a rule's code may even raise SystemExit
             tell(_logger, "error in the scoring thread's periodic work", error=error)
             delay = _IDLE_SECONDS
         self._timer = asyncio.get_running_loop().call_later(min(max(0.0, delay), _IDLE_SECONDS), self._tick)
@@ -294,7 +300,7 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
                 run_to_the_end(loop, engine._serve())
         except BaseException as error:
             tell(_logger, "the scoring thread died", error=error)
-            if engine._loop is None:  # too many open files, say
+            if engine._loop is None:  # too many open files, for example
                 with engine._starting:
                     engine._not_started()
 

@@ -1,27 +1,30 @@
-"""The loop of the engine's thread, which only its main coroutine may end, and what it is given to do."""
+"""The event loop of the engine's thread, which ends only with its main coroutine, and its thread pool."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import logging
-from collections.abc import Coroutine, Iterator, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from otel_evals._internal.util.calls import hide_task
 
 _T = TypeVar("_T")
-_Item_contra = TypeVar("_Item_contra", contravariant=True)
 _logger = logging.getLogger(__name__)
 _END_SECONDS = 1.0
-"""How long tasks may go on after they are cancelled at the end of their loop."""
+"""Seconds that tasks may continue after their cancellation at the end of their loop."""
 
 
 @contextmanager
 def new_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop of this thread's own; unlike `asyncio.Runner`, it does not wait for tasks that refuse to end.
+    """Run an event loop that, unlike `asyncio.Runner`, does not wait for tasks that refuse to end.
 
-    A scorer that catches its cancellation would keep the thread, and all that the engine holds, for good.
+    A scorer that catches its cancellation would keep the thread and the engine's memory forever.
     """
     loop = asyncio.new_event_loop()
     try:
@@ -36,16 +39,16 @@ def new_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """As `asyncio.run`, in a `new_loop`."""
+    """Run a coroutine as `asyncio.run` does, in a `new_loop`."""
     with new_loop() as loop:
         return loop.run_until_complete(coroutine)
 
 
 def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine, whatever the other tasks of the loop raise.
+    """Run a coroutine to its end, regardless of exceptions in other tasks of the loop.
 
-    A task that raises SystemExit or KeyboardInterrupt stops the loop; a scorer may gather such a task.
-    Whoever awaits it is given the exception too, once the loop goes on. A scorer may also stop the loop.
+    A task that raises SystemExit or KeyboardInterrupt stops the loop; a scorer may gather such a task. Its
+    awaiter receives the exception too once the loop continues. A scorer may also stop the loop.
     """
     main, level = loop.create_task(_hidden(coroutine)), logging.WARNING
     while not main.done():
@@ -60,9 +63,9 @@ def run_to_the_end(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
 
 
 async def _hidden(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what the loop is there for, hidden from what scorers do to all tasks of their loop."""
-    # First, anyio finds the main task: its worker threads end with that. If they ended with the task that
-    # asks for one, each call of a scorer would start a thread.
+    """Run the main coroutine, hidden from scorers that use `asyncio.all_tasks`."""
+    # anyio looks up the main task first, because its worker threads end with that task. If they ended with
+    # the calling task, each call of a scorer would start a thread.
     with suppress(ImportError, AttributeError):
         from anyio._backends._asyncio import find_root_task
 
@@ -72,7 +75,7 @@ async def _hidden(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 async def _end_tasks() -> None:
-    """Cancel all other tasks, and wait for them, but not for long."""
+    """Cancel all other tasks, and wait a second for them."""
     loop, left = asyncio.get_running_loop(), asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -80,24 +83,33 @@ async def _end_tasks() -> None:
         done, left = await asyncio.wait(left, timeout=_END_SECONDS)
         for task in done:
             if not task.cancelled():
-                task.exception()  # nobody asks for it any more
+                task.exception()  # retrieved, or asyncio logs it
     for task in left:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own way to spare a message
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio suppresses the message
     with suppress(TimeoutError):
         await asyncio.wait_for(loop.shutdown_asyncgens(), _END_SECONDS)
 
 
-class Work(Protocol[_Item_contra]):
-    """What the engine's thread does. All of it is called on that thread."""
+class ContextExecutor(ThreadPoolExecutor):
+    """Propagates the caller's context, as `asyncio.to_thread` does: a scorer's calls stay marked.
 
-    def take(self, items: Sequence[_Item_contra]) -> None:
-        """Take up to 256 items; `tick` is called afterwards."""
+    Python closes all executors before the exit handlers, which score the remaining runs. Each function then
+    gets its own thread.
+    """
 
-    def tick(self) -> float:
-        """Do what is due, after each batch and when due; returns when next, in `time.monotonic` seconds."""
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        work = functools.partial(contextvars.copy_context().run, fn, *args, **kwargs)
+        try:
+            return super().submit(work)
+        except RuntimeError:
+            future: Future[Any] = Future()
+            threading.Thread(target=_fulfil, args=(future, work), daemon=True).start()
+            return future
 
-    async def run(self) -> None:
-        """Run in the background, until cancelled: for instance delivery to destinations."""
 
-    def end(self, items: Sequence[_Item_contra]) -> None:
-        """Count what was not done, these items among it, which nobody takes any more; may be called again."""
+def _fulfil(future: Future[Any], work: Callable[[], Any]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(work())
+        except BaseException as error:  # raised again by `Future.result`
+            future.set_exception(error)

@@ -1,4 +1,4 @@
-"""The pipeline as an application sees it: capture, the hold in front of the exporters, and the engine.
+"""The pipeline of an application: capture, the hold in front of the exporters, and the engine.
 
 The application's threads only run `spans` (a SpanProcessor), `log_records` (a LogRecordProcessor) and the
 exporters that `hold` wraps; everything else happens on the engine's thread.
@@ -42,25 +42,24 @@ from otel_evals.errors import ConfigError
 
 _T = TypeVar("_T")
 _MOMENT_SECONDS = 0.1
-"""What held spans are given to leave after a shutdown, whose time may be used up."""
+"""Seconds for exporting held spans after a shutdown that used all its time."""
 _RELEASE_SECONDS = 0.5
-"""What spans are given to leave after a flush that used up its time."""
+"""Seconds for exporting spans after a flush that used all its time."""
 
 
 class Pipeline:
-    """Scores what its processors capture.
+    """Scores the spans captured by its processors.
 
     Args:
         config: rules, destinations, limits.
         tracer_provider: for evaluation spans; the global one by default.
-        evaluation_tracer_provider: one of their own for evaluation spans outside the judged traces.
+        evaluation_tracer_provider: a separate one for evaluation spans outside the judged traces.
         logger_provider: for evaluation events; the global one by default.
         meter_provider: for metrics; the global one by default.
         dialects: read spans; all installed ones by default.
 
     Raises:
-        ConfigError: a rule has `isolation="process"`, and gevent has replaced the threads that would read its
-            answers.
+        ConfigError: a rule has `isolation="process"`, but gevent has replaced threads.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Pipeline:
         self._scores = PendingScores(private_context(config.redact, content=config.capture_content))
         self._exporters: list[ScoringSpanExporter] = []
         self.dialects = dialects = load_dialects() if dialects is None else dialects
-        """Read spans, and know which instrumentation scopes were seen."""
+        """Read spans, and know the instrumentation scopes seen so far."""
         meter = metrics.get_meter(semconv.SCOPE_NAME, __version__, meter_provider)
         logger = _logs.get_logger(semconv.SCOPE_NAME, __version__, logger_provider)
         self._attacher = attacher = Attacher(
@@ -123,7 +122,7 @@ class Pipeline:
         return self._engine
 
     def trace_with(self, tracer_provider: TracerProvider) -> None:
-        """Record evaluation spans with this provider from now on: that of the judged spans."""
+        """Record evaluation spans with the provider of the judged spans."""
         self._attacher.record_with(self._evaluation_spans(tracer_provider, self._evaluation_provider))
 
     def hold(self, exporter: SpanExporter) -> ScoringSpanExporter:
@@ -141,45 +140,40 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """All counters at this moment."""
-        return replace(self._engine.stats(), remote=dict(self.spans.remote))
+        return replace(self._engine.steps.stats(), remote=dict(self.spans.remote))
 
     def explain(self, trace_id: int | str, trace_state: str = "") -> Explanation:
-        """What happened to a trace; see `otel_evals.explain`."""
+        """Explain a trace; see `otel_evals.explain`."""
         return self._engine.explain(trace_id, trace_state)
 
     def health(self, stalled_after: float = 10.0) -> Health:
-        """Whether scoring makes progress; see `otel_evals.health`."""
+        """Return the health; see `otel_evals.health`."""
         return self._engine.health(stalled_after, closed=self._closed)
 
     def destination_stats(self) -> Mapping[str, DestinationStats]:
         """Counts of deliveries, by destination."""
-        return self._engine.destination_stats()
+        return self._engine.steps.fan_out.stats()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Score and deliver everything captured so far; returns whether that was done in time.
+        """Score and deliver everything captured so far; returns False after a timeout.
 
         Judged spans that have ended are then released, scored or not. Conversations that are not idle yet
         keep waiting.
-
-        Args:
-            timeout_millis: milliseconds it may take.
         """
         if self._closed or self._engine.here:
             return False
         deadline = time.monotonic() + timeout_millis / 1000
         done = self._engine.flush(timeout_millis / 1000)
         self._scores.let_pass(time.time_ns())
-        deadline = max(deadline, time.monotonic() + _RELEASE_SECONDS)
-        left = [exporter.wait_until_released(deadline) for exporter in self._exporters]
-        return all(left) and done
+        return self._released(max(deadline, time.monotonic() + _RELEASE_SECONDS)) and done
 
     def shutdown(self, timeout_millis: int | None = None) -> None:
-        """Score what can be scored in time, count the rest as dropped, release all held spans, and stop.
+        """Score runs until the timeout, count the rest as dropped, release all held spans, and stop.
 
         Conversations that are not idle yet are judged as they are.
 
         Args:
-            timeout_millis: milliseconds it may take; the configured `shutdown_timeout` by default.
+            timeout_millis: the configured `shutdown_timeout` by default.
         """
         if self._closed:
             return
@@ -193,16 +187,16 @@ class Pipeline:
                 watch.stop()
             self._scores.close()
             self._engine.close(deadline)
-            self._wait_for_held(_MOMENT_SECONDS)
+            self._released(time.monotonic() + _MOMENT_SECONDS)
 
-    def _wait_for_held(self, seconds: float) -> None:
-        """Wait until the spans that may pass have left; those behind a slow exporter go on leaving."""
-        deadline = time.monotonic() + seconds
-        for exporter in self._exporters:
-            exporter.wait_until_released(deadline)
+    def _released(self, deadline: float) -> bool:
+        """Wait until released spans are exported; a slow exporter continues afterwards."""
+        released = [exporter.wait_until_released(deadline) for exporter in self._exporters]
+        return all(released)
 
     def _metrics(self, meter: metrics.Meter) -> Metrics:
-        me = weakref.ref(self)  # a meter keeps its instruments, with what they ask, as long as the process
+        # A meter keeps its instruments and their callbacks for the life of the process.
+        me = weakref.ref(self)
         return Metrics(
             meter,
             lambda: _of(me, Pipeline.stats, Stats()),
@@ -210,7 +204,7 @@ class Pipeline:
             held=lambda: _of(me, lambda pipeline: sum(each.held for each in pipeline._exporters), 0),
             exports=lambda: _of(me, Pipeline.destination_stats, {}),
             scales={rule.name: getattr(rule.scorer, "scale", None) for rule in self.config.rules},
-            failing=lambda: _of(me, lambda pipeline: pipeline._engine.failing(), {}),
+            failing=lambda: _of(me, lambda pipeline: pipeline._engine.ledger.failures.failing(), {}),
             by=self.config.metric_attributes,
         )
 
@@ -225,11 +219,7 @@ class Pipeline:
 
 
 def _check_threads(config: Config) -> None:
-    """Refuse scoring processes under gevent: its threads cannot wait for a pipe.
-
-    Raises:
-        ConfigError: gevent has replaced the threads, and a rule has `isolation="process"`.
-    """
+    """Refuse scoring processes under gevent: its threads cannot wait for a pipe."""
     patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
     if patched is None or not patched("threading"):
         return
@@ -240,13 +230,13 @@ def _check_threads(config: Config) -> None:
 
 
 def _of(me: weakref.ref[Pipeline], ask: Callable[[Pipeline], _T], nothing: _T) -> _T:
-    """What a pipeline says of itself, as long as it is there."""
+    """Call `ask` with a pipeline, or return `nothing` once it is gone."""
     pipeline = me()
     return nothing if pipeline is None else ask(pipeline)
 
 
 _all: weakref.WeakSet[Pipeline] = weakref.WeakSet()
-"""Those that exist, for forks: handlers of forks stay for good, so there must not be one for each."""
+"""All live pipelines. Fork handlers are permanent, so one set of handlers serves all of them."""
 
 
 def _on_fork(step: Callable[[Pipeline], None]) -> None:

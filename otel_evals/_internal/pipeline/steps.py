@@ -1,7 +1,6 @@
 """The steps, wired: captured items -> spans -> runs -> decisions -> scores -> attachments -> destinations.
 
-Each step is called with its input and returns its output, which is handed to the next one here. All of it is
-on the engine's thread.
+Each step returns its output, and `Steps` hands it to the next one, all on the engine's thread.
 """
 
 from __future__ import annotations
@@ -48,18 +47,7 @@ _NOT_A_LOSS = {"trace_not_sampled", "nothing_to_judge"}
 
 
 class Steps:
-    """The steps of one process; the engine's thread calls `take`, `tick` and `run`.
-
-    Args:
-        config: rules, limits, destinations.
-        dialects: read spans.
-        ledger: counts what happens to every run.
-        attacher: attaches outcomes to the traces.
-        store: keeps sampled runs until they are scored and delivered.
-        thread: calls the steps.
-        open_spans: the spans that have not ended; without it, every run waits for its whole grace period.
-        gatherer: collects spans until runs are complete; by default one for spans of this process.
-    """
+    """The steps of one process, called by the engine's thread; see `Engine` for the arguments."""
 
     def __init__(
         self,
@@ -85,7 +73,7 @@ class Steps:
         )
         self._split_runs = SplitRuns(max_bytes=config.max_bytes)
         self.read_until = inf
-        """When to stop reading runs and only count them, on `time.monotonic`; set from any thread."""
+        """From this time of `time.monotonic`, runs are counted but not read; set from any thread."""
         self._offered = 0.0
         self.conversations = ConversationGatherer(config, ledger, store)
         self._delivered: asyncio.Queue[Delivered] = asyncio.Queue()
@@ -98,13 +86,11 @@ class Steps:
 
     @property
     def evaluator(self) -> Evaluator:
-        """Under the rules that hold now."""
         return self.rule_sets.current
 
     # --- called by the engine's thread ---
 
     def take(self, items: Sequence[IntakeItem]) -> None:
-        """Take captured spans and log records."""
         gathered = self.gatherer.add(items, time.monotonic())
         for root, group in gathered.ended:
             self._store.root_ended(root, group)
@@ -114,7 +100,7 @@ class Steps:
         self._lose(gathered.losses)
 
     def tick(self) -> float:
-        """Do what is due; returns when to be called again, in `time.monotonic` seconds."""
+        """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
         now = time.monotonic()
         self._close_due(now)
         if self.gatherer.next_eviction <= now:
@@ -143,7 +129,7 @@ class Steps:
         )
 
     def use_rules(self, config: Config) -> None:
-        """Judge by other rules; those of conversations keep their names and idle times."""
+        """Switch to other rules; conversation rules keep their names and idle times."""
         self._ledger.add_rules(rule.name for rule in config.rules)
         self._store.use_rules(config.rules)
         self.conversations.use_rules(config.rules)
@@ -159,7 +145,7 @@ class Steps:
                 self._score([run], group_of([run]))
 
     def _score_groups(self, groups: Sequence[SpanGroup]) -> None:
-        """First read all of them, then judge all: the processor does one thing at a time faster."""
+        """Read all groups, then judge all: the processor's caches favour one kind of work at a time."""
         read = []
         for group in groups:
             if time.monotonic() < self.read_until:
@@ -172,7 +158,7 @@ class Steps:
             self._offer_lock()
 
     def _offer_lock(self) -> None:
-        """Offer the interpreter's lock, every other millisecond: who wants it would wait for 5 ms else."""
+        """Release the GIL every 2 ms; other threads would wait for the 5 ms switch interval."""
         if time.monotonic() - self._offered > _LOCK_SECONDS:
             time.sleep(0)
             self._offered = time.monotonic()
@@ -184,8 +170,8 @@ class Steps:
         self._score(runs, group if runs == read else group_of(runs, group))
 
     def _score(self, runs: Sequence[Run], group: SpanGroup) -> None:
-        """Score runs, and let go of every span that is neither judged nor part of a run that goes on."""
-        if self.conversations.active:  # first, so that the store is never without them
+        """Score runs, and release every held span that is neither judged nor part of an unfinished run."""
+        if self.conversations.active:  # first: the store must have them at all times
             self._score_conversations(self.conversations.take(runs, time.monotonic()))
         if self.rule_sets.raised:
             runs, lost = self.rule_sets.whole(runs)
@@ -218,7 +204,7 @@ class Steps:
         self._thread.call(call)
 
     def resume(self, recovered: Recovered) -> None:
-        """Go on with the work of processes that have ended."""
+        """Continue the work of processes that have ended."""
         for group in recovered.groups:
             self._judge(group, self._reader.read(group))
         for kept, runs, state in recovered.conversations:
@@ -229,13 +215,13 @@ class Steps:
     # --- after the delivery ---
 
     async def _note_deliveries(self) -> None:
-        """Note how deliveries ended, until cancelled."""
+        """Record the outcome of deliveries, until cancelled."""
         hide_task()
         while True:
             self._note(await self._delivered.get())
 
     def _note(self, *delivered: Delivered) -> None:
-        """Note how deliveries ended: these, and those that nobody has noted yet."""
+        """Record the outcome of these deliveries and of all others in the queue."""
         for each in (*delivered, *taken_from(self._delivered)):
             self._ledger.trace_log.delivered(*each)
             self._store.delivered(*each)
@@ -247,7 +233,7 @@ class Steps:
             await self.report_picks()
 
     async def report_picks(self) -> None:
-        """Report how many runs each rule picked to the destinations that keep that for the sampler check."""
+        """Send the number of runs picked by each rule to destinations that store it for the sampler check."""
         rows = self._ledger.picks.changed()
         if rows and await self.fan_out.keep_picks(rows):
             self._ledger.picks.told(rows)
@@ -255,25 +241,26 @@ class Steps:
     # --- counts, read from any thread ---
 
     def stats(self) -> Stats:
-        """All counters at this moment."""
-        stats = self._ledger.stats(self._thread.refused)
+        stats = self._ledger.stats(self._thread.backlog.refused)
         if waiting := self.conversations.waiting:
             stats = replace(stats, conversations=ConversationStats(waiting=waiting))
         return replace(stats, store=self._store.stats()) if self._store.keeps else stats
 
     def losses(self) -> dict[str, int]:
-        """All losses so far, by what was lost and the reason."""
         return losses_of(self.stats(), self.fan_out.stats())
 
     async def open_traces(self, seconds: float) -> set[str] | None:
-        """Ids of the traces that are neither delivered nor in the store; None if that took too long."""
+        """Return the ids of the traces that are neither delivered nor in the store; None after a timeout."""
         found = self.gatherer.open_traces | self._split_runs.open_traces | self._store.open_traces
         return found if await self._store.flush(seconds) else None
 
     # --- the end ---
 
     async def flush(self, deadline: float, *, ending: bool = False) -> bool:
-        """Score and deliver everything taken so far, all conversations too if `ending`; whether in time."""
+        """Score and deliver everything taken so far; returns False after a timeout.
+
+        With `ending`, conversations that are not idle yet are scored too.
+        """
         self._close_due(inf)
         await self._settle(deadline, ending=ending)
         await self.report_picks()
@@ -284,7 +271,6 @@ class Steps:
         return delivered and written and not self._ledger.pending
 
     async def _settle(self, deadline: float, *, ending: bool) -> None:
-        """Wait until no evaluation is pending."""
         room = self.evaluator.scheduler
         while (left := deadline - time.monotonic()) > 0:
             if ending and self._score_conversations(self.conversations.due(inf, room.room)):
@@ -295,7 +281,7 @@ class Steps:
                 return
 
     async def finish_all(self, deadline: float) -> None:
-        """Drop what has not ended, and release the destinations and the store."""
+        """Drop unfinished evaluations, and release the destinations and the store."""
         self._drop_all()
         await self._store.prepare_shutdown((deadline - time.monotonic()) / 2)
         await self.report_picks()
@@ -304,7 +290,7 @@ class Steps:
         await self._store.close(max(0.1, deadline - time.monotonic()))
 
     def end(self, items: Sequence[IntakeItem]) -> None:
-        """Drop and count all that is left, whether or not there was time for `finish_all`."""
+        """Drop and count all unfinished work, with or without an earlier `finish_all`."""
         self._drop_all()
         self._lose(self.gatherer.end(items))
         held = self._split_runs.flush()
@@ -317,7 +303,7 @@ class Steps:
         self.conversations.clear()
 
     def close(self) -> None:
-        """End what does not live on the engine's thread; once that thread has ended."""
+        """Close scoring processes and logs, after the engine's thread has ended."""
         self.rule_sets.close()
         with suppress(BaseException):  # a log handler of the application
             self._loss_log.close(self.losses())
@@ -325,7 +311,7 @@ class Steps:
 
 
 def assembly_limits(config: Config) -> AssemblyLimits:
-    """The bounds of assembly that a configuration sets."""
+    """Return the assembly bounds of a configuration."""
     return AssemblyLimits(
         grace=config.grace,
         max_age=config.max_age,
@@ -336,24 +322,17 @@ def assembly_limits(config: Config) -> AssemblyLimits:
 
 
 def undecided(trace_id: str) -> Loss:
-    """The loss of a run for which there was no time to ask the rules."""
     return Loss("run", "undecided_at_shutdown", trace_id)
 
 
 def losses_of(stats: Stats, destinations: Mapping[str, DestinationStats]) -> dict[str, int]:
-    """All losses, by what was lost and the reason."""
-    lost = {f"spans or log records ({reason})": count for reason, count in stats.losses.items()}
-    for reason, count in stats.ignored.items():
-        if reason not in _NOT_A_LOSS:
-            lost[f"runs ({reason})"] = count
-    for reason, count in stats.conversations.lost.items():
-        lost[f"conversations ({reason})"] = count
-    for name, rule in stats.rules.items():
-        for reason, count in rule.dropped.items():
-            lost[f"evaluations by {name} ({reason})"] = count
-    for reason, count in stats.store.evicted.items():
-        lost[f"runs in the store ({reason})"] = count
-    for name, destination in destinations.items():
-        for reason, count in destination.losses.items():
-            lost[f"scored runs for {name} ({reason})"] = count
-    return lost
+    ignored = {reason: count for reason, count in stats.ignored.items() if reason not in _NOT_A_LOSS}
+    counted = [
+        ("spans or log records", stats.losses),
+        ("runs", ignored),
+        ("conversations", stats.conversations.lost),
+        *((f"evaluations by {name}", rule.dropped) for name, rule in stats.rules.items()),
+        ("runs in the store", stats.store.evicted),
+        *((f"scored runs for {name}", each.losses) for name, each in destinations.items()),
+    ]
+    return {f"{what} ({reason})": count for what, by in counted for reason, count in by.items()}

@@ -15,7 +15,7 @@ from otel_evals._internal.accounting.explanation import explain_logged, explain_
 from otel_evals._internal.accounting.health import judge_health
 from otel_evals._internal.accounting.ledger import LoggedTrace, TraceLog
 from otel_evals._internal.accounting.problem_log import LossLog
-from otel_evals._internal.pipeline.inspection import trace_id_of
+from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.sampling.consistent import share
 from otel_evals.model import (
     Direction,

@@ -74,9 +74,11 @@ def test_every_run_moves_the_moment_on() -> None:
             w.feed()
             assert w.steps.conversations.next_due(0.0) > first
             assert w.steps.conversations.due(first, 10) == []
-            (due,) = w.steps.conversations.due(first + 60.0, 10)
-            assert (due.revision, due.ruled_out, due.lost) == (1, False, None)
-            assert [t.input for t in due.run.turns] == ["one", "two"]
+            (joined,) = w.steps.conversations.due(first + 60.0, 10)
+            conversation = joined.due.conversation
+            assert (conversation.revisions, conversation.ruled_out) == ({joined.due.asked_with: 1}, False)
+            assert joined.due.lost is None
+            assert [t.input for t in joined.run.turns] == ["one", "two"]
 
     run(body)
 

@@ -149,7 +149,7 @@ def test_runs_wait_for_a_slow_scorer_and_none_is_dropped(brokers: str) -> None:
     produce(brokers, runs(120))
     with GatewayThread(Rule(slow, concurrency=4), gateway=section(brokers), queue_size=5) as gateway:
         assert len(gateway.evaluations(120)) == 120
-        counts = gateway.service.scoring.engine.stats().rules["slow"]
+        counts = gateway.service.scoring.engine.steps.stats().rules["slow"]
         assert (counts.scored, counts.dropped) == (120, {})
         eventually(lambda: committed(brokers) == 120)
 
@@ -173,7 +173,7 @@ def test_a_trace_that_goes_to_another_member_is_judged_as_a_whole(brokers: str) 
             eventually(lambda: committed(brokers) == 80, 60)
     assert {(e.trace_id, e.span_id) for d in judged for e in d.evaluations} == roots
     assert all(d.evaluations for d in judged), "both had a share"
-    losses = [g.service.scoring.engine.losses() for g in (first, second)]
+    losses = [g.service.scoring.engine.steps.losses() for g in (first, second)]
     assert not [each for each in losses if set(each) - {"span_repeated"}], losses
 
 

@@ -88,7 +88,7 @@ def test_a_request_is_taken_as_a_whole_or_its_sender_is_asked_to_send_again(
     end = time.monotonic() + 30.0
     while work.count < 60_000 and time.monotonic() < end:
         time.sleep(0.01)
-    assert (work.count, scoring.engine.thread.refused) == (60_000, 0)
+    assert (work.count, scoring.engine.thread.backlog.refused) == (60_000, 0)
     assert asyncio.run(tap.take(small)).ok
 
 

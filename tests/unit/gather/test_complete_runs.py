@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_evals._internal.capture.open_spans import OpenSpansNow
-from otel_evals._internal.gather.complete_runs import CompleteRuns
+from otel_evals._internal.gather.local_gatherer import CompleteRuns
 from otel_evals.model import SpanRecord
 
 ROOT = SpanRecord(trace_id="0" * 31 + "7", span_id="0" * 15 + "1", name="agent", start_time=1)

@@ -46,7 +46,7 @@ def app(*rules: Any, **options: Any) -> Iterator[App]:
         deadline = time.monotonic() + 5
         made.engine.shutdown(deadline)
         made.engine.close(deadline)
-        assert made.engine.stats().check() == []
+        assert made.engine.steps.stats().check() == []
 
 
 def test_runs_are_scored_and_counted_off_the_callers_thread() -> None:
@@ -56,8 +56,8 @@ def test_runs_are_scored_and_counted_off_the_callers_thread() -> None:
         assert not a.engine.here
         assert a.engine.flush(5.0)
         assert len(a.scored.runs) == 3
-        assert a.engine.stats().rules["one"] == RuleStats(eligible=3, sampled=3, scored=3)
-        assert a.engine.destination_stats()["memory"].exported == 3
+        assert a.engine.steps.stats().rules["one"] == RuleStats(eligible=3, sampled=3, scored=3)
+        assert a.engine.steps.fan_out.stats()["memory"].exported == 3
         assert a.engine.queue_size == 0
 
 
@@ -66,7 +66,7 @@ def test_nothing_runs_before_there_is_something_to_score() -> None:
     with app(Rule(one)) as a:
         assert threading.active_count() <= threads, "one of an earlier test may have ended"
         assert a.engine.health(60.0, closed=False).status == "idle"
-        assert a.engine.stats().seen == 0
+        assert a.engine.steps.stats().seen == 0
 
 
 def test_what_cannot_be_scored_in_time_is_told_and_dropped_at_the_end() -> None:
@@ -83,7 +83,7 @@ def test_what_cannot_be_scored_in_time_is_told_and_dropped_at_the_end() -> None:
             assert not a.engine.flush(0.1)
             assert a.engine.queue_size == 1
             a.engine.shutdown(time.monotonic() + 0.3)
-            assert a.engine.stats().rules["waits"].dropped == {"shutdown": 1}
+            assert a.engine.steps.stats().rules["waits"].dropped == {"shutdown": 1}
             (scored,) = a.scored.runs
             assert [e.status for e in scored.evaluations] == ["dropped"]
             agent_run(a.tracer)
@@ -98,7 +98,7 @@ def test_after_its_end_what_comes_is_counted_as_lost() -> None:
         a.engine.shutdown(deadline)
         a.engine.close(deadline)
         agent_run(a.tracer)
-        stats = a.engine.stats()
+        stats = a.engine.steps.stats()
         assert (stats.rules["one"].scored, stats.losses) == (1, {"intake_full": 3})
         assert not a.engine.flush(0.1)
         assert not a.engine.health(60.0, closed=True).thread_alive

@@ -114,7 +114,7 @@ def test_everything_is_taken_once_in_order_in_batches(sizes: list[int]) -> None:
         work.wait_for(lambda: len(work.items) == sum(sizes) or not sum(sizes))
         assert work.items == list(range(sum(sizes)))
         assert all(len(batch) <= 256 for batch in work.batches)
-        assert thread.waiting == thread.refused == 0
+        assert thread.waiting == thread.backlog.refused == 0
         assert threading.get_ident() not in work.threads
         assert len(work.threads) == (1 if sum(sizes) else 0)
 
@@ -194,7 +194,7 @@ def test_what_has_no_room_is_refused_and_counted() -> None:
         release = blocked(thread)
         for number in range(10):
             thread.put(number)
-        assert (thread.waiting, thread.refused) == (3, 7)
+        assert (thread.waiting, thread.backlog.refused) == (3, 7)
         release.set()
         work.wait_for(lambda: len(work.items) == 3)
         assert work.items == [0, 1, 2]
@@ -205,7 +205,7 @@ def test_what_belongs_together_is_put_as_a_whole() -> None:
         release = blocked(thread)
         thread.put_all(range(5))
         thread.put(5)
-        assert (thread.waiting, thread.room, thread.refused) == (5, 0, 1)
+        assert (thread.waiting, thread.room, thread.backlog.refused) == (5, 0, 1)
         release.set()
         work.wait_for(lambda: work.items == [0, 1, 2, 3, 4])
         assert thread.room == 3
@@ -398,7 +398,7 @@ def test_after_a_stop_everything_is_refused_and_nothing_raises() -> None:
 
     assert thread.run(nothing(), SECONDS) is None
     thread.stop(SECONDS)
-    assert (thread.waiting, thread.refused, work.items) == (0, 1, [1])
+    assert (thread.waiting, thread.backlog.refused, work.items) == (0, 1, [1])
 
 
 def test_a_thread_that_has_just_started_can_be_stopped() -> None:
@@ -409,14 +409,14 @@ def test_a_thread_that_has_just_started_can_be_stopped() -> None:
         thread.put(1)
         thread.stop(SECONDS)
         assert not thread.alive
-        assert (thread.waiting, len(work.items) + thread.refused) == (0, 1)
+        assert (thread.waiting, len(work.items) + thread.backlog.refused) == (0, 1)
 
 
 def test_one_that_never_started_can_be_stopped() -> None:
     thread = EngineThread[Any](Taken())
     thread.stop(SECONDS)
     thread.put(1)
-    assert (thread.started, thread.refused) == (False, 1)
+    assert (thread.started, thread.backlog.refused) == (False, 1)
 
 
 def test_what_waits_when_a_busy_thread_ends_is_counted() -> None:
@@ -429,7 +429,7 @@ def test_what_waits_when_a_busy_thread_ends_is_counted() -> None:
         deadline = time.monotonic() + SECONDS
         while thread.alive and time.monotonic() < deadline:
             thread.stop(0.05)
-    assert len(work.items) + thread.refused == 1
+    assert len(work.items) + thread.backlog.refused == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -451,7 +451,7 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
                 thread.work = own
                 thread.put("in the child")
                 own.wait_for(lambda: bool(own.items))
-                answer = repr((own.items, thread.alive, thread.refused)).encode()
+                answer = repr((own.items, thread.alive, thread.backlog.refused)).encode()
             finally:
                 os.write(writing, answer)
                 os._exit(0)

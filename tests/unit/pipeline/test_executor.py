@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from otel_evals._internal.pipeline.executor import ContextExecutor
+from otel_evals._internal.pipeline.event_loop import ContextExecutor
 
 WHO = contextvars.ContextVar("who", default="nobody")
 
 AT_EXIT = """
 import atexit
-from otel_evals._internal.pipeline.executor import ContextExecutor
+from otel_evals._internal.pipeline.event_loop import ContextExecutor
 
 executor = ContextExecutor()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from otel_evals import Rule, RuleStats, Run, Stats, scorer
 from otel_evals._internal.accounting.counters import ConversationStats, StoreStats
-from otel_evals._internal.pipeline.inspection import trace_id_of
+from otel_evals._internal.pipeline.engine import trace_id_of
 from otel_evals._internal.pipeline.steps import losses_of
 from otel_evals.destinations import DestinationStats
 from tests.support.traffic import Live
