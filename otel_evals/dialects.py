@@ -3,8 +3,6 @@
 Register a dialect under the entry-point group `otel_evals_dialect`.
 """
 
-from __future__ import annotations
-
 from otel_evals._internal.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.derived import recovered
 from otel_evals._internal.model.operations import CONTENT, PSEUDO_TOOLS

@@ -1,7 +1,5 @@
 """The pipeline and its parts, for a service that scores spans of other processes."""
 
-from __future__ import annotations
-
 from otel_evals._internal.accounting.counters import RuleStats, Stats
 from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.attach.attacher import Attacher, Opened, SpanScores

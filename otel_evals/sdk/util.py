@@ -1,7 +1,5 @@
 """Helpers shared by the rooms: files, locks, retries and redaction."""
 
-from __future__ import annotations
-
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
 from otel_evals._internal.util.private_files import make_private
