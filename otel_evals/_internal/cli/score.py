@@ -91,11 +91,7 @@ def score(
 
 
 def score_files(files: list[str], config: Config) -> Report:
-    """Score the runs of files.
-
-    Raises:
-        ConfigError: a file is missing or is not OTLP.
-    """
+    """Score the runs of files."""
     return _scored(_read(files), config, Progress(), None)[0]
 
 

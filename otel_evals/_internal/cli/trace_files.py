@@ -21,11 +21,7 @@ _WHOLE_SECONDS = 300
 
 
 def query_of(since: str | None, until: str | None, wanted: str | None) -> TraceQuery:
-    """Build a query from options; by default it ends five minutes ago.
-
-    Raises:
-        ConfigError: an option is missing or wrong.
-    """
+    """Build a query from options; by default it ends five minutes ago."""
     if since is None:
         raise ConfigError("--since", "is required with --from: a time such as 2026-11-20T10:00, or 24h ago")
     begin = moment_of(since, "--since")
@@ -36,11 +32,7 @@ def query_of(since: str | None, until: str | None, wanted: str | None) -> TraceQ
 
 
 def stored_traces(place: str, query: TraceQuery) -> Iterator[Sequence[SpanRecord]]:
-    """Yield the traces of a backend, NAME or NAME=URL, each as soon as it is read.
-
-    Raises:
-        ConfigError: the backend is unknown, lacks an option, has no API for traces, or failed.
-    """
+    """Yield the traces of a backend, NAME or NAME=URL, each as soon as it is read."""
     source = _source(place)
     name = place.partition("=")[0]
     found = source.read_traces(query)

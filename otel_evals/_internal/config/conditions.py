@@ -41,9 +41,6 @@ def condition(value: Any) -> Any:
 
     `{cel: EXPRESSION}` is an expression over the run. In other mappings, a name with a dot that is not a
     field of runs is an attribute; `attributes` may hold any attribute.
-
-    Raises:
-        ConfigError: the mapping is empty, names an unknown field, or has a value that cannot be compared.
     """
     if not isinstance(value, Mapping):
         return value

@@ -16,11 +16,7 @@ PREFIX = "python:"
 
 
 def imported(path: str, field: str, kind: type[Any] | None = None) -> Any:
-    """Import `python:package.module:name`, and check that it is of a kind, or annotated to return it.
-
-    Raises:
-        ConfigError: the import fails, the object is of another kind, or the path is malformed.
-    """
+    """Import `python:package.module:name`, and check that it is of a kind, or annotated to return it."""
     module, found, attribute = path.removeprefix(PREFIX).partition(":")
     if not (found and module and attribute):
         raise ConfigError(field, f"{path!r} must have the form python:package.module:name")

@@ -26,20 +26,12 @@ def scorer_names() -> list[str]:
 
 
 def find_scorer(name: str, field: str) -> Any:
-    """Find a scorer or its factory.
-
-    Raises:
-        ConfigError: the scorer is unknown.
-    """
+    """Find a scorer or its factory."""
     return _find(SCORERS, "scorer", name, field)
 
 
 def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
-    """Build a scorer from its name and its options in YAML; `field` is the path of its rule.
-
-    Raises:
-        ConfigError: the scorer is unknown, or does not accept the options.
-    """
+    """Build a scorer from its name and its options in YAML; `field` is the path of its rule."""
     options = dict(options)
     found = find_scorer(name, f"{field}.scorer")
     problems = Problems()
@@ -61,9 +53,6 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
     """Build a destination from its name and options.
 
     Backends also take `trace_url`: the address of a trace in their user interface.
-
-    Raises:
-        ConfigError: the destination is unknown, or does not accept the options.
     """
     found = _find(DESTINATIONS, "destination", name, field)
     shows = options.get("trace_url") if hasattr(found, "trace_url") else None

@@ -28,11 +28,7 @@ def section_model(name: str) -> type:
 
 
 def build_section(name: str, value: Any) -> Any:
-    """Read a section from a mapping; a model's instance is returned as it is.
-
-    Raises:
-        ConfigError: a value is wrong; the message names the field and the fix.
-    """
+    """Read a section from a mapping; a model's instance is returned as it is."""
     model = section_model(name)
     if isinstance(value, model):
         return value

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -71,14 +72,12 @@ _SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names
 _RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
 
 
+@dataclass(slots=True)
 class Reservation:
     """The room that one call takes in a window: an amount, until a time."""
 
-    __slots__ = ("amount", "until")
-
-    def __init__(self, amount: int, until: float) -> None:
-        self.amount = amount
-        self.until = until
+    amount: int
+    until: float
 
 
 class RateWindow:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from otel_evals._internal.model import Usage
+from otel_evals._internal.model.evaluations import total_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,28 @@ class JudgeReply:
     """US dollars; None if the price is unknown."""
     attempts: int = 1
     """Calls made, including repairs and retries."""
+
+
+class CallTotals:
+    """Number, usage and cost of the calls of a question or a step so far."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.usage = Usage()
+        self._costs: list[float | None] = []
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None if any call's price is unknown."""
+        return total_cost(self._costs)
+
+    def add(self, usage: Usage, cost: float | None, calls: int = 0) -> None:
+        self.usage += usage
+        self._costs.append(cost)
+        self.calls += calls
+
+    def reply(self, value: Any, model: str) -> JudgeReply:
+        return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
 
 
 class Judge(Protocol):

@@ -5,14 +5,12 @@ A question to a judge may take several calls (another form, a repair); a limiter
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from otel_evals._internal.model import Usage
-
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +40,3 @@ class Limiter(Protocol):
         Raises:
             JudgeError: the call must not be made (now, or at all).
         """
-
-
-async def call_limited(
-    limiters: Sequence[Limiter],
-    call: Call,
-    make: Callable[[], Awaitable[_Answer]],
-    spent: Callable[[_Answer], tuple[Usage, float | None]],
-) -> _Answer:
-    """Make a call inside all limiters, the first one outermost, and settle with each."""
-    async with AsyncExitStack() as stack:
-        settles = [await stack.enter_async_context(limiter.around(call)) for limiter in limiters]
-        answer = await make()
-        for settle in settles:
-            settle(*spent(answer))
-        return answer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
@@ -19,11 +20,10 @@ from pydantic import BaseModel
 from otel_evals import semconv
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.fence import retry_request
-from otel_evals._internal.judges.judge import JudgeReply, JudgeRequest
-from otel_evals._internal.judges.limiter import Call, Limiter, call_limited
+from otel_evals._internal.judges.judge import CallTotals, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.limiter import Call, Limiter
 from otel_evals._internal.judges.litellm_calls import Completion, judge_error, load, price_of
 from otel_evals._internal.judges.reply_parser import describe_schema, parse_reply
-from otel_evals._internal.model import Usage
 from otel_evals._internal.recursion import need_span, signature
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
@@ -127,12 +127,14 @@ class LiteLLMJudge:
                 raise JudgeReplyError(f"{self.model} answered nothing ({answer.finish_reason})")
             return spent.reply(answer.text.strip(), answer.model)
         if not self._plain_text_only:
-            value = await self._natively(request, request.schema, spent)
-            if value is not None:
-                return spent.reply(value, spent.model)
+            reply = await self._natively(request, request.schema, spent)
+            if reply is not None:
+                return reply
         return await self._by_prompt(request, request.schema, spent)
 
-    async def _natively(self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals) -> Any:
+    async def _natively(
+        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
+    ) -> JudgeReply | None:
         """Return the answer by the provider's own structured output, None if that fails."""
         try:
             answer = await self._complete(request, spent, native=True)
@@ -142,7 +144,7 @@ class LiteLLMJudge:
             self._plain_text_only.append(True)  # unsupported by this provider: spare the next calls
             return None
         value, _ = parse_reply(answer.text, schema)
-        return value
+        return None if value is None else spent.reply(value, answer.model)
 
     async def _by_prompt(
         self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
@@ -161,13 +163,14 @@ class LiteLLMJudge:
     async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
         """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
         litellm = await to_thread.run_sync(load)
-        answer = await call_limited(
-            self.limiters,
-            self._call(litellm, request),
-            lambda: self._answer(litellm, request, spent, native=native),
-            lambda answer: (answer.usage, self._cost(answer)),
-        )
-        spent.add(answer, self._cost(answer))
+        call = self._call(litellm, request)
+        async with AsyncExitStack() as stack:
+            settles = [await stack.enter_async_context(limiter.around(call)) for limiter in self.limiters]
+            answer = await self._answer(litellm, request, spent, native=native)
+            cost = self._cost(answer)
+            for settle in settles:
+                settle(answer.usage, cost)
+        spent.add(answer.usage, cost)
         return answer
 
     async def _answer(
@@ -257,30 +260,6 @@ class LiteLLMJudge:
             return answer.cost
         usage = answer.usage
         return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6
-
-
-class CallTotals:
-    """The usage and cost of a question so far."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.model = ""
-        self.usage = Usage()
-        self._costs: list[float | None] = []
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars; None if any call's price is unknown."""
-        known = [cost for cost in self._costs if cost is not None]
-        return sum(known) if known and len(known) == len(self._costs) else None
-
-    def add(self, answer: Completion, cost: float | None) -> None:
-        self.model = answer.model
-        self.usage += answer.usage
-        self._costs.append(cost)
-
-    def reply(self, value: Any, model: str) -> JudgeReply:
-        return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
 
 
 def _hopeless(error: JudgeError) -> bool:

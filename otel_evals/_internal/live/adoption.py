@@ -81,17 +81,11 @@ class AdoptedExporter(SpanExporter):
         return getattr(self.__dict__["_own"], name)
 
 
-class _Spans(SpanProcessor):
-    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
+class _Retired(SpanProcessor):
+    """Exports the remaining spans of a processor, and accepts no more."""
 
-    def __init__(self) -> None:
-        self.target = SpanProcessor()  # does nothing
-
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        self.target.on_start(span, parent_context)
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self.target.on_end(span)
+    def __init__(self, target: SpanProcessor) -> None:
+        self.target = target
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self.target.force_flush(timeout_millis)
@@ -100,17 +94,14 @@ class _Spans(SpanProcessor):
         self.target.shutdown()
 
 
-class _Retired(SpanProcessor):
-    """Exports the remaining spans of a processor, and accepts no more."""
+class _Spans(_Retired):
+    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
-    def __init__(self, processor: SpanProcessor) -> None:
-        self.processor = processor
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.target.on_start(span, parent_context)
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self.processor.force_flush(timeout_millis)
-
-    def shutdown(self) -> None:
-        self.processor.shutdown()
+    def on_end(self, span: ReadableSpan) -> None:
+        self.target.on_end(span)
 
 
 class _LogRecords(LogRecordProcessor):
@@ -142,7 +133,7 @@ class _Adopted:
         if isinstance(getattr(self._composite, "_span_processors", None), tuple):
             self._wrap_later_ones()
         else:
-            self._indirect = _Spans()
+            self._indirect = _Spans(SpanProcessor())
             provider.add_span_processor(self._indirect)
 
     def use(self, front: Pipeline | None, *, holds: bool) -> None:

@@ -136,11 +136,7 @@ def install(
 
 
 def _providers(given: Providers) -> Providers:
-    """Return the given providers, else the global ones, else new ones.
-
-    Raises:
-        ConfigError: the tracer provider is not the SDK's.
-    """
+    """Return the given providers, else the global ones, else new ones."""
     make_missing(given, _made)
     stay_replaceable((_made.tracers, _made.loggers, _made.meters))
     notice_tracer_providers(_attach_late)

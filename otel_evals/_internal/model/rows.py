@@ -42,12 +42,7 @@ def span_rows(spans: Iterable[SpanRecord]) -> tuple[list[list[Any]], list[Mappin
 
 
 def span_of(row: Sequence[Any], resources: Sequence[Mapping[str, Any]]) -> SpanRecord:
-    """Return the span of a row.
-
-    Raises:
-        TypeError: the row has a wrong number of values.
-        IndexError: there is no such resource.
-    """
+    """Return the span of a row."""
     if not _LINKS <= len(row) <= len(_SPAN):
         raise TypeError(f"a row of {len(row)} values is no span")
     values = dict(zip(_SPAN, row, strict=False))

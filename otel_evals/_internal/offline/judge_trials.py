@@ -50,12 +50,8 @@ class Attack:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """An example and the scorer's outcome."""
-
-    example: Example
-    outcome: Score | NotScored | Exception
+Judged = tuple[Example, Score | NotScored | Exception]
+"""An example and the scorer's outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ async def judge_all(
     """Judge every example; exceptions are outcomes too."""
 
     async def judge(example: Example) -> Judged:
-        return Judged(example, await _outcome(scorer, example.run))
+        return example, await _outcome(scorer, example.run)
 
     return await _all(examples, judge, at_once, done)
 
@@ -100,11 +96,7 @@ async def attempt_all(
     at_once: int = 4,
     done: Callable[[], None] | None = None,
 ) -> list[Attempt]:
-    """Judge a run unchanged, then once for each attack and place, and compare.
-
-    Raises:
-        StepFailure: the unchanged run could not be judged.
-    """
+    """Judge a run unchanged, then once for each attack and place, and compare."""
     base = await scorer.score(run)
     if isinstance(base, NotScored):
         raise StepFailure(f"{scorer.id} does not apply to the example: {base.reason}")

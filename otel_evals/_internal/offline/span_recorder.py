@@ -157,9 +157,6 @@ def recorder_for(tracer_provider: Any = None, logger_provider: Any = None) -> Sp
     """Return the recorder of a provider, by default of the global one; it is created and set if missing.
 
     A provider has at most one recorder, because span processors cannot be removed.
-
-    Raises:
-        ConfigError: the tracer provider is not the SDK's.
     """
     provider: Any = tracer_provider or trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):

@@ -196,11 +196,7 @@ def recorded_probability(chance: Chance, trace_state: str = "") -> float | None:
 
 
 def positive(value: Any, words: str, what: str) -> float:
-    """Return a finite number above zero.
-
-    Raises:
-        ConfigError: the value is something else; the message starts with `words` and names `what`.
-    """
+    """Return a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ConfigError("sample", f"{words}: {what} must be a positive number, not {value!r}")
     return float(value)

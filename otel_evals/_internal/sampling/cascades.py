@@ -70,14 +70,7 @@ def above(scorer: Any, score: float) -> Sampler:
 
 
 def cascade_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
-    """Return the indices of rules, each after the rules it depends on.
-
-    Args:
-        rules: scorer id, scope and sampler of each rule.
-
-    Raises:
-        ConfigError: a rule depends on a scorer that no rule in its scope has, or rules depend on each other.
-    """
+    """Return the indices of rules, each after the rules it depends on."""
     places = {(scorer, scope): index for index, (scorer, scope, _) in enumerate(rules)}
     after = [list(_followed(index, rules, places)) for index in range(len(rules))]
     done: list[int] = []

@@ -28,15 +28,7 @@ Counts = Mapping[int, tuple[float, float]]
 
 
 class SharedCounts:
-    """Counts of one window in this process, and in all others.
-
-    Args:
-        server: holds the counts of all processes.
-        name: of the shared limit.
-        slices: number in a window.
-        seconds: length of a slice.
-        clock: returns seconds since the epoch; all machines should agree within seconds.
-    """
+    """Counts of one window in this process, and in all others; their clocks should agree within seconds."""
 
     def __init__(
         self, server: RedisServer, name: str, slices: int, seconds: float, clock: Callable[[], float]

@@ -29,18 +29,7 @@ _inherited: list[sqlite3.Connection] = []
 def open_sqlite(
     path: str | os.PathLike[str], *, create: bool = True, wait: float = 5.0, synchronous: str = "NORMAL"
 ) -> sqlite3.Connection:
-    """Open a file in WAL mode, without implicit transactions.
-
-    Args:
-        path: the file, or MEMORY.
-        create: create the file and its folder if they are missing, and make an existing file private.
-        wait: seconds to wait for a lock that another process holds.
-        synchronous: SQLite's setting; with FULL, a commit survives a power failure.
-
-    Raises:
-        OSError: the file is missing, belongs to another user, or is a symbolic link.
-        sqlite3.Error: SQLite cannot use the file.
-    """
+    """Open a file in WAL mode, without implicit transactions; FULL `synchronous` survives power failures."""
     if os.fspath(path) != MEMORY:
         if create:
             make_private(Path(path))
@@ -82,16 +71,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 class SQLiteFile:
-    """One connection to a SQLite file, opened on first use, for any thread.
-
-    Args:
-        path: the file, or MEMORY.
-        schema: statements that create missing tables, each of which may run again.
-        wait: seconds to wait for a lock that another process holds.
-
-    Raises:
-        StoreError: the file cannot be opened, or is not private.
-    """
+    """One connection to a SQLite file, for any thread; `schema` may run again. Raises StoreError."""
 
     def __init__(self, path: str | os.PathLike[str], schema: str, *, wait: float = 5.0) -> None:
         self.path = os.fspath(path)
@@ -110,11 +90,7 @@ class SQLiteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run one transaction.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
+        """Run one transaction."""
         with self.lock:
             try:
                 db = self._connection()
