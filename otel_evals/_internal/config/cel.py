@@ -77,7 +77,6 @@ class CelCondition:
         self._lock = threading.Lock()
 
     def __call__(self, run: Run) -> bool:
-        """Return True if the run meets the condition."""
         values = {name: _FIELDS[name](run) for name in self._fields}
         with self._lock:
             self._context.add_variable("run", values)

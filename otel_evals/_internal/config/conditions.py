@@ -26,7 +26,6 @@ class Where:
         self._attributes = dict(attributes)
 
     def __call__(self, run: Run) -> bool:
-        """Return True if the run meets the condition."""
         return all(_among(getattr(run, name), values) for name, values in self._fields.items()) and all(
             _has(run, key, values) for key, values in self._attributes.items()
         )

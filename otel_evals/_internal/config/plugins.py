@@ -21,12 +21,10 @@ SCORERS = "otel_evals_scorer"
 
 
 def scorer_names() -> list[str]:
-    """Return the names of all registered scorers."""
     return sorted({point.name for point in entry_points(group=SCORERS)})
 
 
 def find_scorer(name: str, field: str) -> Any:
-    """Find a scorer or its factory."""
     return _find(SCORERS, "scorer", name, field)
 
 

@@ -16,12 +16,10 @@ ENTRY_POINT_GROUP = "otel_evals_config_section"
 
 
 def section_names() -> set[str]:
-    """Names of the sections that are installed."""
     return {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def section_model(name: str) -> type:
-    """Load the model of a section."""
     (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
     model: type = point.load()
     return model

@@ -49,7 +49,6 @@ class Problems:
         self.found: list[ConfigError] = []
 
     def add(self, field: str, problem: str) -> None:
-        """Note a mistake."""
         self.found.append(ConfigError(field, problem))
 
     @contextmanager
@@ -62,7 +61,6 @@ class Problems:
                 self.add(_joined(prefix, each.field), each.problem)
 
     def raise_any(self) -> None:
-        """Raise the noted mistake as ConfigError, or several as ConfigErrors."""
         if self.found:
             raise self.found[0] if len(self.found) == 1 else ConfigErrors(self.found)
 

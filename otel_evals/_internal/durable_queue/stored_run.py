@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun
 from otel_evals._internal.model import Outcome, SpanRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One sampled evaluation of a run."""
 
     rule: str
-    """Name of the rule."""
     target: str
     """Id of the judged span."""
     probability: float | None
@@ -27,8 +25,7 @@ class Task:
     """Scope of the rule: `run`, `agent` or `conversation`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undelivered:
+class Undelivered(NamedTuple):
     """Evaluations that some destinations have not accepted."""
 
     target: str
@@ -69,11 +66,8 @@ class RunStatus:
             return json.dumps({"conversation": [dict(state.asked), state.waits]}, separators=(",", ":"))
         if self.tasks is None:
             return None
-        tasks = [[t.rule, t.target, t.probability, t.sampler, t.scope] for t in self.tasks]
-        undelivered = [[o.target, list(o.destinations), list(o.evaluations)] for o in self.undelivered]
-        return json.dumps(
-            {"tasks": tasks, "left": self.left, "undelivered": undelivered}, separators=(",", ":")
-        )
+        values = {"tasks": self.tasks, "left": self.left, "undelivered": self.undelivered}
+        return json.dumps(values, separators=(",", ":"))
 
 
 @dataclass(slots=True, eq=False)
@@ -120,12 +114,10 @@ class StoredRun(KeptRun):
         return self.row is None or self.grown or self.status is not self.written
 
     def begin_attempt(self) -> None:
-        """Reset the results of the last attempt."""
         self.postponed, self.undelivered, self.failed, self.reason = [], [], "", ""
         self.failed_attempt, self.delay = False, 0.0
 
     def position(self, job: Job) -> int:
-        """Return the position of a job's task in `status.tasks`."""
         tasks = self.status.tasks or ()
         wanted = job.rule.name, job.target.span_id
         return next(place for place, task in enumerate(tasks) if (task.rule, task.target) == wanted)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from anyio import to_thread
 
-from otel_evals._internal.judges.limiter import Call, Settle
+from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.judges.shared_limits import SharedBudgetLedger
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
@@ -173,12 +173,10 @@ class BudgetLedger:
         return True
 
     def give_back(self, key: str, usd: float, tokens: int) -> None:
-        """Return the unused part of a reservation."""
         with self._file.transaction() as db:
             _add(db, key, -usd, -tokens)
 
     def read(self, key: str) -> tuple[float, int]:
-        """Return a key's sums."""
         with self._file.transaction() as db:
             return _sums(db, key)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -83,4 +85,36 @@ class Judge(Protocol):
         Raises:
             JudgeUnavailableError: a later try may succeed.
             JudgeReplyError: the answer does not fit the schema, even after one repair.
+        """
+
+
+# --- limits and budgets, which every single call of a model passes ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call that is about to be made."""
+
+    model: str
+    scorer_id: str
+    max_input_tokens: int
+    """An upper bound: a token is at least one byte."""
+    max_output_tokens: int | None
+    """None if the answer's length is unlimited."""
+    max_cost: float | None
+    """Maximum US dollars; None if the price or the answer's length is unknown."""
+
+
+Settle = Callable[[Usage, float | None], None]
+"""Reports a call's usage and cost in US dollars, None if unknown."""
+
+
+class Limiter(Protocol):
+    """Delays or refuses calls."""
+
+    def around(self, call: Call) -> AbstractAsyncContextManager[Settle]:
+        """Enter before the call and leave after it; errors of the call pass through.
+
+        Raises:
+            JudgeError: the call must not be made (now, or at all).
         """

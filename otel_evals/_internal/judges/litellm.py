@@ -20,8 +20,7 @@ from pydantic import BaseModel
 from otel_evals import semconv
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.fence import retry_request
-from otel_evals._internal.judges.judge import CallTotals, JudgeReply, JudgeRequest
-from otel_evals._internal.judges.limiter import Call, Limiter
+from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
 from otel_evals._internal.judges.litellm_calls import Completion, judge_error, load, price_of
 from otel_evals._internal.judges.reply_parser import describe_schema, parse_reply
 from otel_evals._internal.recursion import need_span, signature

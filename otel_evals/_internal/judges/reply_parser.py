@@ -16,7 +16,6 @@ _MOST_BLOCKS = 4
 
 
 def describe_schema(schema: type[BaseModel]) -> str:
-    """Return an instruction with the schema as text, for judges without structured output."""
     form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
     return f"Answer with one JSON object and nothing else. It must be valid against this JSON schema:\n{form}"
 

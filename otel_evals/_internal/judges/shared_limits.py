@@ -46,7 +46,6 @@ class SharedBudgetLedger:
     def reserve(
         self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
     ) -> bool:
-        """Add to a key's sums, unless one would exceed its limit; after an error it may stay spent."""
         most = [
             "" if most_usd is None else round(most_usd * _NANO),
             "" if most_tokens is None else most_tokens,
@@ -55,12 +54,10 @@ class SharedBudgetLedger:
         return bool(self._server.run(_RESERVE, _change_of(key), arguments))
 
     def give_back(self, key: str, usd: float, tokens: int) -> None:
-        """Return the unused part of a reservation."""
         arguments = [-round(usd * _NANO), -tokens, _ONCE_SECONDS]
         self._server.run(_GIVE_BACK, _change_of(key), arguments)
 
     def read(self, key: str) -> tuple[float, int]:
-        """Return a key's sums."""
         found = self._server.run(
             "return redis.call('HMGET', KEYS[1], 'usd', 'tokens')", [f"budget:{key}"], []
         )
@@ -139,7 +136,6 @@ class SharedWindows:
             return 0.0
 
     def end(self, id: str, used: dict[str, int]) -> None:
-        """Record the use of a call that has ended."""
         arguments: list[object] = [id]
         for what, (_, length) in self._rates.items():
             arguments += [used[what], round(length * 1000)]
@@ -172,7 +168,6 @@ class SharedAnswers:
         self._keys = ["answers", "answers:used", "answers:uses"]
 
     def get(self, key: str) -> tuple[str, str] | None:
-        """Return model and text of an answer, None if it is unknown."""
         found = self._server.run(_GET, self._keys, [key])
         if found is None:
             return None

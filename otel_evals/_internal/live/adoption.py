@@ -52,7 +52,6 @@ class AdoptedExporter(SpanExporter):
 
     @property
     def holds(self) -> bool:
-        """Return True while judged spans are held."""
         return self._held is not None
 
     def hold_for(self, front: Pipeline | None) -> None:
@@ -66,15 +65,12 @@ class AdoptedExporter(SpanExporter):
         return self._held or self._leaving or self._own
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export through the hold, or directly if there is none."""
         return self._next.export(spans)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Release held spans and flush."""
         return self._next.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Release held spans and shut down."""
         self._next.shutdown()
 
     def __getattr__(self, name: str) -> Any:
@@ -137,7 +133,6 @@ class _Adopted:
             provider.add_span_processor(self._indirect)
 
     def use(self, front: Pipeline | None, *, holds: bool) -> None:
-        """Connect capture and exporters to this pipeline."""
         before, self.front, self.holds = self.front, front, holds
         spans = None if front is None else front.spans
         if self._indirect is not None:
@@ -148,7 +143,6 @@ class _Adopted:
             exporter.hold_for(front if holds else None)
 
     def others(self) -> list[SpanProcessor]:
-        """Return the provider's processors except ours."""
         placed = self._indirect or (None if self.front is None else self.front.spans)
         processors = getattr(self._composite, "_span_processors", ())
         return [processor for processor in processors if processor is not placed]
@@ -220,8 +214,6 @@ def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A span processor of a provider."""
-
     processor: str
     exporter: str
     """Empty if none was found in it."""
@@ -245,7 +237,6 @@ def describe(provider: Any) -> list[Described]:
 
 
 def same_provider(one: Any, other: Any) -> bool:
-    """Return True if two providers are the same behind their wrappers."""
     return unwrapped(one) is unwrapped(other)
 
 

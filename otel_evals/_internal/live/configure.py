@@ -25,8 +25,7 @@ from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
 from otel_evals._internal.live.doctor.examine import REPORTS, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
 from otel_evals._internal.live.doctor.outside import check_outside
-from otel_evals._internal.live.doctor.process import check_process
-from otel_evals._internal.live.no_traffic_warning import start_timer
+from otel_evals._internal.live.doctor.process import check_process, start_timer
 from otel_evals._internal.live.providers import (
     Providers,
     flush,

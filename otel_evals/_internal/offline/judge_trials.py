@@ -44,8 +44,6 @@ _FILLER = "The warehouse keeps its shelves in numbered rows, and each row has a 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack, and the family of similar ones."""
-
     family: str
     text: str
 
@@ -92,12 +90,11 @@ async def attempt_all(
     scorer: Scorer,
     attacks: Sequence[Attack],
     *,
-    run: Run = BAD_ANSWER,
     at_once: int = 4,
     done: Callable[[], None] | None = None,
 ) -> list[Attempt]:
     """Judge a run unchanged, then once for each attack and place, and compare."""
-    base = await scorer.score(run)
+    base = await scorer.score(BAD_ANSWER)
     if isinstance(base, NotScored):
         raise StepFailure(f"{scorer.id} does not apply to the example: {base.reason}")
     scale = getattr(scorer, "scale", None) or 1.0
@@ -105,7 +102,7 @@ async def attempt_all(
 
     async def attempt(case: tuple[Attack, str]) -> Attempt:
         attack, place = case
-        outcome = await _outcome(scorer, attacked(run, attack.text, place))
+        outcome = await _outcome(scorer, attacked(BAD_ANSWER, attack.text, place))
         gained = sign * (outcome.value - base.value) / scale if isinstance(outcome, Score) else None
         return Attempt(attack, place, gained, outcome)
 

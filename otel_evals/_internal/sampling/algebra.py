@@ -91,7 +91,16 @@ class Sampler(ABC):
         raise ConfigError("sample", problem)
 
 
-class _Ratio(Sampler):
+class NamedSampler(Sampler):
+    """A sampler whose text is known when it is built."""
+
+    _words: str
+
+    def __str__(self) -> str:
+        return self._words
+
+
+class _Ratio(NamedSampler):
     def __init__(self, probability: float, words: str) -> None:
         self.ceiling = probability
         self.floor = probability or 1.0
@@ -101,9 +110,6 @@ class _Ratio(Sampler):
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         return self._chance
-
-    def __str__(self) -> str:
-        return self._words
 
 
 class _Pair(Sampler):

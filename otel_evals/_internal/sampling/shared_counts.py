@@ -58,7 +58,6 @@ class SharedCounts:
             self._start()
 
     def totals(self) -> dict[int, tuple[float, float]]:
-        """Return the counts of this process, plus the others' as of the last exchange."""
         with self.lock:
             own = {number: (counts[0], counts[1]) for number, counts in self._own.items()}
         return {
@@ -68,7 +67,6 @@ class SharedCounts:
         }
 
     def exchange(self) -> None:
-        """Write the own counts, and read the others'."""
         latest = int(self._clock() / self._seconds)
         numbers = range(latest - self._slices, latest + 1)
         with self.lock:

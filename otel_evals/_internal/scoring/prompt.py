@@ -107,7 +107,6 @@ class StepRecordBuilder:
 
 
 def describe_error(error: BaseException) -> str:
-    """Format an exception in one line: its type and its text."""
     return f"{type_name(error)}: {plain_text(error, 2_000)}".removesuffix(": ")
 
 

@@ -37,8 +37,6 @@ class AbandonedThreads:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call in a worker thread."""
-
     runs: bool = False
     left: bool = False
     """True after its caller has gone."""

@@ -90,7 +90,6 @@ class SQLiteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run one transaction."""
         with self.lock:
             try:
                 db = self._connection()

@@ -18,7 +18,6 @@ REPORTS = "OTEL_EVALS_DOCTOR"
 
 
 def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
-    """Examine a configuration file, and the endpoints, judges and destinations that it uses."""
     try:
         config = load_config(path)
     except ConfigError as error:
@@ -28,7 +27,6 @@ def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float =
 
 
 def diagnosis_of(error: ConfigError) -> Diagnosis:
-    """Turn the mistakes of a configuration into findings."""
     fix = "correct the field; `otel-evals config check` lists all mistakes"
     return Diagnosis(findings=tuple(problem("configuration", str(each), fix) for each in error.errors))
 
@@ -47,6 +45,5 @@ def write_report(found: Diagnosis) -> None:
 
 
 def read_reports(folder: Path) -> dict[int, Diagnosis]:
-    """Read the reports of all processes, by process id."""
     paths = sorted(folder.glob("*.json"))
     return {int(path.stem): Diagnosis.of_json(json.loads(path.read_text("utf-8"))) for path in paths}

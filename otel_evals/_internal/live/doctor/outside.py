@@ -21,7 +21,6 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Finding]:
-    """Check the endpoints, judges and destinations of a configuration."""
     names = [f"OTEL_EXPORTER_OTLP{signal}_ENDPOINT" for signal in _ENDPOINTS]
     for address, name in {os.environ[name].strip(): name for name in names if os.environ.get(name)}.items():
         yield _reached("otlp", name, address, timeout)
