@@ -7,7 +7,7 @@ from otel_evals._internal.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.derived import recovered
 from otel_evals._internal.model.operations import CONTENT, PSEUDO_TOOLS
 from otel_evals._internal.model.spans import Record
-from otel_evals._internal.util.fields import field_values
+from otel_evals._internal.util.plain import field_values
 
 __all__ = [
     "CONTENT",

@@ -143,12 +143,11 @@ def stored_traces(place: str, query: TraceQuery) -> Iterator[Sequence[SpanRecord
                 yield trace
         except DestinationError as error:
             raise ConfigError(f"--from {name}", str(error)) from None
+        except ConfigError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(
-                f"--from {name}", f"its answer has an unexpected form: {error!r:.200}"
-            ) from None
+            problem = f"its answer has an unexpected form: {error!r:.200}"
+            raise ConfigError(f"--from {name}", problem) from None
         finally:
             runner.run(source.shutdown())
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from otel_evals._internal.config.mistakes import destination_mistake, scorer_mistake
+from otel_evals._internal.config.imports import destination_mistake, scorer_mistake
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.plugins import build_destination, build_scorer
 from otel_evals._internal.config.rules import Rule

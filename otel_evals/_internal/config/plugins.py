@@ -7,8 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from otel_evals._internal.config.contexts import build_context
-from otel_evals._internal.config.imports import PREFIX, imported
-from otel_evals._internal.config.mistakes import destination_mistake, scorer_mistake
+from otel_evals._internal.config.imports import PREFIX, destination_mistake, imported, scorer_mistake
 from otel_evals._internal.config.validation import Problems, call_with, suggestion
 from otel_evals._internal.deliver.capabilities import show_traces_at
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS

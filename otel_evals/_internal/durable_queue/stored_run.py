@@ -17,7 +17,6 @@ class Task(NamedTuple):
 
     rule: str
     target: str
-    """Id of the judged span."""
     probability: float | None
     sampler: str
     """The rule's sampler, as written in configuration."""
@@ -29,7 +28,6 @@ class Undelivered(NamedTuple):
     """Evaluations that some destinations have not accepted."""
 
     target: str
-    """Id of the judged span."""
     destinations: tuple[str, ...]
     evaluations: tuple[Any, ...]
     """As JSON values."""
@@ -46,7 +44,6 @@ class RunStatus:
     due: float = 0.0
     """Earliest time to claim it, in seconds since the Unix epoch."""
     attempts: int = 0
-    """Failed attempts at scoring it."""
     crashes: int = 0
     """Processes that ended while they scored it."""
     revision: int = 1
@@ -96,15 +93,12 @@ class StoredRun(KeptRun):
     failed_attempt: bool = False
     """True if one of them failed in a way that counts as an attempt."""
     delay: float = 0.0
-    """Seconds before the next attempt."""
     reason: str = ""
-    """Why the run will be tried again."""
     failed: str = ""
     """Error of an evaluation that is not tried again."""
     undecided: list[tuple[Job, Outcome]] = field(default_factory=list)
     """Jobs to try again if the run was committed to the file, and to end with this outcome if not."""
     late: list[SpanRecord] = field(default_factory=list)
-    """Spans that arrived during scoring."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """After a crash, by judged span: the destinations that lack its evaluations, if they can tell."""
 

@@ -113,8 +113,4 @@ class Limiter(Protocol):
     """Delays or refuses calls."""
 
     def around(self, call: Call) -> AbstractAsyncContextManager[Settle]:
-        """Enter before the call and leave after it; errors of the call pass through.
-
-        Raises:
-            JudgeError: the call must not be made (now, or at all).
-        """
+        """Enter before the call and leave after it; raises JudgeError if the call must not be made."""

@@ -7,22 +7,22 @@ disabled: this package has its own, and LiteLLM's multiply calls, reject instead
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from otel_evals import semconv
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.fence import retry_request
 from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
 from otel_evals._internal.judges.litellm_calls import Completion, judge_error, load, price_of
-from otel_evals._internal.judges.reply_parser import describe_schema, parse_reply
 from otel_evals._internal.recursion import need_span, signature
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
@@ -30,6 +30,11 @@ from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.addresses import without_credentials
 from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_LANGUAGE = re.compile(r"(?:json)?[ \t\r]*\n")
+_MOST = 400_000
+_MOST_BLOCKS = 4
 _OWN_CLIENT = {
     "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
     "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
@@ -266,3 +271,41 @@ def _hopeless(error: JudgeError) -> bool:
     if isinstance(error, JudgeKeyError | JudgeModelError):
         return True
     return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")
+
+
+# --- answers as text ---
+
+
+def describe_schema(schema: type[BaseModel]) -> str:
+    form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
+    return f"Answer with one JSON object and nothing else. It must be valid against this JSON schema:\n{form}"
+
+
+def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
+    """Return the parsed answer, or None and its problem without quoting it."""
+    if len(text) > _MOST:
+        return None, f"the answer is longer than {_MOST} characters"
+    if not text.strip():
+        return None, "the answer is empty"
+    complaint = "it holds no JSON object"
+    for candidate in _candidates(text):
+        try:
+            return schema.model_validate_json(candidate), ""
+        except ValidationError as error:
+            complaint = "; ".join(_problem(dict(item)) for item in error.errors(include_url=False)[:5])
+    return None, complaint
+
+
+def _candidates(text: str) -> list[str]:
+    """Return the texts that may be the object: all of it, a fenced block, or between the outermost braces."""
+    blocks = text.split("```", 2 * _MOST_BLOCKS)[1::2]
+    found = [text, *(block[m.end() :] for block in blocks if (m := _LANGUAGE.match(block)))]
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        found.append(text[start : end + 1])
+    return found
+
+
+def _problem(error: dict[str, object]) -> str:
+    path = ".".join(str(part) for part in error["loc"])  # type: ignore[attr-defined]  # a tuple by contract
+    return f"{path}: {error['msg']}" if path else str(error["msg"])

@@ -22,9 +22,8 @@ from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
-from otel_evals._internal.live.doctor.examine import REPORTS, write_report
+from otel_evals._internal.live.doctor.examine import REPORTS, check_outside, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
-from otel_evals._internal.live.doctor.outside import check_outside
 from otel_evals._internal.live.doctor.process import check_process, start_timer
 from otel_evals._internal.live.providers import (
     Providers,

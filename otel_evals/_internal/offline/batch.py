@@ -225,7 +225,10 @@ class BatchScorer:
             for part, name in self.progress.lacking(scored, self.destination_stats()):
                 self._fan_out.put(part, None if name is None else [name])
         if scored.run.turns:
-            self._keep_newest(scored.evaluations)
+            for evaluation in scored.evaluations:
+                known = self._of_conversations.get(evaluation.evaluation_id)
+                if known is None or known.revision < evaluation.revision:
+                    self._of_conversations[evaluation.evaluation_id] = evaluation
             return
         span_id = scored.run.root_span_id
         waiting = self._waiting.pop(scored.run.trace_id + span_id, None)
@@ -233,12 +236,6 @@ class BatchScorer:
             waiting.awaited.discard(span_id)
             waiting.evaluations += scored.evaluations
             self._answer(waiting)
-
-    def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:
-        for evaluation in evaluations:
-            known = self._of_conversations.get(evaluation.evaluation_id)
-            if known is None or known.revision < evaluation.revision:
-                self._of_conversations[evaluation.evaluation_id] = evaluation
 
     def _answer(self, waiting: _Waiting) -> None:
         """Resolve the future when all judged spans are scored."""
