@@ -1,4 +1,35 @@
 """The records that scorers and destinations receive: spans, operations, runs, scores and evaluations."""
 
-from otel_evals._internal.model import *  # noqa: F403  # one list of names for both
-from otel_evals._internal.model import __all__ as __all__
+# ruff: noqa: F403, F405  # __all__ is the list
+from otel_evals._internal.model import *
+
+__all__ = [
+    "Availability",
+    "Context",
+    "ContextSeen",
+    "Direction",
+    "Document",
+    "Dropped",
+    "Evaluation",
+    "Feedback",
+    "Loss",
+    "Message",
+    "NotScored",
+    "Operation",
+    "OperationKind",
+    "Outcome",
+    "Part",
+    "Run",
+    "Sampled",
+    "Score",
+    "ScoredRun",
+    "ScorerFailure",
+    "Source",
+    "SpanEvent",
+    "SpanRecord",
+    "Status",
+    "StepRecord",
+    "ToolCall",
+    "Usage",
+    "is_missing",
+]
