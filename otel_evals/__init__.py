@@ -51,41 +51,24 @@ if TYPE_CHECKING:
     from otel_evals._internal.scoring.scorer import Scorer, scorer
     from otel_evals.errors import ConfigError, DestinationError, JudgeError, OtelEvalsError
 
-_MODULES = {
-    "_internal.accounting.counters": ("RuleStats", "Stats"),
-    "_internal.accounting.explanation": ("Explanation",),
-    "_internal.accounting.health": ("Health",),
-    "_internal.config.loader": ("load_config",),
-    "_internal.config.options": ("Config",),
-    "_internal.config.rules": ("Rule",),
-    "_internal.deliver.destination": ("Destination",),
+_NAMES = {
+    "_internal.accounting.counters": "RuleStats Stats",
+    "_internal.accounting.explanation": "Explanation",
+    "_internal.accounting.health": "Health",
+    "_internal.config.loader": "load_config",
+    "_internal.config.options": "Config",
+    "_internal.config.rules": "Rule",
+    "_internal.deliver.destination": "Destination",
     "_internal.live.configure": (
-        "configure",
-        "doctor",
-        "explain",
-        "feedback",
-        "force_flush",
-        "health",
-        "install",
-        "shutdown",
-        "stats",
+        "configure doctor explain feedback force_flush health install shutdown stats"
     ),
-    "_internal.model": (
-        "Direction",
-        "Evaluation",
-        "NotScored",
-        "Run",
-        "Score",
-        "ScoredRun",
-        "ScorerFailure",
-        "ToolCall",
-    ),
-    "_internal.offline.run_evals": ("run_evals",),
-    "_internal.pipeline.pipeline": ("Pipeline",),
-    "_internal.scoring.scorer": ("Scorer", "scorer"),
-    "errors": ("ConfigError", "DestinationError", "JudgeError", "OtelEvalsError"),
+    "_internal.model": "Direction Evaluation NotScored Run Score ScoredRun ScorerFailure ToolCall",
+    "_internal.offline.run_evals": "run_evals",
+    "_internal.pipeline.pipeline": "Pipeline",
+    "_internal.scoring.scorer": "Scorer scorer",
+    "errors": "ConfigError DestinationError JudgeError OtelEvalsError",
 }
-_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = ("context", "sampling", "scorers")
 
 __all__ = [

@@ -1,7 +1,5 @@
 """Resolvers: the evidence a judge is shown in addition to the input and output of a run."""
 
-from __future__ import annotations
-
 from otel_evals._internal.context import (
     Params,
     Resolver,

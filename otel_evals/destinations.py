@@ -4,8 +4,6 @@ A destination receives batches of `ScoredRun`. Register its class under the entr
 `otel_evals_destination` to name it in a configuration file.
 """
 
-from __future__ import annotations
-
 from otel_evals._internal.deliver.api import ApiDestination, Errors, client, needed
 from otel_evals._internal.deliver.console import ConsoleDestination
 from otel_evals._internal.deliver.destination import Destination, DestinationStats, EventPreset, Unaccepted

@@ -3,13 +3,11 @@
 Register a dialect under the entry-point group `otel_evals_dialect`.
 """
 
-from __future__ import annotations
-
 from otel_evals._internal.dialect import Dialect, Dialects, load_dialects
 from otel_evals._internal.model.derived import recovered
 from otel_evals._internal.model.operations import CONTENT, PSEUDO_TOOLS
 from otel_evals._internal.model.spans import Record
-from otel_evals._internal.util.fields import field_values
+from otel_evals._internal.util.plain import field_values
 
 __all__ = [
     "CONTENT",

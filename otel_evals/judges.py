@@ -1,7 +1,5 @@
 """Judges: the interface, LiteLLM, limits, budgets, caches and a scripted judge for tests."""
 
-from __future__ import annotations
-
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits

@@ -1,37 +1,7 @@
 """The records that scorers and destinations receive: spans, operations, runs, scores and evaluations."""
 
-from __future__ import annotations
-
-from otel_evals._internal.model import (
-    Availability,
-    Context,
-    ContextSeen,
-    Direction,
-    Document,
-    Dropped,
-    Evaluation,
-    Feedback,
-    Loss,
-    Message,
-    NotScored,
-    Operation,
-    OperationKind,
-    Outcome,
-    Part,
-    Run,
-    Sampled,
-    Score,
-    ScoredRun,
-    ScorerFailure,
-    Source,
-    SpanEvent,
-    SpanRecord,
-    Status,
-    StepRecord,
-    ToolCall,
-    Usage,
-    is_missing,
-)
+# ruff: noqa: F403, F405  # __all__ is the list
+from otel_evals._internal.model import *
 
 __all__ = [
     "Availability",

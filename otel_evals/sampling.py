@@ -7,8 +7,6 @@ Combine samplers with `|` and `&`:
     sample = sampling.ratio(0.05) | sampling.errors()
 """
 
-from __future__ import annotations
-
 from otel_evals._internal.sampling.algebra import (
     Chance,
     Earlier,

@@ -5,8 +5,6 @@ names on the wire do not. The first part is OpenTelemetry's (GenAI semantic conv
 the last part, `otel_evals.*`, is this package's own.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 # --- OpenTelemetry GenAI: https://github.com/open-telemetry/semantic-conventions-genai ---

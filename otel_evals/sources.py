@@ -1,7 +1,5 @@
 """Sources: the kit to read stored traces, or feedback from people, back from a backend."""
 
-from __future__ import annotations
-
 from otel_evals._internal.deliver.reading import (
     LARGEST_ANSWER,
     FeedbackQuery,

@@ -3,8 +3,6 @@
 All functions are pure. `docs/statistics.md` states the method and the coverage of each.
 """
 
-from __future__ import annotations
-
 from otel_evals._internal.statistics.bounds import missing
 from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
 from otel_evals._internal.statistics.compare import difference, log_e_value_worse

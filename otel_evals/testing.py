@@ -3,8 +3,6 @@
 `run_evals` scores the answers to a data set. The pytest fixture `scored` is a `ScoredFixture`.
 """
 
-from __future__ import annotations
-
 from otel_evals._internal.deliver.memory import InMemoryDestination
 from otel_evals._internal.offline.assertions import Scored, ScoredFixture
 from otel_evals._internal.offline.data_sets import Item, read_items

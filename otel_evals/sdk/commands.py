@@ -3,8 +3,6 @@
 Register a Typer application or function under the entry-point group `otel_evals_command`.
 """
 
-from __future__ import annotations
-
 from otel_evals._internal.cli.backends import backend, backend_of_demo, send_spans_to, trace_link
 from otel_evals._internal.cli.terminal import echo, json_text
 from otel_evals._internal.judges.fence import visible

@@ -4,9 +4,6 @@ Register the model under the entry-point group `otel_evals_config_section`; the 
 name of the section.
 """
 
-from __future__ import annotations
-
-from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.plugins import SCORERS
 from otel_evals._internal.config.sections import start_watches
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
@@ -15,7 +12,6 @@ from otel_evals._internal.config.yaml_file import YamlFile
 __all__ = [
     "MODEL",
     "SCORERS",
-    "Config",
     "PositiveSeconds",
     "YamlFile",
     "raises_config_errors",

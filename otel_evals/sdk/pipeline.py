@@ -1,10 +1,7 @@
 """The pipeline and its parts, for a service that scores spans of other processes."""
 
-from __future__ import annotations
-
-from otel_evals._internal.accounting.counters import RuleStats, Stats
 from otel_evals._internal.accounting.health import Health
-from otel_evals._internal.attach.attacher import Attacher, Opened, SpanScores
+from otel_evals._internal.attach.attacher import Attacher, Opened
 from otel_evals._internal.attach.evaluation_spans import EvaluationSpans
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.capture.items import (
@@ -45,10 +42,7 @@ __all__ = [
     "OutcomeTracker",
     "Providers",
     "RecordedSpan",
-    "RuleStats",
     "SpanGroup",
-    "SpanScores",
-    "Stats",
     "UnclaimedSpan",
     "assembly_limits",
     "credible_state",

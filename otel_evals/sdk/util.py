@@ -1,11 +1,9 @@
 """Helpers shared by the rooms: files, locks, retries and redaction."""
 
-from __future__ import annotations
-
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.util.file_locks import HAS_FILE_LOCKS, try_lock
-from otel_evals._internal.util.private_files import make_private
 from otel_evals._internal.util.retry import backoff, retry_after
+from otel_evals._internal.util.sqlite_file import make_private
 
 __all__ = [
     "HAS_FILE_LOCKS",

@@ -18,7 +18,6 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from otel_evals import Rule
-from otel_evals._internal.cli.score import score_files
 from otel_evals._internal.config.loader import build_config
 from otel_evals.scorers import answered
 from otel_evals.testing import InMemoryDestination
@@ -26,6 +25,7 @@ from tests.pipeline.test_gateway import outcomes, run_agent
 from tests.support import PYTHONPATH
 from tests.support.components import Collector, Kafka, otlp
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually
+from tests.support.scored_files import score_files
 from tests.support.servers import clean_environment, free_ports
 
 kafka = pytest.importorskip("confluent_kafka")

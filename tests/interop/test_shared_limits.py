@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from otel_evals import sampling
-from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.judge import Call
 from otel_evals.errors import BudgetExceededError, JudgeUnavailableError
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, ScriptedJudge
 from otel_evals.model import Usage

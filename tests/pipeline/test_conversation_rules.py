@@ -20,11 +20,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from otel_evals import Evaluation, NotScored, Pipeline, Rule, Run, Score, sampling
 from otel_evals._internal.accounting.counters import ConversationStats
-from otel_evals._internal.cli.score import score_files
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.sampling.randomness import conversation_number
 from otel_evals.scorers import Scorer, scorer
 from otel_evals.testing import InMemoryDestination
+from tests.support.scored_files import score_files
 from tests.support.traffic import Live, agent_run
 
 IDLE = 0.5

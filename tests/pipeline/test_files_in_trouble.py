@@ -26,7 +26,7 @@ from otel_evals.errors import ConfigError, JudgeUnavailableError
 from otel_evals.judges import JudgeRequest
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
-from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.judge import Call
 from otel_evals._internal.judges.scripted import ScriptedJudge
 from otel_evals.model import Usage
 from tests.support.traffic import agent_run

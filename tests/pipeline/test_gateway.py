@@ -23,7 +23,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from otel_evals import Rule
-from otel_evals._internal.cli.score import score_files
 from otel_evals._internal.config.loader import build_config
 from otel_evals.model import Evaluation
 from otel_evals.scorers import answered, keyword_coverage, tool_error_rate
@@ -31,6 +30,7 @@ from otel_evals.testing import InMemoryDestination
 from tests.support import PYTHONPATH
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.scored_files import score_files
 from tests.support.traffic import Live, agent_run
 
 CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")

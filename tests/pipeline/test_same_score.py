@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from otel_evals import Evaluation, NotScored, Score
-from otel_evals._internal.cli.score import score_files
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.scorers import checks
 from otel_evals.context import tool_results
@@ -21,6 +20,7 @@ from otel_evals.destinations import JsonlDestination
 from otel_evals.judges import ScriptedJudge
 from otel_evals.scorers import grounded_in_tools, hallucination, tool_call_accuracy, tool_error_rate
 from otel_evals.testing import run_evals
+from tests.support.scored_files import score_files
 from tests.support.traffic import Live
 
 QUESTION = "Where is order A-1001?"

@@ -10,6 +10,7 @@ Agent traffic and records
     runs                runs made by hand, for scorers
     jobs                jobs made by hand, for the evaluator and the durable queue
     scored              scored runs, for destinations
+    scored_files        scores the runs of OTLP files, as `otel-evals score` does
     result_records      records as the JSONL destination writes them, for the results store
     replacing           a record with other values, struct or dataclass
     facts               what a trace is known to mean, and how much of it is recovered

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.judge import Call
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.redis_server import CALL_SECONDS, RedisServer, redis_server
 from otel_evals.errors import ConfigError, JudgeUnavailableError, StoreError

@@ -1,18 +1,28 @@
-"""Destinations in arguments of commands: NAME, or NAME=URL."""
+"""Destinations in arguments of commands, NAME or NAME=URL, and the traces that they store."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import quote
 
 from otel_evals._internal.config.plugins import build_destination
+from otel_evals._internal.config.validation import call_with, suggestion
 from otel_evals._internal.config.yaml_file import YamlFile
+from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP
-from otel_evals.errors import ConfigError
+from otel_evals._internal.deliver.reading import TRACE_SOURCES, TraceQuery
+from otel_evals._internal.model import SpanRecord
+from otel_evals._internal.statistics.moments import moment_of
+from otel_evals.errors import ConfigError, DestinationError
+
+_WHOLE_SECONDS = 300
+"""Seconds; a trace that began later may still continue."""
 
 
 def backends() -> dict[str, Any]:
@@ -104,3 +114,59 @@ def send_spans_to(destination: Any) -> Mapping[str, str]:
     values = ",".join(f"{name}={quote(value)}" for name, value in headers.items() if value)
     variables = {f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT": address, f"OTEL_EXPORTER_OTLP_{kind}HEADERS": values}
     return {name: value for name, value in variables.items() if value}
+
+
+# --- stored traces ---
+
+
+def query_of(since: str | None, until: str | None, wanted: str | None) -> TraceQuery:
+    """Build a query from options; by default it ends five minutes ago."""
+    if since is None:
+        raise ConfigError("--since", "is required with --from: a time such as 2026-11-20T10:00, or 24h ago")
+    begin = moment_of(since, "--since")
+    end = int(time.time()) - _WHOLE_SECONDS if until is None else moment_of(until, "--until")
+    if begin >= end:
+        raise ConfigError("--until", "must be later than --since; the default is five minutes ago")
+    return TraceQuery(since=begin * 10**9, until=end * 10**9, filter=wanted or "")
+
+
+def stored_traces(place: str, query: TraceQuery) -> Iterator[Sequence[SpanRecord]]:
+    """Yield the traces of a backend, NAME or NAME=URL, each as soon as it is read."""
+    source = _source(place)
+    name = place.partition("=")[0]
+    found = source.read_traces(query)
+    if found is None:
+        raise ConfigError(f"--from {name}", "cannot be read with these options: it has no API for traces")
+    with asyncio.Runner() as runner:
+        try:
+            while (trace := runner.run(_next(found))) is not None:
+                yield trace
+        except DestinationError as error:
+            raise ConfigError(f"--from {name}", str(error)) from None
+        except ConfigError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            problem = f"its answer has an unexpected form: {error!r:.200}"
+            raise ConfigError(f"--from {name}", problem) from None
+        finally:
+            runner.run(source.shutdown())
+
+
+async def _next(found: AsyncIterator[Sequence[SpanRecord]]) -> Sequence[SpanRecord] | None:
+    return await anext(found, None)
+
+
+def _source(place: str) -> Any:
+    name, _, url = place.partition("=")
+    points = {point.name: point for point in entry_points(group=TRACE_SOURCES)}
+    if name in points:
+        return call_with(points[name].load(), {"url": url} if url else {}, f"--from {name}")
+    unable = (None, ApiDestination.read_traces)
+    known = {n: d for n, d in backends().items() if getattr(d, "read_traces", None) not in unable}
+    if name not in known:
+        fix = suggestion(name, {**points, **known})
+        raise ConfigError("--from", f"cannot read traces from {name!r}{fix}")
+    try:
+        return backend(place)
+    except ConfigError as error:
+        raise ConfigError(error.field.replace("--to", "--from", 1), error.problem) from None

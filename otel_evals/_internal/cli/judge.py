@@ -16,7 +16,8 @@ from otel_evals._internal.cli.terminal import AsJson, Options, echo, exit_on, js
 from otel_evals._internal.config.plugins import build_scorer
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Score
-from otel_evals._internal.offline.agreement import agreement
+from otel_evals._internal.model.evaluations import total_cost
+from otel_evals._internal.offline.agreement import CONFUSION, agreement
 from otel_evals._internal.offline.judge_trials import Attempt, Judged, attempt_all, judge_all, load_attacks
 from otel_evals._internal.offline.labels import read_labels
 from otel_evals._internal.offline.progress_bar import bar
@@ -85,7 +86,7 @@ def calibrate(
             print(json_text(report, indent=2))
         else:
             _show_calibration(report, built.id, show)
-    _fail_if_none("calibrate", built.id, [each.outcome for each in judged])
+    _fail_if_none("calibrate", built.id, [outcome for _, outcome in judged])
 
 
 def _scorer(name: str, model: str | None, api_base: str | None, option: list[str] | None) -> Scorer:
@@ -99,11 +100,7 @@ def _scorer(name: str, model: str | None, api_base: str | None, option: list[str
 
 
 def options_of(given: list[str] | None) -> dict[str, Any]:
-    """Parse options of the form name=value.
-
-    Raises:
-        ConfigError: an option has another form.
-    """
+    """Parse options of the form name=value."""
     options: dict[str, Any] = {}
     for item in given or ():
         key, found, value = item.partition("=")
@@ -130,24 +127,19 @@ def _moved(attempts: list[Attempt], tolerance: float) -> dict[str, Any]:
     }
 
 
-_CONFUSION = ("true_positive", "false_positive", "false_negative", "true_negative")
-_AGREEMENT = ("accuracy", "precision", "recall", "kappa", "kappa_interval")
-
-
 def _calibration(judged: list[Judged], threshold: float) -> dict[str, Any]:
-    scored = [(j.example, j.outcome) for j in judged if isinstance(j.outcome, Score)]
+    scored = [(example, outcome) for example, outcome in judged if isinstance(outcome, Score)]
     pairs = [(example.label >= threshold, score.value >= threshold) for example, score in scored]
-    found = agreement(pairs)
     apart = sorted(scored, key=lambda pair: -abs(pair[0].label - pair[1].value))
     differing = [(e, s) for e, s in apart if (e.label >= threshold) != (s.value >= threshold)]
     error = sum(abs(e.label - s.value) for e, s in scored) / len(scored) if scored else None
-    cost = _cost([j.outcome for j in judged])
+    outcomes = [outcome for _, outcome in judged]
+    cost = _cost(outcomes)
     return {
         "examples": len(judged),
         "scored": len(scored),
-        "failed": sum(isinstance(j.outcome, Exception) for j in judged),
-        "confusion": {name: getattr(found, name) for name in _CONFUSION},
-        **{name: getattr(found, name) for name in _AGREEMENT},
+        "failed": sum(isinstance(outcome, Exception) for outcome in outcomes),
+        **agreement(pairs),
         "mean_absolute_error": error,
         "cost_per_item": cost / len(scored) if cost is not None and scored else None,
         "disagreements": [
@@ -165,8 +157,7 @@ def _calibration(judged: list[Judged], threshold: float) -> dict[str, Any]:
 
 def _cost(outcomes: list[Any]) -> float | None:
     """Sum the cost of all scores in US dollars; None if a price is unknown."""
-    costs = [outcome.cost for outcome in outcomes if isinstance(outcome, Score)]
-    return sum(c for c in costs if c is not None) if costs and None not in costs else None
+    return total_cost([outcome.cost for outcome in outcomes if isinstance(outcome, Score)])
 
 
 def _show_check(reports: dict[str, Any], as_json: bool) -> None:
@@ -192,7 +183,7 @@ def _show_calibration(report: dict[str, Any], name: str, show: int) -> None:
     print(f"kappa {said(report['kappa'])}{between}")
     print(f"precision {said(report['precision'])}, recall {said(report['recall'])}")
     print(f"accuracy {said(report['accuracy'])}, mean absolute error {said(report['mean_absolute_error'])}")
-    counts = ", ".join(f"{name.replace('_', ' ')}s {confusion[name]}" for name in _CONFUSION)
+    counts = ", ".join(f"{name.replace('_', ' ')}s {confusion[name]}" for name in CONFUSION)
     print(f"{counts} (positive: at or above the threshold; true: same as the label)")
     cost = report["cost_per_item"]
     print("cost per item: " + ("unknown" if cost is None else f"${cost:.5f}"))

@@ -14,6 +14,7 @@ from otel_evals._internal.cli.terminal import FILES_HELP, echo, exit_on, json_te
 from otel_evals._internal.dialect import load_dialects
 from otel_evals._internal.judges.fence import visible
 from otel_evals._internal.model import Run
+from otel_evals._internal.offline.progress_bar import bar
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.reader import read_runs
 
@@ -38,24 +39,16 @@ def runs(
 
 
 @contextmanager
-def _progress(files: list[str]) -> Iterator[Callable[[int], None] | None]:
+def _progress(files: list[str]) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error while large files are read."""
-    sizes = [Path(f).stat().st_size for f in files if f != "-" and Path(f).is_file()]
-    if not sys.stderr.isatty() or sum(sizes) < 50_000_000:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=sum(sizes))
-        before = [0, 0]
+    size = sum(Path(f).stat().st_size for f in files if f != "-" and Path(f).is_file())
+    with bar("reading", size, shown=size >= 50_000_000) as done:
+        before = 0
 
         def advance(position: int) -> None:
-            if position < before[1]:  # the next file has begun
-                before[0] += before[1]
-            before[1] = position
-            bar.update(task, completed=before[0] + position)
+            nonlocal before
+            done(position - before if position >= before else position)  # else the next file has begun
+            before = position
 
         yield advance
 

@@ -26,7 +26,6 @@ def echo(text: object = "", *, err: bool = False) -> None:
 
 
 def report_skipped(path: str, line: int) -> None:
-    """Report a line of a file that is not OTLP."""
     echo(f"otel-evals: {path}:{line}: not OTLP, skipped", err=True)
 
 

@@ -63,11 +63,7 @@ _FIELDS: dict[str, Callable[[Run], Any]] = {
 
 
 class CelCondition:
-    """A printable condition in CEL; the run is `run`.
-
-    Raises:
-        ConfigError: the extra `cel` is missing, or the expression has a mistake.
-    """
+    """A printable condition in CEL; the run is `run`."""
 
     def __init__(self, expression: str) -> None:
         self._expression = _bounded(expression)
@@ -81,12 +77,6 @@ class CelCondition:
         self._lock = threading.Lock()
 
     def __call__(self, run: Run) -> bool:
-        """Return True if the run meets the condition.
-
-        Raises:
-            TypeError: the result is neither true nor false.
-            Exception: the expression fails for this run, for example because a key is missing.
-        """
         values = {name: _FIELDS[name](run) for name in self._fields}
         with self._lock:
             self._context.add_variable("run", values)
@@ -170,11 +160,7 @@ def _is_variable(name: str, before: str, after: list[str]) -> bool:
 
 
 def _bound(tokens: list[tuple[str, int]]) -> Iterator[str]:
-    """Yield the names that macros bind.
-
-    Raises:
-        ConfigError: a macro is nested in another.
-    """
+    """Yield the names that macros bind."""
     depth, inside = 0, 0
     for index, (token, _) in enumerate(tokens):
         opens = tokens[index + 1 : index + 2] and tokens[index + 1][0] == "("

@@ -26,7 +26,6 @@ class Where:
         self._attributes = dict(attributes)
 
     def __call__(self, run: Run) -> bool:
-        """Return True if the run meets the condition."""
         return all(_among(getattr(run, name), values) for name, values in self._fields.items()) and all(
             _has(run, key, values) for key, values in self._attributes.items()
         )
@@ -41,9 +40,6 @@ def condition(value: Any) -> Any:
 
     `{cel: EXPRESSION}` is an expression over the run. In other mappings, a name with a dot that is not a
     field of runs is an attribute; `attributes` may hold any attribute.
-
-    Raises:
-        ConfigError: the mapping is empty, names an unknown field, or has a value that cannot be compared.
     """
     if not isinstance(value, Mapping):
         return value

@@ -22,11 +22,7 @@ RESOLVERS: Mapping[str, Callable[..., Any]] = {
 
 
 def build_context(value: Any, field: str) -> Any:
-    """Build a resolver from its name, a call as text, `{name: options}`, or a list of these.
-
-    Raises:
-        ConfigError: the resolver is unknown, or does not accept its options.
-    """
+    """Build a resolver from its name, a call as text, `{name: options}`, or a list of these."""
     if isinstance(value, str):
         if value.strip().startswith(PREFIX):
             return imported(value.strip(), field)

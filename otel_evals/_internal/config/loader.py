@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from otel_evals._internal.config.mistakes import destination_mistake, scorer_mistake
+from otel_evals._internal.config.imports import destination_mistake, scorer_mistake
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.config.plugins import build_destination, build_scorer
 from otel_evals._internal.config.rules import Rule
@@ -14,22 +14,12 @@ from otel_evals._internal.config.sections import build_section, section_names
 from otel_evals._internal.config.validation import Problems, suggestion
 from otel_evals._internal.config.yaml_file import YamlFile
 from otel_evals._internal.deliver.destination import Destination
-from otel_evals._internal.scoring.scorer import Scorer
+from otel_evals._internal.scoring.scorer import FunctionScorer
 from otel_evals.errors import ConfigError, ConfigErrors
 
 
 def build_config(rules: Sequence[Any] = (), destinations: Sequence[Any] = (), **options: Any) -> Config:
-    """Build a Config.
-
-    Args:
-        rules: rules, scorers, or mappings as in YAML.
-        destinations: destinations, names, or `{name: options}` mappings.
-        options: the other fields of Config.
-
-    Raises:
-        ConfigError: a value is wrong; the message names the field and the fix.
-        ConfigErrors: several values are wrong.
-    """
+    """Build a Config from rules (or scorers, or mappings as in YAML), destinations and other fields."""
     problems = Problems()
     built, places = [], []
     for index, rule in enumerate(_listed(rules, "rules", problems)):
@@ -119,19 +109,9 @@ def _rule_of_mapping(fields: dict[str, Any], field: str) -> Rule:
         # Use any scorer, to find the other mistakes.
         usable = {name: value for name, value in fields.items() if name in known and name != "scorer"}
         with problems.noting(field):
-            Rule(_AnyScorer(), **usable)
+            Rule(FunctionScorer(bool, id="any"), **usable)
     problems.raise_any()
     return Rule(**fields)
-
-
-class _AnyScorer(Scorer):
-    """Replaces a scorer that is wrong itself."""
-
-    id = "any"
-    version = ""
-
-    async def score(self, run: Any) -> Any:
-        raise NotImplementedError
 
 
 def _options(options: Any, field: str) -> Mapping[str, Any]:

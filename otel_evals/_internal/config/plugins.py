@@ -7,8 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from otel_evals._internal.config.contexts import build_context
-from otel_evals._internal.config.imports import PREFIX, imported
-from otel_evals._internal.config.mistakes import destination_mistake, scorer_mistake
+from otel_evals._internal.config.imports import PREFIX, destination_mistake, imported, scorer_mistake
 from otel_evals._internal.config.validation import Problems, call_with, suggestion
 from otel_evals._internal.deliver.destination import ENTRY_POINT_GROUP as DESTINATIONS
 from otel_evals._internal.deliver.destination import Destination, show_traces_at
@@ -20,25 +19,15 @@ SCORERS = "otel_evals_scorer"
 
 
 def scorer_names() -> list[str]:
-    """Return the names of all registered scorers."""
     return sorted({point.name for point in entry_points(group=SCORERS)})
 
 
 def find_scorer(name: str, field: str) -> Any:
-    """Find a scorer or its factory.
-
-    Raises:
-        ConfigError: the scorer is unknown.
-    """
     return _find(SCORERS, "scorer", name, field)
 
 
 def build_scorer(name: str, options: Mapping[str, Any], field: str) -> Scorer:
-    """Build a scorer from its name and its options in YAML; `field` is the path of its rule.
-
-    Raises:
-        ConfigError: the scorer is unknown, or does not accept the options.
-    """
+    """Build a scorer from its name and its options in YAML; `field` is the path of its rule."""
     options = dict(options)
     found = find_scorer(name, f"{field}.scorer")
     problems = Problems()
@@ -60,9 +49,6 @@ def build_destination(name: str, options: Mapping[str, Any], field: str) -> Dest
     """Build a destination from its name and options.
 
     Backends also take `trace_url`: the address of a trace in their user interface.
-
-    Raises:
-        ConfigError: the destination is unknown, or does not accept the options.
     """
     found = _find(DESTINATIONS, "destination", name, field)
     shows = options.get("trace_url") if hasattr(found, "trace_url") else None

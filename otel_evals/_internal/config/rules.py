@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from otel_evals._internal.config.conditions import condition
-from otel_evals._internal.config.mistakes import scorer_mistake
+from otel_evals._internal.config.imports import scorer_mistake
 from otel_evals._internal.config.validation import MODEL, PositiveSeconds, raises_config_errors
 from otel_evals._internal.model import Run
 from otel_evals._internal.processes.portable import NotPortableError, pack

@@ -16,23 +16,17 @@ ENTRY_POINT_GROUP = "otel_evals_config_section"
 
 
 def section_names() -> set[str]:
-    """Names of the sections that are installed."""
     return {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def section_model(name: str) -> type:
-    """Load the model of a section."""
     (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
     model: type = point.load()
     return model
 
 
 def build_section(name: str, value: Any) -> Any:
-    """Read a section from a mapping; a model's instance is returned as it is.
-
-    Raises:
-        ConfigError: a value is wrong; the message names the field and the fix.
-    """
+    """Read a section from a mapping; a model's instance is returned as it is."""
     model = section_model(name)
     if isinstance(value, model):
         return value

@@ -24,11 +24,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
 
 
 def seconds(value: Any) -> Any:
-    """Convert a duration such as `5s`, `1m30s` or `200ms` to seconds; other values are returned unchanged.
-
-    Raises:
-        ValueError: the text is not a duration.
-    """
+    """Convert a duration such as `5s`, `1m30s` or `200ms` to seconds; other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     text = value.replace(" ", "")
@@ -53,7 +49,6 @@ class Problems:
         self.found: list[ConfigError] = []
 
     def add(self, field: str, problem: str) -> None:
-        """Note a mistake."""
         self.found.append(ConfigError(field, problem))
 
     @contextmanager
@@ -66,7 +61,6 @@ class Problems:
                 self.add(_joined(prefix, each.field), each.problem)
 
     def raise_any(self) -> None:
-        """Raise the noted mistake as ConfigError, or several as ConfigErrors."""
         if self.found:
             raise self.found[0] if len(self.found) == 1 else ConfigErrors(self.found)
 
@@ -117,11 +111,7 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
 
 
 def call_with(function: Callable[..., Any], options: Mapping[str, Any], field: str, *values: Any) -> Any:
-    """Call a factory with options after a check of their names; `field` is their path in messages.
-
-    Raises:
-        ConfigError: an option is unknown, missing, or has a value that the function refuses.
-    """
+    """Call a factory with options after a check of their names; `field` is their path in messages."""
     problems = Problems()
     _check_names(function, options, field, problems, len(values))
     problems.raise_any()

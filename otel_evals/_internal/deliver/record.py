@@ -21,7 +21,7 @@ from otel_evals._internal.model import (
     ToolCall,
     Usage,
 )
-from otel_evals._internal.util.fields import field_values
+from otel_evals._internal.util.plain import field_values
 
 
 def run_record(scored: ScoredRun, *, content: bool = True) -> dict[str, Any]:

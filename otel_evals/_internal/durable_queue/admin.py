@@ -20,8 +20,6 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """One run in the file."""
-
     id: int
     trace_id: str
     state: str

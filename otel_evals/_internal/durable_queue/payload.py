@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
 from msgspec.structs import replace
 
 from otel_evals._internal.model import SpanEvent, SpanRecord
-from otel_evals._internal.model.rows import span_of, span_rows
 
 _BYTES = "\x00bytes"
+_SPAN = SpanRecord.__struct_fields__
+_EVENT = SpanEvent.__struct_fields__
+_span_values = attrgetter(*_SPAN)
+_LINKS = _SPAN.index("links")
+"""The first field that rows of earlier versions lack."""
+_RESOURCE, _EVENTS, _LOGS = (_SPAN.index(name) for name in ("resource", "events", "logs"))
+_event_row = attrgetter(*_EVENT)
 
 
 def encode(spans: Sequence[SpanRecord], links: Mapping[str, str | None]) -> bytes:
     """Encode spans and the links between them; any error if JSON cannot represent an attribute."""
-    rows, resources = span_rows(spans)
+    rows, resources = _span_rows(spans)
     common = {"links": dict(links), "resources": resources, "count": len(rows)}
     return b"\n".join(map(_line, (common, *rows)))
 
@@ -35,7 +42,7 @@ def decode(payload: bytes) -> tuple[tuple[SpanRecord, ...], dict[str, str | None
         common = json.loads(first)
         rows = map(json.loads, lines) if "count" in common else iter(common["spans"])  # of earlier versions
         resources = [_attributes(each) for each in common["resources"]]
-        spans = tuple(_restored(span_of(row, resources)) for row in rows)
+        spans = tuple(_restored(_span_of(row, resources)) for row in rows)
         links, count = common["links"], common.get("count", len(spans))
         if count != len(spans) or not all(map(_is_span, spans)) or type(links) is not dict:
             raise TypeError("a value of the wrong type")
@@ -78,7 +85,6 @@ def _restored_event(event: SpanEvent) -> SpanEvent:
 
 
 def _attributes(read: Any) -> dict[str, Any]:
-    """Restore the values of attributes, in place."""
     attributes: dict[str, Any] = read
     for key, value in attributes.items():
         if type(value) is list or type(value) is dict:
@@ -107,3 +113,48 @@ def _other(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): each for key, each in value.items()}
     return list(value) if isinstance(value, Sequence | set | frozenset) else str(value)
+
+
+# --- rows: a span's fields in order, with the index of the resource, which spans of a process share ---
+
+
+def _event_of(row: Sequence[Any]) -> SpanEvent:
+    if len(row) != len(_EVENT):
+        raise TypeError(f"a row of {len(row)} values is no event")
+    return SpanEvent(**dict(zip(_EVENT, row, strict=True)))
+
+
+def _span_rows(spans: Iterable[SpanRecord]) -> tuple[list[list[Any]], list[Mapping[str, Any]]]:
+    """Return rows of spans, and the resources that rows refer to by index."""
+    resources: list[Mapping[str, Any]] = []
+    rows = []
+    for span in spans:
+        row = list(_span_values(span))
+        row[_RESOURCE] = _index(resources, span.resource)
+        if span.events:
+            row[_EVENTS] = [_event_row(event) for event in span.events]
+        if span.logs:
+            row[_LOGS] = [_event_row(log) for log in span.logs]
+        rows.append(row)
+    return rows, resources
+
+
+def _span_of(row: Sequence[Any], resources: Sequence[Mapping[str, Any]]) -> SpanRecord:
+    """Return the span of a row."""
+    if not _LINKS <= len(row) <= len(_SPAN):
+        raise TypeError(f"a row of {len(row)} values is no span")
+    values = dict(zip(_SPAN, row, strict=False))
+    values["resource"] = resources[values["resource"]]
+    values["events"] = tuple([_event_of(each) for each in values["events"]])
+    values["logs"] = tuple([_event_of(each) for each in values["logs"]])
+    if "links" in values:
+        values["links"] = tuple([(trace_id, span_id) for trace_id, span_id in values["links"]])
+    return SpanRecord(**values)
+
+
+def _index(resources: list[Mapping[str, Any]], resource: Mapping[str, Any]) -> int:
+    for index, known in enumerate(resources):
+        if known is resource or known == resource:
+            return index
+    resources.append(resource)
+    return len(resources) - 1

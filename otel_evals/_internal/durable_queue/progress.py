@@ -72,7 +72,7 @@ class FileProgress(Progress):
         final = not isinstance(evaluation.outcome, ScorerFailure | Dropped)
         content = json.dumps(stored(evaluation))
         row = (evaluation.evaluation_id, _turns(run), evaluation.revision, final, content)
-        self._write("INSERT OR REPLACE INTO evaluation VALUES (?, ?, ?, ?, ?)", [row])
+        self._rows("INSERT OR REPLACE INTO evaluation VALUES (?, ?, ?, ?, ?)", row)
 
     def leaves(self, outcome: Outcome) -> str | None:
         """Return the reason to try again later: an empty budget, an unavailable judge, an interruption."""
@@ -107,10 +107,9 @@ class FileProgress(Progress):
 
     def delivered(self, name: str, known: Iterable[Known]) -> None:
         rows = [(id, revision, name) for id, revision in known]
-        self._write("INSERT OR IGNORE INTO delivery VALUES (?, ?, ?)", rows)
+        self._rows("INSERT OR IGNORE INTO delivery VALUES (?, ?, ?)", *rows)
 
     def close(self) -> None:
-        """Close the file, for other processes."""
         self._file.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -129,24 +128,18 @@ class FileProgress(Progress):
                     return restored(json.loads(content))
         return None
 
-    def _rows(self, query: str, values: Sequence[Any]) -> list[Any]:
+    def _rows(self, statement: str, *values: Sequence[Any]) -> list[Any]:
+        """Execute a statement with each of the values; return the rows of all.
+
+        If the file cannot be used, only the evaluations in progress are scored: anything else would be scored
+        and paid for again.
+        """
         try:
             with self._file.transaction() as db:
-                return db.execute(query, values).fetchall()
+                return [row for each in values for row in db.execute(statement, each)]
         except StoreError as error:
-            self._fail(error)
+            self.stopped = self.stopped or f"what is done cannot be kept: {error}"
             return []
-
-    def _write(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        try:
-            with self._file.transaction() as db:
-                db.executemany(statement, rows)
-        except StoreError as error:
-            self._fail(error)
-
-    def _fail(self, error: StoreError) -> None:
-        """Score only the evaluations in progress: anything else would be scored and paid for again."""
-        self.stopped = self.stopped or f"what is done cannot be kept: {error}"
 
 
 def _turns(run: Run) -> str:

@@ -60,7 +60,6 @@ class QueueFile:
             self._upkeep_at = now + _UPKEEP_SECONDS
 
     def upkeep_due(self) -> bool:
-        """Return True if `upkeep` has anything to do."""
         return time.monotonic() >= min(self._beat_at, self._upkeep_at)
 
     def has_room(self, table: RunTable, size: int) -> bool:

@@ -22,11 +22,7 @@ def judged_runs(stored: StoredRun, runs: Sequence[Run]) -> Sequence[Run]:
 def resumptions(
     stored: StoredRun, runs: Sequence[Run], rules: Mapping[str, Rule]
 ) -> tuple[list[Resumption], list[int]]:
-    """Return the evaluations to make now, and the positions of tasks whose rule is not configured here.
-
-    Raises:
-        ValueError: a judged span is missing from the spans.
-    """
+    """Return the evaluations to make now, and the positions of tasks whose rule is not configured here."""
     tasks = stored.status.tasks or ()
     roots = {run.root_span_id: run for run in runs}
     parts: dict[str, dict[str, Run]] = {"run": roots, "conversation": roots}

@@ -36,7 +36,6 @@ def failure_of(outcome: Outcome) -> str:
 
 
 def postpone(run: StoredRun, position: int, outcome: Outcome) -> None:
-    """Note on a run that a task is to be tried again, and after which delay."""
     run.postponed.append(position)
     if isinstance(outcome, ScorerFailure):
         unavailable = outcome.error_type == "JudgeUnavailableError"

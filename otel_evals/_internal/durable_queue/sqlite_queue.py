@@ -3,9 +3,6 @@
 Engine's thread only; the writer has its own thread. A sampled run is handed to the writer once the rules
 have decided, and is scored meanwhile. An evaluation that cannot be completed (the queue is full, a judge or a
 destination is unavailable, the process ends) is tried again later, if the run is in the file.
-
-Long for one module: additions to a run's pending deliveries and removals from them must be read side by side,
-or a run is deleted too early or never.
 """
 
 from __future__ import annotations

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from otel_evals._internal.evaluate.job import Job
 from otel_evals._internal.evaluate.queue_interface import ConversationState, KeptRun
 from otel_evals._internal.model import Outcome, SpanRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One sampled evaluation of a run."""
 
     rule: str
-    """Name of the rule."""
     target: str
-    """Id of the judged span."""
     probability: float | None
     sampler: str
     """The rule's sampler, as written in configuration."""
@@ -27,12 +24,10 @@ class Task:
     """Scope of the rule: `run`, `agent` or `conversation`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undelivered:
+class Undelivered(NamedTuple):
     """Evaluations that some destinations have not accepted."""
 
     target: str
-    """Id of the judged span."""
     destinations: tuple[str, ...]
     evaluations: tuple[Any, ...]
     """As JSON values."""
@@ -49,7 +44,6 @@ class RunStatus:
     due: float = 0.0
     """Earliest time to claim it, in seconds since the Unix epoch."""
     attempts: int = 0
-    """Failed attempts at scoring it."""
     crashes: int = 0
     """Processes that ended while they scored it."""
     revision: int = 1
@@ -69,11 +63,8 @@ class RunStatus:
             return json.dumps({"conversation": [dict(state.asked), state.waits]}, separators=(",", ":"))
         if self.tasks is None:
             return None
-        tasks = [[t.rule, t.target, t.probability, t.sampler, t.scope] for t in self.tasks]
-        undelivered = [[o.target, list(o.destinations), list(o.evaluations)] for o in self.undelivered]
-        return json.dumps(
-            {"tasks": tasks, "left": self.left, "undelivered": undelivered}, separators=(",", ":")
-        )
+        values = {"tasks": self.tasks, "left": self.left, "undelivered": self.undelivered}
+        return json.dumps(values, separators=(",", ":"))
 
 
 @dataclass(slots=True, eq=False)
@@ -102,15 +93,12 @@ class StoredRun(KeptRun):
     failed_attempt: bool = False
     """True if one of them failed in a way that counts as an attempt."""
     delay: float = 0.0
-    """Seconds before the next attempt."""
     reason: str = ""
-    """Why the run will be tried again."""
     failed: str = ""
     """Error of an evaluation that is not tried again."""
     undecided: list[tuple[Job, Outcome]] = field(default_factory=list)
     """Jobs to try again if the run was committed to the file, and to end with this outcome if not."""
     late: list[SpanRecord] = field(default_factory=list)
-    """Spans that arrived during scoring."""
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """After a crash, by judged span: the destinations that lack its evaluations, if they can tell."""
 
@@ -120,12 +108,10 @@ class StoredRun(KeptRun):
         return self.row is None or self.grown or self.status is not self.written
 
     def begin_attempt(self) -> None:
-        """Reset the results of the last attempt."""
         self.postponed, self.undelivered, self.failed, self.reason = [], [], "", ""
         self.failed_attempt, self.delay = False, 0.0
 
     def position(self, job: Job) -> int:
-        """Return the position of a job's task in `status.tasks`."""
         tasks = self.status.tasks or ()
         wanted = job.rule.name, job.target.span_id
         return next(place for place, task in enumerate(tasks) if (task.rule, task.target) == wanted)

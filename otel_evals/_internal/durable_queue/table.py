@@ -53,7 +53,6 @@ class RunTable:
         )
 
     def insert(self, run: StoredRun, status: RunStatus, payload: bytes) -> int:
-        """Write a new run; return its row."""
         cursor = self._sql.execute(
             "INSERT INTO run (state, since, owner, due, attempts, crashes, revision, reason, jobs, trace_id,"
             " payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -91,7 +90,12 @@ class RunTable:
             ).rowcount
             self._sql.execute("DELETE FROM owner WHERE id = ?", (owner,))
         if freed:
-            self._give_up_poison()
+            self._sql.execute(
+                "UPDATE run SET state = 'dead_letter', since = ?,"
+                " reason = crashes || ' processes ended while they scored it'"
+                " WHERE state = 'open' AND owner IS NULL AND crashes >= ?",
+                (time.time(), MAX_CRASHES),
+            )
         return freed
 
     def claim(self, limit: int, held: Mapping[int, int]) -> list[StoredRun]:
@@ -169,14 +173,6 @@ class RunTable:
                 self.unreadable += 1
             else:
                 yield StoredRun(trace_id, spans, links, status, row=row, kept=True)
-
-    def _give_up_poison(self) -> None:
-        self._sql.execute(
-            "UPDATE run SET state = 'dead_letter', since = ?,"
-            " reason = crashes || ' processes ended while they scored it'"
-            " WHERE state = 'open' AND owner IS NULL AND crashes >= ?",
-            (time.time(), MAX_CRASHES),
-        )
 
     def _values(self, status: RunStatus) -> tuple[Any, ...]:
         return (

@@ -2,9 +2,6 @@
 
 Neither the application nor the engine ever waits for the disk. If the file cannot be used (full, locked,
 corrupt), scoring continues without it: unwritten runs are counted and logged once.
-
-Long for one module: a failed commit has to put back exactly the items of its batch, so the queues, the batch
-and both ends of it are next to each other.
 """
 
 from __future__ import annotations

@@ -135,7 +135,6 @@ _FORMS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
 
 
 def _content(content: Any) -> str | None:
-    """Return the text of an answer, with its parts joined."""
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         return "".join(part for part in parts if isinstance(part, str))

@@ -18,7 +18,7 @@ from typing import Literal
 
 from anyio import to_thread
 
-from otel_evals._internal.judges.limiter import Call, Settle
+from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.judges.shared_limits import SharedBudgetLedger
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
@@ -105,15 +105,19 @@ class Budget:
                 known = cost is not None and math.isfinite(cost)
                 back_usd = usd - max(cost or 0.0, 0.0) if known else 0.0  # never more than was reserved
                 back_tokens = tokens - max(usage.total_tokens, 0)
-                await to_thread.run_sync(
-                    self._ledger.give_back, key, back_usd, back_tokens, abandon_on_cancel=False
-                )
+                await to_thread.run_sync(self._give_back, key, back_usd, back_tokens, abandon_on_cancel=False)
 
     async def _reserve(self, key: str, usd: float, tokens: int) -> bool:
         try:
             return await to_thread.run_sync(self._ledger.reserve, key, usd, tokens, self._usd, self._tokens)
         except StoreError as error:
             raise JudgeUnavailableError(f"a budget cannot be reserved: {error}") from error
+
+    def _give_back(self, key: str, usd: float, tokens: int) -> None:
+        try:
+            self._ledger.give_back(key, usd, tokens)
+        except StoreError as error:
+            _log.warning("a budget keeps a whole reservation as spent: %s", error)
 
     def _most(self, call: Call) -> tuple[float, int]:
         """Return the maximum dollars and tokens of a call."""
@@ -169,15 +173,10 @@ class BudgetLedger:
         return True
 
     def give_back(self, key: str, usd: float, tokens: int) -> None:
-        """Return the unused part of a reservation; logs a warning if the file cannot be used."""
-        try:
-            with self._file.transaction() as db:
-                _add(db, key, -usd, -tokens)
-        except StoreError as error:
-            _log.warning("a budget keeps a whole reservation as spent: %s", error)
+        with self._file.transaction() as db:
+            _add(db, key, -usd, -tokens)
 
     def read(self, key: str) -> tuple[float, int]:
-        """Return a key's sums."""
         with self._file.transaction() as db:
             return _sums(db, key)
 

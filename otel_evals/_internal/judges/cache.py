@@ -124,8 +124,6 @@ class CachedJudge:
 
 
 class _Pending:
-    """A question that is being asked."""
-
     def __init__(self) -> None:
         self.done = anyio.Event()
         self.reply: JudgeReply | None = None

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import RunVar
 
-from otel_evals._internal.judges.limiter import Call, Settle
+from otel_evals._internal.judges.judge import Call, Settle
 from otel_evals._internal.judges.shared_limits import SharedWindows
 from otel_evals._internal.model import Usage
 from otel_evals._internal.redis_server import is_address, redis_server
@@ -48,7 +49,6 @@ class CircuitBreaker:
         return self._failed_in_a_row >= self.failures
 
     def wait(self, now: float) -> float:
-        """Return the seconds until a call may be made."""
         return 0.0 if self._closed_to is None else max(0.0, self._closed_to - now)
 
     def call_started(self, now: float) -> None:
@@ -71,14 +71,12 @@ _SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names
 _RATE = re.compile(r"\s*(\d[\d_]*)\s*(?:/|per)\s*([a-z]+)\s*")
 
 
+@dataclass(slots=True)
 class Reservation:
     """The room that one call takes in a window: an amount, until a time."""
 
-    __slots__ = ("amount", "until")
-
-    def __init__(self, amount: int, until: float) -> None:
-        self.amount = amount
-        self.until = until
+    amount: int
+    until: float
 
 
 class RateWindow:
@@ -111,7 +109,6 @@ class RateWindow:
         return wait
 
     def reserve(self, now: float, amount: int) -> Reservation:
-        """Take room for a call that starts now."""
         reservation = Reservation(min(amount, self._limit), now + self._arrives_within + self._length)
         self._reservations.append(reservation)
         return reservation
@@ -220,7 +217,7 @@ class JudgeLimits:
             self._queues.set(queue)
         return queue
 
-    async def _reserve(self, id: str, call: Call) -> list[Reservation]:
+    async def _reserve(self, id: str, call: Call) -> dict[str, Reservation]:
         """Wait for room in every window, first come first served; take it as the call starts."""
         wanted = {"requests": 1, "tokens": call.max_input_tokens // 3 + (call.max_output_tokens or 500)}
         async with self._queue().line:
@@ -231,14 +228,16 @@ class JudgeLimits:
                     waits = [window.wait(now, wanted[name]) for name, window in self._windows.items()]
                     wait = max([self._paused_until - now, *waits])
                     if wait <= 0.0:
-                        taken = [window.reserve(now, wanted[name]) for name, window in self._windows.items()]
+                        taken = {
+                            name: window.reserve(now, wanted[name]) for name, window in self._windows.items()
+                        }
                 if wait <= 0.0 and (wait := await self._take_shared(id, wanted, taken)) <= 0.0:
                     with self.lock:
                         self._breaker.call_started(self._clock())
                     return taken
                 await anyio.sleep(min(wait, _POLL))
 
-    async def _take_shared(self, id: str, wanted: dict[str, int], taken: list[Reservation]) -> float:
+    async def _take_shared(self, id: str, wanted: dict[str, int], taken: dict[str, Reservation]) -> float:
         """Take room in the shared windows, or return the seconds to wait and release `taken`."""
         if self._shared is None:
             return 0.0
@@ -248,7 +247,7 @@ class JudgeLimits:
         finally:
             if wait > 0.0:
                 with self.lock:
-                    for reservation in taken:
+                    for reservation in taken.values():
                         reservation.until = -math.inf
         return wait
 
@@ -262,11 +261,10 @@ class JudgeLimits:
             return
         raise JudgeUnavailableError(f"{problem}: not asked again for {wait:.0f} s", retry_after=wait)
 
-    def _settle(self, reservations: list[Reservation], usage: Usage) -> None:
+    def _settle(self, taken: dict[str, Reservation], usage: Usage) -> None:
         with self.lock:
-            for window, reservation in zip(self._windows, reservations, strict=True):
-                if window == "tokens":
-                    reservation.amount = max(usage.total_tokens, 0)
+            if "tokens" in taken:
+                taken["tokens"].amount = max(usage.total_tokens, 0)
 
     def _failed(self, error: JudgeUnavailableError) -> None:
         with self.lock:
@@ -275,13 +273,13 @@ class JudgeLimits:
             self._paused_until = max(self._paused_until, now + pause)
             self._breaker.call_failed(now)
 
-    async def _ended(self, id: str, reservations: list[Reservation]) -> None:
+    async def _ended(self, id: str, taken: dict[str, Reservation]) -> None:
         with self.lock:
             now = self._clock()
-            for window, reservation in zip(self._windows.values(), reservations, strict=True):
-                window.call_ended(now, reservation)
+            for name, window in self._windows.items():
+                window.call_ended(now, taken[name])
         if self._shared is not None:
-            used = dict(zip(self._windows, (reservation.amount for reservation in reservations), strict=True))
+            used = {name: reservation.amount for name, reservation in taken.items()}
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._shared.end, id, used)
 

@@ -60,7 +60,6 @@ class Fence:
         )
 
     def wrap(self, name: str, slot: Slot) -> str:
-        """Fence the content of a slot."""
         if isinstance(slot, int | float):
             return f"{slot:g}"
         if isinstance(slot, TrustedText):

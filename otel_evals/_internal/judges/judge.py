@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
 from otel_evals._internal.model import Usage
+from otel_evals._internal.model.evaluations import total_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,28 @@ class JudgeReply:
     """Calls made, including repairs and retries."""
 
 
+class CallTotals:
+    """Number, usage and cost of the calls of a question or a step so far."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.usage = Usage()
+        self._costs: list[float | None] = []
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None if any call's price is unknown."""
+        return total_cost(self._costs)
+
+    def add(self, usage: Usage, cost: float | None, calls: int = 0) -> None:
+        self.usage += usage
+        self._costs.append(cost)
+        self.calls += calls
+
+    def reply(self, value: Any, model: str) -> JudgeReply:
+        return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
+
+
 class Judge(Protocol):
     """Answers questions about a run.
 
@@ -61,3 +86,31 @@ class Judge(Protocol):
             JudgeUnavailableError: a later try may succeed.
             JudgeReplyError: the answer does not fit the schema, even after one repair.
         """
+
+
+# --- limits and budgets, which every single call of a model passes ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call that is about to be made."""
+
+    model: str
+    scorer_id: str
+    max_input_tokens: int
+    """An upper bound: a token is at least one byte."""
+    max_output_tokens: int | None
+    """None if the answer's length is unlimited."""
+    max_cost: float | None
+    """Maximum US dollars; None if the price or the answer's length is unknown."""
+
+
+Settle = Callable[[Usage, float | None], None]
+"""Reports a call's usage and cost in US dollars, None if unknown."""
+
+
+class Limiter(Protocol):
+    """Delays or refuses calls."""
+
+    def around(self, call: Call) -> AbstractAsyncContextManager[Settle]:
+        """Enter before the call and leave after it; raises JudgeError if the call must not be made."""

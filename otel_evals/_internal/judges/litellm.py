@@ -7,23 +7,22 @@ disabled: this package has its own, and LiteLLM's multiply calls, reject instead
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from otel_evals import semconv
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.fence import retry_request
-from otel_evals._internal.judges.judge import JudgeReply, JudgeRequest
-from otel_evals._internal.judges.limiter import Call, Limiter, call_limited
+from otel_evals._internal.judges.judge import Call, CallTotals, JudgeReply, JudgeRequest, Limiter
 from otel_evals._internal.judges.litellm_calls import Completion, judge_error, load, price_of
-from otel_evals._internal.judges.reply_parser import describe_schema, parse_reply
-from otel_evals._internal.model import Usage
 from otel_evals._internal.recursion import need_span, signature
 from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
@@ -31,6 +30,11 @@ from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.addresses import without_credentials
 from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_LANGUAGE = re.compile(r"(?:json)?[ \t\r]*\n")
+_MOST = 400_000
+_MOST_BLOCKS = 4
 _OWN_CLIENT = {
     "api_key", "azure_ad_token", "azure_ad_token_provider", "azure_password", "azure_username", "base_url",
     "client", "client_id", "client_secret", "custom_llm_provider", "organization", "tenant_id",
@@ -127,12 +131,14 @@ class LiteLLMJudge:
                 raise JudgeReplyError(f"{self.model} answered nothing ({answer.finish_reason})")
             return spent.reply(answer.text.strip(), answer.model)
         if not self._plain_text_only:
-            value = await self._natively(request, request.schema, spent)
-            if value is not None:
-                return spent.reply(value, spent.model)
+            reply = await self._natively(request, request.schema, spent)
+            if reply is not None:
+                return reply
         return await self._by_prompt(request, request.schema, spent)
 
-    async def _natively(self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals) -> Any:
+    async def _natively(
+        self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
+    ) -> JudgeReply | None:
         """Return the answer by the provider's own structured output, None if that fails."""
         try:
             answer = await self._complete(request, spent, native=True)
@@ -142,7 +148,7 @@ class LiteLLMJudge:
             self._plain_text_only.append(True)  # unsupported by this provider: spare the next calls
             return None
         value, _ = parse_reply(answer.text, schema)
-        return value
+        return None if value is None else spent.reply(value, answer.model)
 
     async def _by_prompt(
         self, request: JudgeRequest, schema: type[BaseModel], spent: CallTotals
@@ -161,13 +167,14 @@ class LiteLLMJudge:
     async def _complete(self, request: JudgeRequest, spent: CallTotals, *, native: bool) -> Completion:
         """Make one call behind the limiters. Retries are up to the engine, which frees the slot meanwhile."""
         litellm = await to_thread.run_sync(load)
-        answer = await call_limited(
-            self.limiters,
-            self._call(litellm, request),
-            lambda: self._answer(litellm, request, spent, native=native),
-            lambda answer: (answer.usage, self._cost(answer)),
-        )
-        spent.add(answer, self._cost(answer))
+        call = self._call(litellm, request)
+        async with AsyncExitStack() as stack:
+            settles = [await stack.enter_async_context(limiter.around(call)) for limiter in self.limiters]
+            answer = await self._answer(litellm, request, spent, native=native)
+            cost = self._cost(answer)
+            for settle in settles:
+                settle(answer.usage, cost)
+        spent.add(answer.usage, cost)
         return answer
 
     async def _answer(
@@ -259,32 +266,46 @@ class LiteLLMJudge:
         return (usage.input_tokens * self.input_price + usage.output_tokens * self.output_price) / 1e6
 
 
-class CallTotals:
-    """The usage and cost of a question so far."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.model = ""
-        self.usage = Usage()
-        self._costs: list[float | None] = []
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars; None if any call's price is unknown."""
-        known = [cost for cost in self._costs if cost is not None]
-        return sum(known) if known and len(known) == len(self._costs) else None
-
-    def add(self, answer: Completion, cost: float | None) -> None:
-        self.model = answer.model
-        self.usage += answer.usage
-        self._costs.append(cost)
-
-    def reply(self, value: Any, model: str) -> JudgeReply:
-        return JudgeReply(value=value, model=model, usage=self.usage, cost=self.cost, attempts=self.calls)
-
-
 def _hopeless(error: JudgeError) -> bool:
     """Return True if the request itself was refused, in any form."""
     if isinstance(error, JudgeKeyError | JudgeModelError):
         return True
     return error.provider_error in ("ContextWindowExceededError", "ContentPolicyViolationError")
+
+
+# --- answers as text ---
+
+
+def describe_schema(schema: type[BaseModel]) -> str:
+    form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
+    return f"Answer with one JSON object and nothing else. It must be valid against this JSON schema:\n{form}"
+
+
+def parse_reply(text: str, schema: type[_Model]) -> tuple[_Model | None, str]:
+    """Return the parsed answer, or None and its problem without quoting it."""
+    if len(text) > _MOST:
+        return None, f"the answer is longer than {_MOST} characters"
+    if not text.strip():
+        return None, "the answer is empty"
+    complaint = "it holds no JSON object"
+    for candidate in _candidates(text):
+        try:
+            return schema.model_validate_json(candidate), ""
+        except ValidationError as error:
+            complaint = "; ".join(_problem(dict(item)) for item in error.errors(include_url=False)[:5])
+    return None, complaint
+
+
+def _candidates(text: str) -> list[str]:
+    """Return the texts that may be the object: all of it, a fenced block, or between the outermost braces."""
+    blocks = text.split("```", 2 * _MOST_BLOCKS)[1::2]
+    found = [text, *(block[m.end() :] for block in blocks if (m := _LANGUAGE.match(block)))]
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        found.append(text[start : end + 1])
+    return found
+
+
+def _problem(error: dict[str, object]) -> str:
+    path = ".".join(str(part) for part in error["loc"])  # type: ignore[attr-defined]  # a tuple by contract
+    return f"{path}: {error['msg']}" if path else str(error["msg"])

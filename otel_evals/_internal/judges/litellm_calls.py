@@ -65,8 +65,6 @@ class AnswerTooLongError(Exception):
 
 @dataclass(frozen=True)
 class Completion:
-    """The used fields of a completion."""
-
     text: str
     model: str
     finish_reason: str

@@ -12,8 +12,7 @@ from typing import Any
 from otel_evals._internal.judges.budget import Budget
 from otel_evals._internal.judges.cache import CachedJudge
 from otel_evals._internal.judges.call_limits import JudgeLimits
-from otel_evals._internal.judges.judge import Judge
-from otel_evals._internal.judges.limiter import Limiter
+from otel_evals._internal.judges.judge import Judge, Limiter
 from otel_evals._internal.judges.litellm import LiteLLMJudge
 from otel_evals.errors import ConfigError
 

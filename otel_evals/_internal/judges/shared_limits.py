@@ -6,13 +6,10 @@ Methods raise StoreError if the server is away, unless they say otherwise.
 from __future__ import annotations
 
 import json
-import logging
 from uuid import uuid4
 
 from otel_evals._internal.redis_server import RedisServer
 from otel_evals.errors import StoreError
-
-_logger = logging.getLogger(__name__)
 
 _NANO = 1_000_000_000
 _DAYS_2 = 2 * 86_400
@@ -49,9 +46,6 @@ class SharedBudgetLedger:
     def reserve(
         self, key: str, usd: float, tokens: int, most_usd: float | None, most_tokens: int | None
     ) -> bool:
-        """Add to a key's sums, unless one would exceed its limit; after an error the reservation may stay
-        spent.
-        """
         most = [
             "" if most_usd is None else round(most_usd * _NANO),
             "" if most_tokens is None else most_tokens,
@@ -60,15 +54,10 @@ class SharedBudgetLedger:
         return bool(self._server.run(_RESERVE, _change_of(key), arguments))
 
     def give_back(self, key: str, usd: float, tokens: int) -> None:
-        """Return the unused part of a reservation; logs a warning while the server is away."""
-        try:
-            arguments = [-round(usd * _NANO), -tokens, _ONCE_SECONDS]
-            self._server.run(_GIVE_BACK, _change_of(key), arguments)
-        except StoreError as error:
-            _logger.warning("a budget keeps a whole reservation as spent: %s", error)
+        arguments = [-round(usd * _NANO), -tokens, _ONCE_SECONDS]
+        self._server.run(_GIVE_BACK, _change_of(key), arguments)
 
     def read(self, key: str) -> tuple[float, int]:
-        """Return a key's sums."""
         found = self._server.run(
             "return redis.call('HMGET', KEYS[1], 'usd', 'tokens')", [f"budget:{key}"], []
         )
@@ -147,7 +136,6 @@ class SharedWindows:
             return 0.0
 
     def end(self, id: str, used: dict[str, int]) -> None:
-        """Record the use of a call that has ended."""
         arguments: list[object] = [id]
         for what, (_, length) in self._rates.items():
             arguments += [used[what], round(length * 1000)]
@@ -180,7 +168,6 @@ class SharedAnswers:
         self._keys = ["answers", "answers:used", "answers:uses"]
 
     def get(self, key: str) -> tuple[str, str] | None:
-        """Return model and text of an answer, None if it is unknown."""
         found = self._server.run(_GET, self._keys, [key])
         if found is None:
             return None

@@ -52,7 +52,6 @@ class AdoptedExporter(SpanExporter):
 
     @property
     def holds(self) -> bool:
-        """Return True while judged spans are held."""
         return self._held is not None
 
     def hold_for(self, front: Pipeline | None) -> None:
@@ -66,32 +65,23 @@ class AdoptedExporter(SpanExporter):
         return self._held or self._leaving or self._own
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export through the hold, or directly if there is none."""
         return self._next.export(spans)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Release held spans and flush."""
         return self._next.force_flush(timeout_millis)
 
     def shutdown(self) -> None:
-        """Release held spans and shut down."""
         self._next.shutdown()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_own"], name)
 
 
-class _Spans(SpanProcessor):
-    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
+class _Retired(SpanProcessor):
+    """Exports the remaining spans of a processor, and accepts no more."""
 
-    def __init__(self) -> None:
-        self.target = SpanProcessor()  # does nothing
-
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        self.target.on_start(span, parent_context)
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self.target.on_end(span)
+    def __init__(self, target: SpanProcessor) -> None:
+        self.target = target
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self.target.force_flush(timeout_millis)
@@ -100,17 +90,14 @@ class _Spans(SpanProcessor):
         self.target.shutdown()
 
 
-class _Retired(SpanProcessor):
-    """Exports the remaining spans of a processor, and accepts no more."""
+class _Spans(_Retired):
+    """Forwards spans to the capture of the configured pipeline, if processors cannot be replaced."""
 
-    def __init__(self, processor: SpanProcessor) -> None:
-        self.processor = processor
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.target.on_start(span, parent_context)
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self.processor.force_flush(timeout_millis)
-
-    def shutdown(self) -> None:
-        self.processor.shutdown()
+    def on_end(self, span: ReadableSpan) -> None:
+        self.target.on_end(span)
 
 
 class _LogRecords(LogRecordProcessor):
@@ -142,11 +129,10 @@ class _Adopted:
         if isinstance(getattr(self._composite, "_span_processors", None), tuple):
             self._wrap_later_ones()
         else:
-            self._indirect = _Spans()
+            self._indirect = _Spans(SpanProcessor())
             provider.add_span_processor(self._indirect)
 
     def use(self, front: Pipeline | None, *, holds: bool) -> None:
-        """Connect capture and exporters to this pipeline."""
         before, self.front, self.holds = self.front, front, holds
         spans = None if front is None else front.spans
         if self._indirect is not None:
@@ -157,7 +143,6 @@ class _Adopted:
             exporter.hold_for(front if holds else None)
 
     def others(self) -> list[SpanProcessor]:
-        """Return the provider's processors except ours."""
         placed = self._indirect or (None if self.front is None else self.front.spans)
         processors = getattr(self._composite, "_span_processors", ())
         return [processor for processor in processors if processor is not placed]
@@ -229,8 +214,6 @@ def adopt(provider: Any, front: Pipeline | None, *, wrap: bool) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A span processor of a provider."""
-
     processor: str
     exporter: str
     """Empty if none was found in it."""
@@ -254,7 +237,6 @@ def describe(provider: Any) -> list[Described]:
 
 
 def same_provider(one: Any, other: Any) -> bool:
-    """Return True if two providers are the same behind their wrappers."""
     return unwrapped(one) is unwrapped(other)
 
 

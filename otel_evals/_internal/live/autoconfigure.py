@@ -25,11 +25,7 @@ TRACES_EXPORTER = "OTEL_EVALS_TRACES_EXPORTER"
 
 
 class HoldingExporter(AdoptedExporter):
-    """Holds judged spans for their scores, then exports them by OTEL_EVALS_TRACES_EXPORTER.
-
-    Raises:
-        ConfigError: that exporter is unknown or not installed.
-    """
+    """Holds judged spans for their scores, then exports them by OTEL_EVALS_TRACES_EXPORTER."""
 
     def __init__(self) -> None:
         super().__init__(_exporter(os.environ.get(TRACES_EXPORTER, "otlp").strip()))

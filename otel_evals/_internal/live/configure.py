@@ -22,11 +22,9 @@ from otel_evals._internal.accounting.health import Health
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
-from otel_evals._internal.live.doctor.examine import REPORTS, write_report
+from otel_evals._internal.live.doctor.examine import REPORTS, check_outside, write_report
 from otel_evals._internal.live.doctor.findings import Diagnosis
-from otel_evals._internal.live.doctor.outside import check_outside
-from otel_evals._internal.live.doctor.process import check_process
-from otel_evals._internal.live.no_traffic_warning import start_timer
+from otel_evals._internal.live.doctor.process import check_process, start_timer
 from otel_evals._internal.live.providers import (
     Providers,
     flush,
@@ -136,11 +134,7 @@ def install(
 
 
 def _providers(given: Providers) -> Providers:
-    """Return the given providers, else the global ones, else new ones.
-
-    Raises:
-        ConfigError: the tracer provider is not the SDK's.
-    """
+    """Return the given providers, else the global ones, else new ones."""
     make_missing(given, _made)
     stay_replaceable((_made.tracers, _made.loggers, _made.meters))
     notice_tracer_providers(_attach_late)

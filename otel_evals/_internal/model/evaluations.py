@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
@@ -61,6 +62,11 @@ class StepRecord(Record, frozen=True, kw_only=True):
     """Set on a reason step that failed: the score has no explanation."""
 
 
+def total_cost(costs: Sequence[float | None]) -> float | None:
+    """Return the sum of US dollars; None when one is unknown or there is none."""
+    return sum(c for c in costs if c is not None) if costs and None not in costs else None
+
+
 class Score(Record, frozen=True, kw_only=True):
     """A scorer's judgement of a run."""
 
@@ -80,8 +86,7 @@ class Score(Record, frozen=True, kw_only=True):
     @property
     def cost(self) -> float | None:
         """US dollars of all judge calls; None when a price is unknown or no judge was called."""
-        costs = [s.cost for s in self.steps if s.model is not None]
-        return sum(c for c in costs if c is not None) if costs and None not in costs else None
+        return total_cost([s.cost for s in self.steps if s.model is not None])
 
 
 class NotScored(Record, frozen=True, kw_only=True):

@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 Pair = tuple[bool, bool]
 """The human label and the scorer's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Agreement over a set of binary labels; positive is a score at or above the threshold."""
-
-    true_positive: int
-    false_positive: int
-    false_negative: int
-    true_negative: int
-    accuracy: float | None
-    """Share of items with equal labels."""
-    precision: float | None
-    """Share of the scorer's positives that are positive by label."""
-    recall: float | None
-    """Share of the positives by label that the scorer found."""
-    kappa: float | None
-    """Cohen's kappa; None if undefined, for example if all labels are the same."""
-    kappa_interval: tuple[float, float] | None
-    """95% interval of kappa, by bootstrap."""
+CONFUSION = ("true_positive", "false_positive", "false_negative", "true_negative")
 
 
-def agreement(pairs: Sequence[Pair], *, resamples: int = 2000, seed: int = 0) -> Agreement:
-    """Compare a scorer's binary answers with human labels."""
-    tp, fp, fn, tn = _counts(pairs)
-    rates = _ratio(tp + tn, len(pairs)), _ratio(tp, tp + fp), _ratio(tp, tp + fn)
-    interval = _interval(pairs, resamples, random.Random(seed))
-    return Agreement(tp, fp, fn, tn, *rates, kappa(pairs), interval)
+def agreement(pairs: Sequence[Pair], *, resamples: int = 2000, seed: int = 0) -> dict[str, Any]:
+    """Compare a scorer's binary answers with human labels; undefined numbers are None.
+
+    The 95% interval of kappa is by bootstrap.
+    """
+    tp, fp, fn, tn = counts = _counts(pairs)
+    return {
+        "confusion": dict(zip(CONFUSION, counts, strict=True)),
+        "accuracy": _ratio(tp + tn, len(pairs)),
+        "precision": _ratio(tp, tp + fp),
+        "recall": _ratio(tp, tp + fn),
+        "kappa": kappa(pairs),
+        "kappa_interval": _interval(pairs, resamples, random.Random(seed)),
+    }
 
 
 def kappa(pairs: Sequence[Pair]) -> float | None:

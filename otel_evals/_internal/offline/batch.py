@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from math import inf
-from types import TracebackType
 from typing import TypeVar
 
 from anyio.to_thread import current_default_thread_limiter
@@ -52,11 +51,8 @@ class BatchScorer:
 
     Rules, sampling, timeouts, retries and concurrency apply as they do live, and scored runs are delivered to
     the configured destinations. The queue is unbounded, and nothing is written to OpenTelemetry. A
-    conversation becomes idle by the end times of its runs.
-
-    Args:
-        config: rules and destinations; options of capture, the hold and the store do not apply.
-        progress: earlier evaluations to skip; it is closed with the scorer.
+    conversation becomes idle by the end times of its runs. `progress` has earlier evaluations to skip; it is
+    closed with the scorer.
     """
 
     def __init__(self, config: Config, progress: Progress | None = None) -> None:
@@ -131,11 +127,9 @@ class BatchScorer:
         return tuple(self._of_conversations.values())
 
     def stats(self) -> Stats:
-        """Return the current counters."""
         return self._ledger.stats()
 
     def destination_stats(self) -> dict[str, DestinationStats]:
-        """Return counts of deliveries, by destination."""
         return dict(self._fan_out.stats())
 
     def flush(self, timeout: float = 60.0) -> bool:
@@ -152,9 +146,7 @@ class BatchScorer:
     def __enter__(self) -> BatchScorer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # --- on the engine's thread ---
@@ -163,11 +155,9 @@ class BatchScorer:
         """Do nothing: spans are not captured."""
 
     def tick(self) -> float:
-        """Return no due time."""
         return inf
 
     async def run(self) -> None:
-        """Prepare the scorers and deliver to destinations."""
         limiter = current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, sum(r.concurrency for r in self.config.rules))
         await asyncio.gather(self._evaluator.prepare(), self._fan_out.run(), self._note_deliveries())
@@ -235,7 +225,10 @@ class BatchScorer:
             for part, name in self.progress.lacking(scored, self.destination_stats()):
                 self._fan_out.put(part, None if name is None else [name])
         if scored.run.turns:
-            self._keep_newest(scored.evaluations)
+            for evaluation in scored.evaluations:
+                known = self._of_conversations.get(evaluation.evaluation_id)
+                if known is None or known.revision < evaluation.revision:
+                    self._of_conversations[evaluation.evaluation_id] = evaluation
             return
         span_id = scored.run.root_span_id
         waiting = self._waiting.pop(scored.run.trace_id + span_id, None)
@@ -243,12 +236,6 @@ class BatchScorer:
             waiting.awaited.discard(span_id)
             waiting.evaluations += scored.evaluations
             self._answer(waiting)
-
-    def _keep_newest(self, evaluations: Iterable[Evaluation]) -> None:
-        for evaluation in evaluations:
-            known = self._of_conversations.get(evaluation.evaluation_id)
-            if known is None or known.revision < evaluation.revision:
-                self._of_conversations[evaluation.evaluation_id] = evaluation
 
     def _answer(self, waiting: _Waiting) -> None:
         """Resolve the future when all judged spans are scored."""

@@ -44,18 +44,12 @@ _FILLER = "The warehouse keeps its shelves in numbered rows, and each row has a 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack, and the family of similar ones."""
-
     family: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """An example and the scorer's outcome."""
-
-    example: Example
-    outcome: Score | NotScored | Exception
+Judged = tuple[Example, Score | NotScored | Exception]
+"""An example and the scorer's outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,7 @@ async def judge_all(
     """Judge every example; exceptions are outcomes too."""
 
     async def judge(example: Example) -> Judged:
-        return Judged(example, await _outcome(scorer, example.run))
+        return example, await _outcome(scorer, example.run)
 
     return await _all(examples, judge, at_once, done)
 
@@ -96,16 +90,11 @@ async def attempt_all(
     scorer: Scorer,
     attacks: Sequence[Attack],
     *,
-    run: Run = BAD_ANSWER,
     at_once: int = 4,
     done: Callable[[], None] | None = None,
 ) -> list[Attempt]:
-    """Judge a run unchanged, then once for each attack and place, and compare.
-
-    Raises:
-        StepFailure: the unchanged run could not be judged.
-    """
-    base = await scorer.score(run)
+    """Judge a run unchanged, then once for each attack and place, and compare."""
+    base = await scorer.score(BAD_ANSWER)
     if isinstance(base, NotScored):
         raise StepFailure(f"{scorer.id} does not apply to the example: {base.reason}")
     scale = getattr(scorer, "scale", None) or 1.0
@@ -113,7 +102,7 @@ async def attempt_all(
 
     async def attempt(case: tuple[Attack, str]) -> Attempt:
         attack, place = case
-        outcome = await _outcome(scorer, attacked(run, attack.text, place))
+        outcome = await _outcome(scorer, attacked(BAD_ANSWER, attack.text, place))
         gained = sign * (outcome.value - base.value) / scale if isinstance(outcome, Score) else None
         return Attempt(attack, place, gained, outcome)
 

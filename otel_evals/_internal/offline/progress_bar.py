@@ -9,10 +9,10 @@ from importlib.util import find_spec
 
 
 @contextmanager
-def bar(what: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[], None]]:
-    """Show progress on standard error; yields a function to call after each step."""
+def bar(what: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[..., None]]:
+    """Show progress on standard error; yields a function to call with a number of steps, by default 1."""
     if not shown or not sys.stderr.isatty() or find_spec("rich") is None:
-        yield lambda: None
+        yield lambda *_: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,4 +20,4 @@ def bar(what: str, total: int | None, *, shown: bool = True) -> Iterator[Callabl
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
+        yield lambda steps=1: progress.advance(task, steps)

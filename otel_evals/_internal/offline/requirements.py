@@ -39,9 +39,6 @@ def thresholds_of(
     """Read thresholds: by scorer id a number, `(min, max)`, or a mapping with `min`, `max` or both.
 
     A number is the minimum of the mean, or the maximum if lower is better.
-
-    Raises:
-        ConfigError: a scorer is unknown, or a bound is wrong.
     """
     return tuple(_threshold(name, bounds, directions) for name, bounds in thresholds.items())
 

@@ -149,7 +149,6 @@ async def _answer(
 
 
 def _callable_of(target: Any) -> Callable[[Any], Any]:
-    """Return an agent's `run` or `run_sync`, or the target itself."""
     for found in (getattr(target, "run", None), getattr(target, "run_sync", None), target):
         if callable(found):
             return found  # type: ignore[no-any-return]  # the target's type is unknown here

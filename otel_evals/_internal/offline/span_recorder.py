@@ -40,7 +40,6 @@ class Recording:
         """Ids of spans that have not ended."""
 
     async def settled(self, seconds: float) -> None:
-        """Wait until no span is open, for at most `seconds`."""
         if self.open:
             await asyncio.to_thread(self.wait, seconds)
 
@@ -107,7 +106,6 @@ class SpanRecorder(SpanProcessor):
             self._end(recording)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Assign a started span to its recording."""
         if not self._recordings:
             return
         recording = self._by_trace.get(span.context.trace_id)
@@ -157,9 +155,6 @@ def recorder_for(tracer_provider: Any = None, logger_provider: Any = None) -> Sp
     """Return the recorder of a provider, by default of the global one; it is created and set if missing.
 
     A provider has at most one recorder, because span processors cannot be removed.
-
-    Raises:
-        ConfigError: the tracer provider is not the SDK's.
     """
     provider: Any = tracer_provider or trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):

@@ -14,14 +14,12 @@ _FIXED = ("scorer", "scored", "mean", "95%", "n eff", "with missing")
 
 
 def as_text(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] = ()) -> str:
-    """Return the table in plain text."""
     rows = _table(tallies, requirements)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def as_rich(tallies: Sequence[ScorerTally], requirements: Sequence[Requirement] = ()) -> Any:
-    """Return the table for rich."""
     from rich.table import Table
     from rich.text import Text
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from otel_evals._internal.config.rules import Rule
 from otel_evals._internal.model import Direction, Evaluation, Run, Score, is_missing
+from otel_evals._internal.model.evaluations import total_cost
 from otel_evals._internal.statistics.bounds import missing
 from otel_evals._internal.statistics.clusters import Clusters
 from otel_evals._internal.statistics.estimate import Estimate, estimate
@@ -64,10 +65,7 @@ def tally(
 ) -> tuple[ScorerTally, ...]:
     """Return one tally per scorer, in the order of the rules.
 
-    Args:
-        rules: the rules.
-        evaluations: their evaluations.
-        kin: `kin_of` the runs by trace id; other runs count as independent.
+    `kin` has `kin_of` the runs by trace id; other runs count as independent.
     """
     by_scorer: dict[str, list[Evaluation]] = {}
     scales: dict[str, tuple[Direction, float | None]] = {}
@@ -112,7 +110,7 @@ def _tally(
         highest=max(values, default=None),
         not_scored=dict(ends["not_scored"]),
         failed=dict(ends["failed"] + ends["dropped"]),
-        cost=sum(c for c in judged if c is not None) if judged and None not in judged else None,
+        cost=total_cost(judged),
     )
 
 

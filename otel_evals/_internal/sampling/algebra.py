@@ -91,7 +91,16 @@ class Sampler(ABC):
         raise ConfigError("sample", problem)
 
 
-class _Ratio(Sampler):
+class NamedSampler(Sampler):
+    """A sampler whose text is known when it is built."""
+
+    _words: str
+
+    def __str__(self) -> str:
+        return self._words
+
+
+class _Ratio(NamedSampler):
     def __init__(self, probability: float, words: str) -> None:
         self.ceiling = probability
         self.floor = probability or 1.0
@@ -101,9 +110,6 @@ class _Ratio(Sampler):
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         return self._chance
-
-    def __str__(self) -> str:
-        return self._words
 
 
 class _Pair(Sampler):
@@ -196,11 +202,7 @@ def recorded_probability(chance: Chance, trace_state: str = "") -> float | None:
 
 
 def positive(value: Any, words: str, what: str) -> float:
-    """Return a finite number above zero.
-
-    Raises:
-        ConfigError: the value is something else; the message starts with `words` and names `what`.
-    """
+    """Return a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ConfigError("sample", f"{words}: {what} must be a positive number, not {value!r}")
     return float(value)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from otel_evals._internal.model import Run, Score
-from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler
+from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler
 from otel_evals.errors import ConfigError
 
 _NOT_SAMPLED = Chance(0.0, why="cascade_not_sampled")
@@ -19,7 +19,7 @@ _NOT_SCORED = Chance(0.0, why="cascade_not_scored")
 _NOT_MET = Chance(0.0, why="cascade_not_met")
 
 
-class _Cascade(Sampler):
+class _Cascade(NamedSampler):
     ceiling = 0.0  # it adds nothing to the ceiling of the rule it depends on
 
     def __init__(self, verb: str, scorer: Any, bound: float) -> None:
@@ -42,9 +42,6 @@ class _Cascade(Sampler):
         value = other.outcome.value
         met = value < self._bound if self._is_below else value > self._bound
         return other.chance if met else _NOT_MET
-
-    def __str__(self) -> str:
-        return self._words
 
 
 def below(scorer: Any, score: float) -> Sampler:
@@ -70,14 +67,7 @@ def above(scorer: Any, score: float) -> Sampler:
 
 
 def cascade_order(rules: Sequence[tuple[str, str, Sampler]]) -> list[int]:
-    """Return the indices of rules, each after the rules it depends on.
-
-    Args:
-        rules: scorer id, scope and sampler of each rule.
-
-    Raises:
-        ConfigError: a rule depends on a scorer that no rule in its scope has, or rules depend on each other.
-    """
+    """Return the indices of rules, each after the rules it depends on."""
     places = {(scorer, scope): index for index, (scorer, scope, _) in enumerate(rules)}
     after = [list(_followed(index, rules, places)) for index in range(len(rules))]
     done: list[int] = []

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from otel_evals._internal.model import Run
-from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler, positive
+from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, positive
 from otel_evals.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ class _Anything(Enum):
     VALUE = auto()
 
 
-class _Condition(Sampler):
+class _Condition(NamedSampler):
     floor = 1.0
 
     def __init__(
@@ -33,9 +33,6 @@ class _Condition(Sampler):
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
         return self._yes if self._test(run) else self._no
-
-    def __str__(self) -> str:
-        return self._words
 
 
 def errors() -> Sampler:

@@ -6,13 +6,13 @@ scorer ends, which timeouts, attempts and the bounded queue limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import msgspec
 
 from otel_evals._internal.model import Outcome, Run, Sampled
-from otel_evals._internal.sampling.algebra import Chance, Earlier, Sampler, recorded_probability
+from otel_evals._internal.sampling.algebra import Chance, Earlier, recorded_probability
 from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.randomness import inclusion_probability, randomness_source
@@ -20,27 +20,13 @@ from otel_evals._internal.sampling.randomness import inclusion_probability, rand
 _MAX_REMEMBERED = 1_000
 
 
-class DecidingRule(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def scorer_id(self) -> str: ...
-
-    @property
-    def asked_with(self) -> str:
-        """Rules with the same value are asked together."""
-
-    @property
-    def when(self) -> Callable[[Run], Any] | None: ...
-
-    @property
-    def sample(self) -> Sampler: ...
+DecidingRule = Any
+"""A rule of the configuration: `name`, `scorer_id`, `when` and `sample`; rules of one `asked_with` are asked
+together."""
 
 
 class Decision(msgspec.Struct, frozen=True):
-    rule: Any
-    """A `DecidingRule`."""
+    rule: DecidingRule
     status: Literal["sampled", "not_sampled", "waiting"]
     """`waiting`: for the outcome of a rule that it follows."""
     reason: str = ""

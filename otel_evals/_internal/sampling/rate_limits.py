@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from otel_evals._internal.model import Run
 from otel_evals._internal.redis_server import is_address, redis_server
-from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, Sampler, positive
+from otel_evals._internal.sampling.algebra import ALONE, Chance, Earlier, NamedSampler, Sampler, positive
 from otel_evals._internal.sampling.conditions import find_attribute
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.randomness import randomness_source
@@ -112,9 +112,7 @@ class _SharedRateControl(_RateControl):
         super().count(now, sampled)
 
 
-class _Limited(Sampler):
-    """One rate limit for all runs."""
-
+class _Limited(NamedSampler):
     may_exclude = False
     counts = True
     repeatable = False
@@ -131,13 +129,8 @@ class _Limited(Sampler):
     def _control(self, run: Run) -> _RateControl:
         return self._only
 
-    def __str__(self) -> str:
-        return self._words
-
 
 class _Stratified(_Limited):
-    """A rate limit for each of the most recent strata."""
-
     def __init__(self, by: str | Callable[[Run], Any], limit: tuple[float, float], *limited: Any) -> None:
         super().__init__(_RateControl(*limit), *limited)
         self._by, self._limit = by, limit

@@ -28,15 +28,7 @@ Counts = Mapping[int, tuple[float, float]]
 
 
 class SharedCounts:
-    """Counts of one window in this process, and in all others.
-
-    Args:
-        server: holds the counts of all processes.
-        name: of the shared limit.
-        slices: number in a window.
-        seconds: length of a slice.
-        clock: returns seconds since the epoch; all machines should agree within seconds.
-    """
+    """Counts of one window in this process, and in all others; their clocks should agree within seconds."""
 
     def __init__(
         self, server: RedisServer, name: str, slices: int, seconds: float, clock: Callable[[], float]
@@ -66,7 +58,6 @@ class SharedCounts:
             self._start()
 
     def totals(self) -> dict[int, tuple[float, float]]:
-        """Return the counts of this process, plus the others' as of the last exchange."""
         with self.lock:
             own = {number: (counts[0], counts[1]) for number, counts in self._own.items()}
         return {
@@ -76,7 +67,6 @@ class SharedCounts:
         }
 
     def exchange(self) -> None:
-        """Write the own counts, and read the others'."""
         latest = int(self._clock() / self._seconds)
         numbers = range(latest - self._slices, latest + 1)
         with self.lock:

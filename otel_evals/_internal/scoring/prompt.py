@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from otel_evals._internal.context import Params
 from otel_evals._internal.judges.fence import Fence, Slot, retry_request, shorten
-from otel_evals._internal.judges.judge import Judge, JudgeReply, JudgeRequest
+from otel_evals._internal.judges.judge import CallTotals, Judge, JudgeReply, JudgeRequest
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals._internal.model import ContextSeen, NotScored, Score, StepRecord, Usage
 from otel_evals._internal.recursion import need_span
@@ -66,9 +66,7 @@ class StepRecordBuilder:
         self.context: ContextSeen | None = None
         self.prompt: str | None = None
         self._model: str | None = None
-        self._usage = Usage()
-        self._costs: list[float | None] = []
-        self._attempts = 0
+        self._spent = CallTotals()
         self._start_time = time.time_ns()
         self._clock = time.perf_counter()
 
@@ -81,7 +79,7 @@ class StepRecordBuilder:
     def answered(self, reply: JudgeReply) -> None:
         if _MODEL.fullmatch(reply.model):  # servers may answer with any text
             self._model = reply.model
-        self._spent(reply.usage, reply.cost, reply.attempts)
+        self._spent.add(reply.usage, reply.cost, reply.attempts)
 
     def record(self, value: Any) -> StepRecord:
         return self._record(result=_plain(value))
@@ -89,24 +87,18 @@ class StepRecordBuilder:
     def failed(self, error: BaseException) -> StepRecord:
         if issubclass(type(error), JudgeError):  # whatever its `__class__` says
             judge: Any = error
-            self._spent(judge.usage or Usage(), judge.cost, judge.attempts)
+            self._spent.add(judge.usage or Usage(), judge.cost, judge.attempts)
         return self._record(error=describe_error(error))
 
-    def _spent(self, usage: Usage, cost: float | None, attempts: int) -> None:
-        self._usage += usage
-        self._costs.append(cost)
-        self._attempts += attempts
-
     def _record(self, *, result: Any = None, error: str | None = None) -> StepRecord:
-        known = [cost for cost in self._costs if cost is not None]
         return StepRecord(
             name=self.name,
             result=result,
             prompt=self.prompt,
             model=self._model,
-            usage=self._usage,
-            cost=sum(known) if known and len(known) == len(self._costs) else None,
-            attempts=self._attempts or 1,
+            usage=self._spent.usage,
+            cost=self._spent.cost,
+            attempts=self._spent.calls or 1,
             start_time=self._start_time,
             duration=time.perf_counter() - self._clock,
             context=self.context,
@@ -115,7 +107,6 @@ class StepRecordBuilder:
 
 
 def describe_error(error: BaseException) -> str:
-    """Format an exception in one line: its type and its text."""
     return f"{type_name(error)}: {plain_text(error, 2_000)}".removesuffix(": ")
 
 

@@ -16,11 +16,7 @@ _Argument = TypeVar("_Argument")
 
 
 class AbandonedThreads:
-    """Counts running worker threads whose caller timed out.
-
-    Args:
-        limit: maximum number of worker threads of one rule; calls that hang delay no other rule.
-    """
+    """Counts running worker threads whose caller timed out."""
 
     def __init__(self, limit: int = 40) -> None:
         self.slots = CapacityLimiter(limit)
@@ -28,31 +24,19 @@ class AbandonedThreads:
         """Abandoned calls."""
         self._lock = threading.Lock()
 
-    def caller_left(self, call: _Call) -> None:
-        """Count a call as abandoned while its thread runs; it may not have started yet."""
+    def note(self, call: _Call, **changes: bool) -> None:
+        """Change `runs` or `left` of a call, which counts while both are true; its caller may leave first."""
         with self._lock:
-            call.left = True
-            if call.runs:
+            for name, value in changes.items():
+                setattr(call, name, value)
+            if call.runs and call.left:
                 self.calls.add(call)
-
-    def thread_began(self, call: _Call) -> None:
-        """Note that a thread has started a call."""
-        with self._lock:
-            call.runs = True
-            if call.left:
-                self.calls.add(call)
-
-    def thread_ended(self, call: _Call) -> None:
-        """Note that a thread has ended."""
-        with self._lock:
-            call.runs = False
-            self.calls.discard(call)
+            else:
+                self.calls.discard(call)
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call in a worker thread."""
-
     runs: bool = False
     left: bool = False
     """True after its caller has gone."""
@@ -81,21 +65,21 @@ async def _in_thread(function: Callable[[_Argument], Any], argument: _Argument) 
 
     def work() -> tuple[Any, BaseException | None]:
         if counted is not None:
-            counted.thread_began(made)
+            counted.note(made, runs=True)
         try:
             return function(argument), None
         except BaseException as error:  # as a value: not every exception can be raised in another thread
             return None, error
         finally:
             if counted is not None:
-                counted.thread_ended(made)
+                counted.note(made, runs=False)
 
     slots = None if counted is None else counted.slots
     try:
         result, error = await to_thread.run_sync(work, abandon_on_cancel=True, limiter=slots)
     except asyncio.CancelledError:
         if counted is not None:
-            counted.caller_left(made)
+            counted.note(made, left=True)
         raise
     if error is not None:
         raise error
@@ -108,7 +92,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def hide_task(task: asyncio.Task[Any] | None = None) -> None:
-    """Hide a task, by default the current one, from users' functions that use `asyncio.all_tasks`."""
+def hide_task() -> None:
+    """Hide the current task from users' functions that use `asyncio.all_tasks`."""
     unregister: Any = getattr(asyncio.tasks, "_unregister_task")  # noqa: B009  # as asyncio says for tasks of others
-    unregister(task or asyncio.current_task())
+    unregister(asyncio.current_task())

@@ -19,5 +19,4 @@ def must_propagate(error: BaseException) -> bool:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Return True if an exception is a cancellation of the current task."""
     return issubclass(type(error), asyncio.CancelledError) and must_propagate(error)

@@ -30,15 +30,7 @@ def content_is_shown() -> bool:
 def tell(
     logger: logging.Logger, message: str, *args: object, error: BaseException, level: int = logging.ERROR
 ) -> None:
-    """Log what went wrong, with the exception as far as it can and may be told.
-
-    Args:
-        logger: of the caller's module.
-        message: with a place for each of `args`.
-        *args: what stands in its places.
-        error: whatever was raised.
-        level: of the line.
-    """
+    """Log what went wrong, with the exception as far as it can and may be told."""
     if _content.get():
         try:
             told = (type(error), error, _traceback_of(error, type(error)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
 from typing import Any
 
+from msgspec import Struct
 from pydantic import BaseModel
-
-from otel_evals._internal.util.fields import field_values
 
 MAX_JSON = 200_000
 """Default limit of a value's JSON text, in characters."""
@@ -45,6 +45,19 @@ def plain_text(value: object, limit: int = _MAX_TEXT) -> str:
 
 def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def field_names(cls: type) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass or struct; None for other classes."""
+    if issubclass(cls, Struct):
+        return cls.__struct_fields__
+    return tuple(field.name for field in fields(cls)) if is_dataclass(cls) else None
+
+
+def field_values(value: Any) -> dict[str, Any] | None:
+    """Return the fields and values of a dataclass or struct instance; None for other objects."""
+    names = field_names(type(value))
+    return None if names is None else {name: getattr(value, name) for name in names}
 
 
 def plain_value(value: object) -> Any:
@@ -85,8 +98,8 @@ class _Plain:
             return self.value(value.value, depth)
         if issubclass(kind, BaseModel):
             return self.value(value.model_dump(mode="json"), depth)
-        if (fields := field_values(value)) is not None:
-            return self.mapping(fields, depth)
+        if (values := field_values(value)) is not None:
+            return self.mapping(values, depth)
         if issubclass(kind, Mapping):
             return self.mapping(value, depth)
         if issubclass(kind, list | tuple | Set):

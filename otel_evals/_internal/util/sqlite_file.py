@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import threading
 import time
 import weakref
@@ -16,7 +17,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from otel_evals._internal.util.fork import renew_after_fork
-from otel_evals._internal.util.private_files import make_private
 from otel_evals.errors import StoreError
 
 MEMORY = ":memory:"
@@ -29,18 +29,7 @@ _inherited: list[sqlite3.Connection] = []
 def open_sqlite(
     path: str | os.PathLike[str], *, create: bool = True, wait: float = 5.0, synchronous: str = "NORMAL"
 ) -> sqlite3.Connection:
-    """Open a file in WAL mode, without implicit transactions.
-
-    Args:
-        path: the file, or MEMORY.
-        create: create the file and its folder if they are missing, and make an existing file private.
-        wait: seconds to wait for a lock that another process holds.
-        synchronous: SQLite's setting; with FULL, a commit survives a power failure.
-
-    Raises:
-        OSError: the file is missing, belongs to another user, or is a symbolic link.
-        sqlite3.Error: SQLite cannot use the file.
-    """
+    """Open a file in WAL mode, without implicit transactions; FULL `synchronous` survives power failures."""
     if os.fspath(path) != MEMORY:
         if create:
             make_private(Path(path))
@@ -54,6 +43,26 @@ def open_sqlite(
         db.close()
         raise
     return db
+
+
+def make_private(path: Path) -> None:
+    """Create a file with mode 0600, or remove the permissions of others from an existing one.
+
+    Raises:
+        OSError: it is a symbolic link, not a regular file, or belongs to another user.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Do not open an existing file: closing it would release the locks of this process's connections.
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("is a symbolic link, or no plain file") from None
+        if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
+            raise OSError("belongs to another user") from None
+        if os.name == "posix" and found.st_mode & 0o077:
+            os.chmod(path, stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def _use_wal(db: sqlite3.Connection, deadline: float) -> None:
@@ -82,16 +91,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 class SQLiteFile:
-    """One connection to a SQLite file, opened on first use, for any thread.
-
-    Args:
-        path: the file, or MEMORY.
-        schema: statements that create missing tables, each of which may run again.
-        wait: seconds to wait for a lock that another process holds.
-
-    Raises:
-        StoreError: the file cannot be opened, or is not private.
-    """
+    """One connection to a SQLite file, for any thread; `schema` may run again. Raises StoreError."""
 
     def __init__(self, path: str | os.PathLike[str], schema: str, *, wait: float = 5.0) -> None:
         self.path = os.fspath(path)
@@ -110,11 +110,6 @@ class SQLiteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run one transaction.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
         with self.lock:
             try:
                 db = self._connection()

@@ -17,11 +17,11 @@ from opentelemetry.trace import SpanContext
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals._internal.cli.score import score_files
 from otel_evals._internal.config.loader import build_config
 from otel_evals._internal.scorers import checks
 from otel_evals.errors import DestinationError
 from otel_evals.scorers import grounded_in_tools
+from tests.support.scored_files import score_files
 from tests.support.traffic import agent_run
 
 RULES = """

@@ -27,7 +27,7 @@ import os
 from otel_evals import scorer
 from otel_evals.errors import JudgeUnavailableError
 from otel_evals._internal.judges.budget import Budget
-from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.judge import Call
 
 @scorer(version="1")
 async def billed(run) -> float:

@@ -74,7 +74,7 @@ def test_what_every_destination_has_is_not_made_again() -> None:
 
 def test_a_judged_span_that_is_gone_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="no longer among the run's spans"):
-        resumptions(stored(replace(WHOLE, target="f" * 16)), RUNS, RULES)
+        resumptions(stored(WHOLE._replace(target="f" * 16)), RUNS, RULES)
 
 
 def test_a_conversation_is_made_of_its_runs_again() -> None:

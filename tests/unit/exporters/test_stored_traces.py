@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals._internal.cli.trace_files import query_of, stored_traces
+from otel_evals._internal.cli.backends import query_of, stored_traces
 from otel_evals.errors import ConfigError
 from otel_evals.model import SpanRecord
 from tests.support.recording_server import RecordedRequest, RecordingServer, Reply, recording_server

@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import app
-from otel_evals._internal.cli.score import score_files
 from otel_evals._internal.config.loader import build_config
 from otel_evals.model import Evaluation, Score
 from otel_evals.scorers import answered, tool_error_rate
@@ -21,6 +20,7 @@ from tests.support.gateways import GatewayThread
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.recording_server import Reply, recording_server
 from tests.support.recordings import NOW, REQUEST, span
+from tests.support.scored_files import score_files
 
 CAPTURES = os.environ.get("OTEL_EVALS_CAPTURES", "")
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from otel_evals._internal.judges.budget import BudgetLedger
 from otel_evals._internal.judges.call_limits import RateWindow, parse_rate
-from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.judge import Call
 from otel_evals._internal.judges.resolver import resolve_judge
 from otel_evals.errors import BudgetExceededError, ConfigError, JudgeError, JudgeUnavailableError
 from otel_evals.judges import (

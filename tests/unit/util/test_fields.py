@@ -11,8 +11,7 @@ import pytest
 
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.scoring.fingerprint import fingerprint
-from otel_evals._internal.util.fields import field_names
-from otel_evals._internal.util.plain import as_text, plain_value
+from otel_evals._internal.util.plain import as_text, field_names, plain_value
 from otel_evals.destinations import plain
 from otel_evals.dialects import field_values
 from otel_evals_instrumentation._internal.decorators.serialization import attribute_value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals._internal.util.private_files import make_private
+from otel_evals._internal.util.sqlite_file import make_private
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems have other rights")
 

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from otel_evals._internal.judges.cache import question_key
-from otel_evals._internal.judges.limiter import Call
+from otel_evals._internal.judges.judge import Call
 from otel_evals._internal.util.sqlite_file import SQLiteFile
 from otel_evals.errors import JudgeUnavailableError, StoreError
 from otel_evals.judges import Budget, CachedJudge, JudgeLimits, JudgeRequest, LiteLLMJudge, ScriptedJudge

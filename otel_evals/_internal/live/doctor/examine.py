@@ -1,24 +1,34 @@
-"""Examines a configuration file, and writes the reports that `otel-evals doctor -- ...` reads."""
+"""Examines a configuration file and its servers; writes the reports of `otel-evals doctor -- ...`."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import socket
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import anyio
+
+from otel_evals._internal.config.costs import judges_of
 from otel_evals._internal.config.loader import load_config
-from otel_evals._internal.live.doctor.findings import Diagnosis, fine, problem
-from otel_evals._internal.live.doctor.outside import check_outside
+from otel_evals._internal.config.options import Config
+from otel_evals._internal.judges.judge import JudgeRequest
+from otel_evals._internal.live.doctor.findings import Diagnosis, Finding, fine, problem
 from otel_evals.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
+_ENDPOINTS = ("", "_TRACES", "_LOGS", "_METRICS")
+_PORTS = {"http": 80, "https": 443}
 REPORTS = "OTEL_EVALS_DOCTOR"
 """Environment variable: folder in which `otel-evals doctor -- ...` expects the reports of its program."""
 
 
 def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float = 3.0) -> Diagnosis:
-    """Examine a configuration file, and the endpoints, judges and destinations that it uses."""
     try:
         config = load_config(path)
     except ConfigError as error:
@@ -28,7 +38,6 @@ def examine_file(path: str | Path, *, ask_judges: bool = False, timeout: float =
 
 
 def diagnosis_of(error: ConfigError) -> Diagnosis:
-    """Turn the mistakes of a configuration into findings."""
     fix = "correct the field; `otel-evals config check` lists all mistakes"
     return Diagnosis(findings=tuple(problem("configuration", str(each), fix) for each in error.errors))
 
@@ -47,6 +56,56 @@ def write_report(found: Diagnosis) -> None:
 
 
 def read_reports(folder: Path) -> dict[int, Diagnosis]:
-    """Read the reports of all processes, by process id."""
     paths = sorted(folder.glob("*.json"))
     return {int(path.stem): Diagnosis.of_json(json.loads(path.read_text("utf-8"))) for path in paths}
+
+
+def check_outside(config: Config, *, ask: bool, timeout: float) -> Iterator[Finding]:
+    names = [f"OTEL_EXPORTER_OTLP{signal}_ENDPOINT" for signal in _ENDPOINTS]
+    for address, name in {os.environ[name].strip(): name for name in names if os.environ.get(name)}.items():
+        yield _reached("otlp", name, address, timeout)
+    judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
+    for model, judge in judges.items():
+        yield _asked(model, judge, timeout) if ask else _judge(model, judge)
+    for destination in config.destinations:
+        url = getattr(destination, "endpoint", None) or getattr(destination, "url", None)
+        if isinstance(url, str):
+            yield _reached("destinations", destination.name, url, timeout)
+
+
+def _reached(check: str, name: str, address: str, timeout: float) -> Finding:
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    try:
+        port = parts.port or _PORTS.get(parts.scheme, 4317)
+        socket.create_connection((parts.hostname or "localhost", port), timeout).close()
+    except (OSError, ValueError) as error:
+        text = f"{name}: nothing answers at {parts.hostname}:{parts.port}: {error}"
+        return problem(check, text, f"start the server, or correct {name}")
+    return fine(check, f"{name}: {parts.hostname}:{port} answers")
+
+
+def _judge(model: str, judge: Any) -> Finding:
+    judge = getattr(judge, "judge", judge)  # behind a cache
+    if find_spec("litellm") is None or not hasattr(judge, "api_key"):
+        return fine("judges", f"{model} was not asked")
+    from otel_evals._internal.judges.litellm_calls import load
+
+    known = load().validate_environment(model)
+    if judge.api_key or judge.api_base or known["keys_in_environment"] or not known["missing_keys"]:
+        return fine("judges", f"{model} has a key; it was not asked")
+    return problem("judges", f"{model} has no API key", f"export {known['missing_keys'][0]}=...")
+
+
+def _asked(model: str, judge: Any, timeout: float) -> Finding:
+    asked = JudgeRequest(instructions="", prompt="Answer with the word yes.", schema=None, scorer_id="doctor")
+
+    async def ask() -> str:
+        with anyio.fail_after(timeout):
+            return str((await judge.ask(asked)).value)
+
+    try:
+        answer = anyio.run(ask)
+    except Exception as error:
+        text = f"{model} did not answer: {error or type(error).__name__}"
+        return problem("judges", text, "correct the key, `model` or `api_base` in the message")
+    return fine("judges", f"{model} answered: {answer[:40]!r}")

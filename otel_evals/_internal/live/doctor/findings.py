@@ -4,38 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 Status = Literal["fine", "note", "problem"]
 _SIGNS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """Result of one check."""
 
-    check: str
-    """Short name of the check, such as `tracer_provider`."""
     status: Status
     """`note`: runs are scored, but something is missing. `problem`: runs are not scored."""
+    check: str
+    """Short name of the check, such as `tracer_provider`."""
     text: str
     fix: str = ""
     """A line of code or configuration that fixes it."""
 
 
-def fine(check: str, text: str) -> Finding:
-    """Build a finding of a successful check."""
-    return Finding(check=check, status="fine", text=text)
-
-
-def note(check: str, text: str, fix: str) -> Finding:
-    """Build a finding about missing output."""
-    return Finding(check=check, status="note", text=text, fix=fix)
-
-
-def problem(check: str, text: str, fix: str) -> Finding:
-    """Build a finding about runs that are not scored."""
-    return Finding(check=check, status="problem", text=text, fix=fix)
+fine, note, problem = partial(Finding, "fine"), partial(Finding, "note"), partial(Finding, "problem")
 
 
 @dataclass(frozen=True, kw_only=True)

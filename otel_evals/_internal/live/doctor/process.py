@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from threading import Timer
 from typing import Any
 
 from opentelemetry import trace
@@ -15,6 +17,7 @@ from otel_evals._internal.live.doctor.findings import Finding, fine, note, probl
 from otel_evals._internal.live.providers import Providers, goes_nowhere
 from otel_evals._internal.pipeline.pipeline import Pipeline
 
+_logger = logging.getLogger(__name__)
 _BY_OPENINFERENCE = "{0}Instrumentor().instrument()  # pip install openinference-instrumentation-{1}"
 _FRAMEWORKS = {
     "pydantic_ai": ("pydantic-ai", "pydantic_ai.Agent.instrument_all()"),
@@ -50,6 +53,33 @@ def likely_cause(pipeline: Pipeline, used: Providers) -> Finding | None:
     if pipeline.dialects.unclaimed():  # spans came, but none of an agent or a model
         found += [finding for finding in _check_spans(pipeline) if finding.check == "instrumentation"]
     return next((finding for finding in found if finding.status == "problem"), None)
+
+
+def start_timer(pipeline: Pipeline, used: Providers) -> Timer:
+    """Check a pipeline once, `no_traffic_after` seconds from now, on a daemon thread."""
+    timer = Timer(pipeline.config.no_traffic_after, _warn, (pipeline, used))
+    timer.name = "otel-evals-no-traffic"
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError:
+        _logger.debug("no thread is available to check for traffic")
+    return timer
+
+
+def _warn(pipeline: Pipeline, used: Providers) -> None:
+    try:
+        if pipeline.stats().seen:
+            return
+        cause = likely_cause(pipeline, used)
+    except Exception:
+        _logger.debug("could not check for traffic", exc_info=True)
+        return
+    seconds = pipeline.config.no_traffic_after
+    if cause is None:
+        _logger.info("no run was seen in %g s, and no span of an agent or a model", seconds)
+    else:
+        _logger.warning("no run was seen in %g s: %s; fix: %s", seconds, cause.text, cause.fix)
 
 
 def _check_environment() -> Iterator[Finding]:
