@@ -12,13 +12,12 @@ from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.grouped import invocations_in
-from otel_evals._internal.read.guards import is_guard
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
 from otel_evals._internal.read.misplaced_choices import restore_choices, with_details
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
-from otel_evals._internal.read.tree import INVOCATIONS, Tree, make_tree, parents_in
+from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, make_tree, parents_in
 from otel_evals._internal.read.truncation import defer_content
 
 # Called for every run and span, without a Python call each.
@@ -87,7 +86,8 @@ def find_runs(
 def subruns(run: Run) -> list[Run]:
     """Return each agent operation in a run, including the root, as a separate run."""
     operations = {o.span.span_id: o for o in run.operations}
-    tree = Tree(operations, parents_in(run.children), dict(run.children))
+    below = dict(run.children)
+    tree = Tree(operations, parents_in(below), below, guards_in(run.operations))
     return [
         run if agent.span_id == run.root_span_id else _run(agent, (agent,), tree)
         for agent in run.of_kind(OperationKind.AGENT)
@@ -104,11 +104,11 @@ def _run(root: Operation, members: Sequence[Operation], tree: Tree) -> Run:
         if span_id in below:
             stack.extend(below[span_id])
     if len(inside) == len(operations):
-        return assemble(root, list(operations.values()), below, tree.above)
+        return assemble(root, list(operations.values()), below, tree.above, tree.guards)
     mine = sorted((operations[i] for i in inside), key=_order)
     ids = [operation.span.span_id for operation in mine]
     children = {span_id: below[span_id] for span_id in ids if span_id in below}
-    return assemble(root, mine, children, tree.above)
+    return assemble(root, mine, children, tree.above, tree.guards)
 
 
 def _known_to(group: Operation, run: Run) -> Run:
@@ -194,7 +194,7 @@ def _roots(
     stack = [span_id for span_id in tree.operations if tree.above[span_id] is None]
     while stack:
         operation = tree.operations[stack.pop()]
-        if is_guard(operation):
+        if operation.span.span_id in tree.guards:
             continue
         if operation.kind in INVOCATIONS:
             if operation.kind is OperationKind.AGENT or _does_something(operation, tree):
