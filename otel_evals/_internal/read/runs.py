@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.dialect import Dialects, read_operations
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
@@ -18,13 +18,11 @@ from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, make_tree, parents_in
-from otel_evals._internal.read.truncation import defer_content
 
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _OPERATION_ID = attrgetter("span.span_id")
-_Ordered = tuple[int, int, str, Operation]
 _START = attrgetter("start_time", "root_span_id")
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
@@ -152,24 +150,9 @@ def _read(
     mine = list(records.values())
     if ours:
         mine = [r for i, r in records.items() if not _is_inside(i, ours, parents)]
-    found = _operations(mine, dialects) or _operations(with_details(mine), dialects)
+    found = read_operations(mine, dialects) or read_operations(with_details(mine), dialects)
     found.sort(key=itemgetter(0, 1, 2))
-    operations: dict[str, Operation] = dict(map(itemgetter(2, 3), found))
-    defer_content(operations.values())
-    return operations
-
-
-def _operations(records: Iterable[SpanRecord], dialects: Dialects) -> list[_Ordered]:
-    found: list[_Ordered] = []
-    for record in records:
-        try:
-            operation = dialects.read(record)
-        except BaseException:  # a third-party dialect must not break the trace
-            operation = None
-        if operation is not None:
-            span = operation.span  # as in `_order`, without a call
-            found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))
-    return found
+    return dict(map(itemgetter(2, 3), found))
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
