@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from otel_evals._internal.model import Document, Operation, OperationKind, Run, SpanRecord, ToolCall
 from otel_evals._internal.model.derived import recovered
-from otel_evals._internal.read.guards import outside_guards
 from otel_evals._internal.read.provenance import find_provenance
 from otel_evals._internal.read.question import Answer, Question, find_answer, find_question
 from otel_evals._internal.read.tokens import APART, tokens_used
@@ -30,7 +29,9 @@ def assemble(
     operations: Sequence[Operation],
     children: Mapping[str, tuple[str, ...]],
     above: Mapping[str, str | None],
+    guards: frozenset[str],
 ) -> Run:
+    """Return a run; `above` maps each span to its nearest operation above, `guards` are span ids."""
     span, operations = root.span, tuple(operations)
     given = {
         "trace_id": span.trace_id,
@@ -49,7 +50,7 @@ def assemble(
         "trace_flags": span.trace_flags,
         "trace_state": span.trace_state and _trace_state(span),
     }
-    return recovered(Run, Recovery(root, operations, above), given)
+    return recovered(Run, Recovery(root, operations, above, guards), given)
 
 
 def _trace_state(span: SpanRecord) -> str:
@@ -62,16 +63,21 @@ def _trace_state(span: SpanRecord) -> str:
 
 
 class Recovery:
-    __slots__ = ("_above", "_operations", "_parts", "_root")
+    __slots__ = ("_above", "_guards", "_operations", "_parts", "_root")
 
     failed = False  # each operation has this for itself
 
     def __init__(
-        self, root: Operation, operations: Sequence[Operation], above: Mapping[str, str | None]
+        self,
+        root: Operation,
+        operations: Sequence[Operation],
+        above: Mapping[str, str | None],
+        guards: frozenset[str],
     ) -> None:
         self._root = root
         self._operations = operations
         self._above = above
+        self._guards = guards
         self._parts: dict[Callable[..., Any], Any] = {}
 
     def derive(self, field: str) -> Mapping[str, Any]:
@@ -89,7 +95,9 @@ class Recovery:
         return found
 
     def _speaking(self) -> Sequence[Operation]:
-        return self._part(outside_guards, self._operations, self._above)
+        if not self._guards:
+            return self._operations
+        return self._part(_outside, self._guards, self._operations, self._above)
 
     def _question(self) -> Question | None:
         return self._part(find_question, self._root, self._speaking())
@@ -170,6 +178,17 @@ class Recovery:
     def availability(self) -> Mapping[str, Any]:
         parts = self._question(), self._answer(), self._calls(), self._documents(), self._system()[1]
         return find_provenance(self._operations, *parts)
+
+
+def _outside(
+    guards: frozenset[str], operations: Sequence[Operation], above: Mapping[str, str | None]
+) -> Sequence[Operation]:
+    """Return the operations outside of guards."""
+    inside = {o.span_id for o in operations if o.span_id in guards}
+    for operation in operations:  # sorted by start: parents come first
+        if above.get(operation.span_id) in inside:
+            inside.add(operation.span_id)
+    return [operation for operation in operations if operation.span_id not in inside]
 
 
 def _first(name: str, root: Operation, operations: Iterable[Operation]) -> Any:

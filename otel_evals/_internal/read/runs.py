@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from otel_evals import semconv
-from otel_evals._internal.dialect import Dialects
+from otel_evals._internal.dialect import Dialects, read_operations
 from otel_evals._internal.model import Operation, OperationKind, Run, SpanRecord
 from otel_evals._internal.model.derived import with_given
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.grouped import invocations_in
-from otel_evals._internal.read.guards import is_guard
 from otel_evals._internal.read.inherited_ids import with_inherited_ids
 from otel_evals._internal.read.misplaced_choices import restore_choices, with_details
 from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
-from otel_evals._internal.read.tree import INVOCATIONS, Tree, make_tree, parents_in
-from otel_evals._internal.read.truncation import defer_content
+from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, make_tree, parents_in
 
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _OPERATION_ID = attrgetter("span.span_id")
-_Ordered = tuple[int, int, str, Operation]
 _START = attrgetter("start_time", "root_span_id")
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
@@ -87,7 +84,8 @@ def find_runs(
 def subruns(run: Run) -> list[Run]:
     """Return each agent operation in a run, including the root, as a separate run."""
     operations = {o.span.span_id: o for o in run.operations}
-    tree = Tree(operations, parents_in(run.children), dict(run.children))
+    below = dict(run.children)
+    tree = Tree(operations, parents_in(below), below, guards_in(run.operations))
     return [
         run if agent.span_id == run.root_span_id else _run(agent, (agent,), tree)
         for agent in run.of_kind(OperationKind.AGENT)
@@ -104,11 +102,11 @@ def _run(root: Operation, members: Sequence[Operation], tree: Tree) -> Run:
         if span_id in below:
             stack.extend(below[span_id])
     if len(inside) == len(operations):
-        return assemble(root, list(operations.values()), below, tree.above)
+        return assemble(root, list(operations.values()), below, tree.above, tree.guards)
     mine = sorted((operations[i] for i in inside), key=_order)
     ids = [operation.span.span_id for operation in mine]
     children = {span_id: below[span_id] for span_id in ids if span_id in below}
-    return assemble(root, mine, children, tree.above)
+    return assemble(root, mine, children, tree.above, tree.guards)
 
 
 def _known_to(group: Operation, run: Run) -> Run:
@@ -152,24 +150,9 @@ def _read(
     mine = list(records.values())
     if ours:
         mine = [r for i, r in records.items() if not _is_inside(i, ours, parents)]
-    found = _operations(mine, dialects) or _operations(with_details(mine), dialects)
+    found = read_operations(mine, dialects) or read_operations(with_details(mine), dialects)
     found.sort(key=itemgetter(0, 1, 2))
-    operations: dict[str, Operation] = dict(map(itemgetter(2, 3), found))
-    defer_content(operations.values())
-    return operations
-
-
-def _operations(records: Iterable[SpanRecord], dialects: Dialects) -> list[_Ordered]:
-    found: list[_Ordered] = []
-    for record in records:
-        try:
-            operation = dialects.read(record)
-        except BaseException:  # a third-party dialect must not break the trace
-            operation = None
-        if operation is not None:
-            span = operation.span  # as in `_order`, without a call
-            found.append((span.start_time, -(span.end_time or 0), span.span_id, operation))
-    return found
+    return dict(map(itemgetter(2, 3), found))
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:
@@ -194,7 +177,7 @@ def _roots(
     stack = [span_id for span_id in tree.operations if tree.above[span_id] is None]
     while stack:
         operation = tree.operations[stack.pop()]
-        if is_guard(operation):
+        if operation.span.span_id in tree.guards:
             continue
         if operation.kind in INVOCATIONS:
             if operation.kind is OperationKind.AGENT or _does_something(operation, tree):

@@ -15,7 +15,7 @@ from otel_evals._internal.model.sizes import size_of_run
 from otel_evals._internal.read.assemble import assemble
 from otel_evals._internal.read.model_calls import asked_by, asks_for_tools, continues, given_to
 from otel_evals._internal.read.question import says_tools, waiting_calls
-from otel_evals._internal.read.tree import parents_in
+from otel_evals._internal.read.tree import guards_in, parents_in
 
 _RECENT = 16
 """Number of runs back that a call without ids is compared with."""
@@ -168,7 +168,7 @@ def _joined(first: Run, then: Run) -> Run:
     )
     children = {**first.children, **then.children}
     root = next(o for o in operations if o.span_id == then.root_span_id)
-    run = assemble(root, operations, children, parents_in(children))
+    run = assemble(root, operations, children, parents_in(children), guards_in(operations))
     # The runs may have inherited these from spans around them.
     known = {
         name: getattr(then, name) or getattr(first, name)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from otel_evals._internal.model import Operation, OperationKind, SpanRecord
 
 INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
+_ATTRIBUTES = """
+openinference.span.kind gen_ai.operation.name gen_ai.span.kind traceloop.span.kind
+langfuse.observation.type langwatch.span.type mlflow.spanType mastra.span.type type
+"""
+_KINDS: Final = frozenset(_ATTRIBUTES.split())
+"""Attributes for the kind of a span, by convention."""
+_GUARD: Final = re.compile(r'guardrail|^"?(?:evaluat|moderation)', re.IGNORECASE)
 
 
 class Tree(msgspec.Struct, frozen=True, eq=False):
@@ -21,6 +29,8 @@ class Tree(msgspec.Struct, frozen=True, eq=False):
     """Each operation's nearest operation above."""
     below: dict[str, tuple[str, ...]]
     """The operations directly below each one, if there are any."""
+    guards: frozenset[str]
+    """Guardrails and evaluators, whose model calls have no answer for the user."""
 
     def inside(self, top: Operation) -> Iterator[Operation]:
         """Yield all operations below one, depth first."""
@@ -41,7 +51,21 @@ def make_tree(operations: dict[str, Operation], parents: Mapping[str, str | None
             below.setdefault(parent, []).append(span_id)
     for parent, children in below.items():
         below[parent] = tuple(children)
-    return Tree(operations, above, below)
+    return Tree(operations, above, below, guards_in(operations.values()))
+
+
+def guards_in(operations: Iterable[Operation]) -> frozenset[str]:
+    """Return the span ids of guardrails and evaluators."""
+    return frozenset([o.span_id for o in operations if o.kind is OperationKind.OTHER and _is_guard(o)])
+
+
+def _is_guard(operation: Operation) -> bool:
+    attributes = operation.span.attributes
+    for key in _KINDS.intersection(attributes):
+        kind = attributes[key]
+        if type(kind) is str and _GUARD.search(kind):
+            return True
+    return False
 
 
 def parents_in(children: Mapping[str, Iterable[str]]) -> dict[str, str | None]:

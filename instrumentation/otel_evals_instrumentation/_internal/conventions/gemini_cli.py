@@ -80,7 +80,7 @@ def _read_tool(reader: SpanReader) -> None:
         if failed and call.error in (None, "error"):
             text = error.get("message") if isinstance(error, dict) else error
             call = replace(call, error=text if isinstance(text, str) else call.error)
-    elif "tool_results" in reader.availability and isinstance(done, str):
+    elif "tool_results" in reader.noted and isinstance(done, str):
         reader.note("tool_results", "gen_ai.output.messages", Availability.TRUNCATED)
     reader.fields["name"] = call.name
     reader.fields["tool_call"] = call

@@ -30,7 +30,7 @@ def otel_genai() -> Convention:
 
 def _refine(reader: SpanReader, _: OperationKind) -> None:
     """Keep the last of several texts without roles, as Spring AI lists them: only that is the user's."""
-    if reader.source_of("input") == "gen_ai.prompt":
+    if "gen_ai.prompt" in reader.attributes and reader.source_of("input") == "gen_ai.prompt":
         texts = parse(reader.attributes.get("gen_ai.prompt"))
         if isinstance(texts, (list, tuple)) and len(texts) > 1 and all(map(_is_plain, texts)):
             reader.fields["input_messages"] = (text_message("user", unmasked(texts[-1])),)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from types import NoneType
 from typing import Any, ClassVar
 
 from otel_evals.dialects import CONTENT, PSEUDO_TOOLS, Record, recovered
-from otel_evals.model import Operation, OperationKind, SpanRecord
+from otel_evals.model import Operation, OperationKind, Source, SpanRecord
 from otel_evals_instrumentation._internal.readers.attribute_names import (
     GEN_AI,
     AttributeNames,
@@ -23,7 +24,12 @@ from otel_evals_instrumentation._internal.readers.inputs_outputs import (
     take_answer,
     unwrap_state,
 )
-from otel_evals_instrumentation._internal.readers.span_reader import SpanReader, without_json_quotes
+from otel_evals_instrumentation._internal.readers.span_reader import (
+    SPECIAL,
+    SpanReader,
+    read_events,
+    without_json_quotes,
+)
 from otel_evals_instrumentation._internal.readers.tools import read_tool, tool_name_in
 from otel_evals_instrumentation._internal.readers.usage import make_usage
 from otel_evals_instrumentation._internal.readers.values import first_text, parse, unquoted
@@ -108,7 +114,7 @@ class Convention:
         kind = kind or kind_of(recorded)
         if kind is None:
             return None
-        reader = SpanReader(recorded, self.names, self.index, self.name)
+        reader = self.open(recorded)
         _read_identity(reader, kind)
         if kind is OperationKind.TOOL and reader.fields["name"] in PSEUDO_TOOLS:
             kind = OperationKind.OTHER
@@ -124,7 +130,18 @@ class Convention:
         _read_content(reader, kind)
         kind = self.refine(reader, kind)
         reader.fields.update(span=span, kind=kind, dialect=self.name)
-        return Operation(availability=reader.availability, sources=reader.sources, **reader.fields)
+        return Operation(**_notes(reader), **reader.fields)
+
+    def open(self, span: SpanRecord) -> SpanReader:
+        """Find the attributes of a span that may contain the fields of an operation."""
+        attributes, events = read_events(span) if span.events or span.logs else (span.attributes, [])
+        there = attributes
+        if NoneType in set(map(type, there.values())):
+            there = {key: value for key, value in there.items() if value is not None}
+        keys = tuple(there)
+        known = self.index.known.get(keys)
+        found_at = self.index.find(keys) if known is None else known
+        return SpanReader(span, self.names, self.name, attributes, events, found_at)
 
 
 class _Content(Record, frozen=True):
@@ -143,15 +160,23 @@ class _Content(Record, frozen=True):
 
     def derive(self, _: str) -> Mapping[str, Any]:
         """Read all content together, since input and output depend on each other."""
-        table = self.convention
-        reader = SpanReader(self.span, table.names, table.index, table.name)
+        refine, reader = self.convention.refine_content, self.convention.open(self.span)
         known = zip(_OF_TOOLS, self.identity, strict=False)
         reader.fields.update((name, value) for name, value in known if value is not None)
         _read_content(reader, self.kind)
-        if table.refine_content is not None:
-            table.refine_content(reader, self.kind)
+        if refine is not None:
+            refine(reader, self.kind)
         found = {name: reader.fields[name] for name in CONTENT if name in reader.fields}
-        return {**_NOTHING, **found, "availability": reader.availability, "sources": reader.sources}
+        return {**_NOTHING, **found, **_notes(reader)}
+
+
+def _notes(reader: SpanReader) -> dict[str, Any]:
+    """Return the availability and the sources of content."""
+    span_id, noted = reader.span.span_id, reader.noted
+    return {
+        "availability": {name: availability for name, (_, availability) in noted.items()},
+        "sources": {name: Source(span_id, key, reader.dialect) for name, (key, _) in noted.items()},
+    }
 
 
 def _read_content(reader: SpanReader, kind: OperationKind) -> None:
@@ -226,10 +251,16 @@ def _request_kind(attributes: Mapping[str, Any]) -> OperationKind | None:
 
 def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
     fields, found_at = reader.fields, reader.found_at
-    reader.read_identity(_TEXTS, _UNKNOWN)
-    name = fields.get("agent_name") if kind is OperationKind.AGENT else None
-    if kind is not OperationKind.AGENT and "name" in found_at:
-        name = reader.text("name")
+    for text in filter(found_at.__contains__, _TEXTS):
+        value = reader.attributes[found_at[text][0][1]]
+        is_plain = type(value) is str and value and value[0] not in SPECIAL
+        value = value if is_plain else _unusual_text(reader, text, value)
+        if value is not None and value != _UNKNOWN:
+            fields[text] = value
+    if kind is OperationKind.AGENT:
+        name = fields.get("agent_name")
+    else:
+        name = reader.text("name") if "name" in found_at else None
     if name is not None:
         fields["name"] = name
     if kind is OperationKind.TOOL:
@@ -246,6 +277,12 @@ def _read_identity(reader: SpanReader, kind: OperationKind) -> None:
         _read_error(reader)
     if "metadata" in reader.attributes:  # such as LangChain's user and thread
         reader.offer_metadata(reader.attributes["metadata"])
+
+
+def _unusual_text(reader: SpanReader, field: str, value: Any) -> str | None:
+    """Return a text in quotes, of a less trusted attribute, or written as a number."""
+    text = reader.text(field)
+    return str(value) if text is None and type(value) is int else text
 
 
 def _read_finish(reader: SpanReader) -> None:

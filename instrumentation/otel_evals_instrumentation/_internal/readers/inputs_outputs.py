@@ -6,26 +6,58 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
-from otel_evals.model import Availability, Message
+from otel_evals.model import Availability, Message, Part
 from otel_evals_instrumentation._internal.readers.envelopes import first_choice, is_data
 from otel_evals_instrumentation._internal.readers.message_events import event_messages, event_name
-from otel_evals_instrumentation._internal.readers.messages import read_messages
+from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
 from otel_evals_instrumentation._internal.readers.parts import read_parts, text_message, text_of
 from otel_evals_instrumentation._internal.readers.span_reader import SpanReader
-from otel_evals_instrumentation._internal.readers.typed_messages import typed_messages
+from otel_evals_instrumentation._internal.readers.tool_parts import tool_call, tool_result
 from otel_evals_instrumentation._internal.readers.values import (
+    MASKS,
+    MAX_TEXT,
     is_masked,
     parse,
     parse_or_repair,
+    unmasked,
     without_cut_mark,
 )
 
 _LONGEST_CACHED = 50_000
 """Do not cache longer definitions."""
+_ROLE = attrgetter("role")  # without a Python call for each message
+
+
+class _Text(msgspec.Struct, tag_field="type", tag="text", gc=False):
+    content: str
+
+
+class _Call(msgspec.Struct, tag_field="type", tag="tool_call", forbid_unknown_fields=True):
+    name: str
+    id: str | None = None
+    arguments: Any = None
+
+
+class _Result(msgspec.Struct, tag_field="type", tag="tool_call_response", forbid_unknown_fields=True):
+    id: str | None = None
+    response: Any = None
+    result: Any = None
+
+
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
+    role: Literal["user", "assistant", "system", "tool"]
+    parts: list[_Text | _Call | _Result]
+    name: str | None = None
+    finish_reason: Any = None
+
+
+_decode = msgspec.json.Decoder(list[_Said]).decode
 
 
 def read_inputs_outputs(reader: SpanReader) -> None:
@@ -38,8 +70,7 @@ def read_inputs_outputs(reader: SpanReader) -> None:
         outputs = outputs or _from_events(reader, "output", said)
     if outputs and reader.span.status == "ERROR" and _repeats_error(reader, outputs[-1].text):
         outputs = ()
-        for notes in (reader.availability, reader.sources):
-            notes.pop("output", None)
+        reader.noted.pop("output", None)
     read_system(reader, inputs)
     reader.fields["input_messages"] = inputs
     reader.fields["output_messages"] = outputs
@@ -148,6 +179,37 @@ def _said(reader: SpanReader, value: Any, side: str, role: str) -> tuple[tuple[M
     return messages, cut, False
 
 
+def typed_messages(value: Any) -> tuple[Message, ...] | None:
+    """Decode the messages of a JSON text; None if any has another form."""
+    if type(value) is not str or value[:2] != "[{" or len(value) > MAX_TEXT:
+        return None
+    try:
+        said = _decode(value if value.isascii() else value.encode())
+    except (ValueError, RecursionError):
+        return None
+    if len(said) > MAX_MESSAGES:
+        return None
+    messages = tuple(map(_message, said))
+    return None if "tool" in map(_ROLE, said) and any(map(_is_textual_result, messages)) else messages
+
+
+def _message(said: _Said) -> Message:
+    return Message(role=said.role, parts=tuple(map(_part, said.parts)), name=said.name or None)
+
+
+def _part(part: _Text | _Call | _Result) -> Part:
+    if type(part) is _Text:
+        text = part.content
+        return Part(kind="text", text=unmasked(text) if text[:1] in MASKS else text)
+    read = tool_call if type(part) is _Call else tool_result
+    return read({"type": part.__struct_config__.tag, **msgspec.structs.asdict(part)})
+
+
+def _is_textual_result(message: Message) -> bool:
+    """Return True for a tool's message with text only: this text is the result."""
+    return message.role == "tool" and {part.kind for part in message.parts} == {"text"}
+
+
 def _is_invocation(reader: SpanReader) -> bool:
     """Return True for an agent's or a workflow's span, whose consecutive messages are no choices."""
     return str(reader.attributes.get("gen_ai.operation.name")).startswith("invoke_")
@@ -213,7 +275,7 @@ def _from_events(reader: SpanReader, side: str, messages: list[Message]) -> tupl
 
 def _note(reader: SpanReader, side: str, key: str, has_content: bool, cut: bool) -> None:
     whole = Availability.PRESENT if has_content else Availability.CAPTURED_OFF
-    reader.note(side, key, Availability.TRUNCATED if cut else whole)
+    reader.noted[side] = key, Availability.TRUNCATED if cut else whole
 
 
 def _has_content(messages: Iterable[Message]) -> bool:
@@ -242,5 +304,4 @@ def read_system(reader: SpanReader, inputs: tuple[Message, ...]) -> None:
     texts = [m.text for m in inputs if m.role == "system"]
     if any(texts):
         reader.fields["system_instructions"] = "\n\n".join(filter(None, texts))
-        reader.sources["system"] = reader.sources["input"]
-        reader.availability["system"] = reader.availability["input"]
+        reader.noted["system"] = reader.noted["input"]

@@ -22,10 +22,10 @@ from otel_evals_instrumentation._internal.readers.parts import (
 from otel_evals_instrumentation._internal.readers.python_reprs import read_message_str, read_repr
 from otel_evals_instrumentation._internal.readers.single_message import LANGCHAIN, read_message, role_of
 from otel_evals_instrumentation._internal.readers.tool_parts import tool_call
-from otel_evals_instrumentation._internal.readers.typed_messages import MAX_MESSAGES, typed_messages
 from otel_evals_instrumentation._internal.readers.values import MAX_DEPTH, is_repr, literal, parse, unmasked
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
+MAX_MESSAGES = 5_000
 _CALLS = words("function_call custom_tool_call mcp_call local_shell_call computer_call")
 _OUTPUTS = words("function_call_output custom_tool_call_output local_shell_call_output computer_call_output")
 _ROUTES = frozenset(("__start__", "__end__"))
@@ -34,9 +34,6 @@ _ROUTES = frozenset(("__start__", "__end__"))
 
 def read_messages(value: Any, role: str = "user") -> tuple[Message, ...]:
     """Return all messages in a value, oldest first; texts without a role get the given one."""
-    typed = typed_messages(value)
-    if typed is not None:
-        return typed
     found: list[Message] = []
     _collect(parse(value), role, found, 0)
     return tuple(found)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
-from types import NoneType
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from otel_evals.model import Availability, Message, Source, SpanEvent, SpanRecord
-from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames, FieldsByAttribute
+from otel_evals.model import Availability, Message, SpanEvent, SpanRecord
+from otel_evals_instrumentation._internal.readers.attribute_names import AttributeNames
 from otel_evals_instrumentation._internal.readers.log_lines import content_lines
 from otel_evals_instrumentation._internal.readers.usage import usage_in
 from otel_evals_instrumentation._internal.readers.values import MASKS, is_masked, parse, unflatten, unquoted
@@ -26,7 +26,7 @@ _MESSAGES = frozenset(
 )
 _NOTHING = frozenset(("null", "None"))
 """No value, in JSON and in Python."""
-_SPECIAL = MASKS | frozenset('"nN')
+SPECIAL = MASKS | frozenset('"nN')
 """First characters of texts that may be masks, quoted or no value."""
 _METADATA = (
     ("agent_name", ("lc_agent_name",)),
@@ -47,93 +47,41 @@ _WORDS = (
 """Attributes whose value is one word; quotes around it show that a backend stored it as JSON."""
 
 
-class SpanReader:
+class SpanReader(msgspec.Struct, eq=False):
     """One span being read: its attributes by field, and the fields found so far."""
 
-    __slots__ = (
-        "_lists",
-        "attributes",
-        "availability",
-        "dialect",
-        "events",
-        "fields",
-        "found_at",
-        "names",
-        "sources",
-        "span",
-    )
-
-    def __init__(
-        self, span: SpanRecord, names: AttributeNames, index: FieldsByAttribute, dialect: str
-    ) -> None:
-        self.span = span
-        self.names = names
-        self.dialect = dialect
-        self.events: list[tuple[str, Any]] = []
-        """Message events of the span and its logs, as (name, body)."""
-        self.attributes: Mapping[str, Any] = span.attributes
-        if span.events or span.logs:
-            self._read_events()
-        there = self.attributes
-        if NoneType in set(map(type, there.values())):
-            there = {key: value for key, value in there.items() if value is not None}
-        keys = tuple(there)
-        known = index.known.get(keys)
-        self.found_at = index.find(keys) if known is None else known
-        """By field: the attributes that may contain it as (rank, name), most trusted first."""
-        self._lists: set[str] | None = None
-        self.fields: dict[str, Any] = {}
-        self.availability: dict[str, Availability] = {}
-        self.sources: dict[str, Source] = {}
-
-    def _read_events(self) -> None:
-        """Collect message events, and read the content of detail events as attributes of the span."""
-        added: dict[str, Any] = {}
-        for event in (*self.span.events, *self.span.logs):
-            name: Any = event.name
-            if name not in _MESSAGES and name not in _DETAILS:
-                name = event.attributes.get("event.name")
-            if isinstance(name, str) and name in _DETAILS:
-                added.update(event.attributes)
-                if isinstance(event.body, dict):
-                    added.update(event.body)
-            elif isinstance(name, str) and name in _MESSAGES:
-                self.events.append((name, _body(event)))
-        added.update(content_lines(self.span.logs))
-        if added:
-            self.attributes = {**added, **self.attributes}
+    span: SpanRecord
+    names: AttributeNames
+    dialect: str
+    attributes: Mapping[str, Any]
+    """The span's, and those of its events and logs with details."""
+    events: list[tuple[str, Any]]
+    """Message events of the span and its logs, as (name, body)."""
+    found_at: Mapping[str, tuple[tuple[int, str], ...]]
+    """By field: the attributes that may contain it as (rank, name), most trusted first."""
+    fields: dict[str, Any] = {}
+    noted: dict[str, tuple[str, Availability]] = {}
+    """By field of content: the attribute that it came from, and its availability."""
+    lists: set[str] | None = None
 
     def note(self, field: str, key: str, availability: Availability = Availability.PRESENT) -> None:
         """Record the attribute that a field came from, and its availability."""
-        self.availability[field] = availability
-        self.sources[field] = Source(self.span.span_id, key, self.dialect)
+        self.noted[field] = key, availability
 
     def source_of(self, field: str) -> str | None:
         """Return the attribute that a field came from."""
-        source = self.sources.get(field)
-        return source.key if source is not None else None
+        return self.noted[field][0] if field in self.noted else None
 
     def text(self, field: str) -> str | None:
         """Return the most trusted non-empty text among a field's attributes."""
         for _, key in self.found_at.get(field, ()):
             value = self.attributes[key]
             if type(value) is str and value:
-                if value[0] not in _SPECIAL:
+                if value[0] not in SPECIAL:
                     return value
                 if value not in _NOTHING and not is_masked(value):
                     return str(unquoted(value))
         return None
-
-    def read_identity(self, fields: Iterable[str], unknown: str) -> None:
-        """Read fields with a `text` other than `unknown`; applications write some of them as numbers."""
-        for field in fields:
-            if field in self.found_at:
-                value = self.attributes[self.found_at[field][0][1]]
-                if type(value) is not str or not value or value[0] in _SPECIAL:
-                    text = self.text(field)
-                    value = str(value) if text is None and type(value) is int else text
-                if value is not None and value != unknown:
-                    self.fields[field] = value
 
     def number(self, field: str) -> int | None:
         """Return the most trusted natural number among a field's attributes."""
@@ -186,10 +134,28 @@ class SpanReader:
 
     def _indexed(self) -> set[str]:
         """Return the prefixes of indexed keys."""
-        if self._lists is None:
+        if self.lists is None:
             ends = [(key, _INDEX.search(key)) for key in self.attributes]
-            self._lists = {key[: end.start()] for key, end in ends if end is not None}
-        return self._lists
+            self.lists = {key[: end.start()] for key, end in ends if end is not None}
+        return self.lists
+
+
+def read_events(span: SpanRecord) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:
+    """Return attributes and message events; the content of detail events is read as attributes."""
+    added: dict[str, Any] = {}
+    events: list[tuple[str, Any]] = []
+    for event in (*span.events, *span.logs):
+        name: Any = event.name
+        if name not in _MESSAGES and name not in _DETAILS:
+            name = event.attributes.get("event.name")
+        if isinstance(name, str) and name in _DETAILS:
+            added.update(event.attributes)
+            if isinstance(event.body, dict):
+                added.update(event.body)
+        elif isinstance(name, str) and name in _MESSAGES:
+            events.append((name, _body(event)))
+    added.update(content_lines(span.logs))
+    return {**added, **span.attributes} if added else span.attributes, events
 
 
 def _body(event: SpanEvent) -> Any:

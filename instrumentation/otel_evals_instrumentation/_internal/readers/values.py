@@ -53,7 +53,8 @@ def parse(value: Any) -> Any:
     else:
         original = value
     try:
-        return _decode_fast(json_bytes(value))
+        # Given as a text, msgspec would cache its UTF-8 form on it.
+        return _decode_fast(value if value.isascii() else value.encode())
     except (ValueError, RecursionError):
         pass  # no JSON, or supported by Python's own decoder only: NaN, halves of surrogate pairs
     try:
@@ -61,15 +62,6 @@ def parse(value: Any) -> Any:
     except (StopIteration, ValueError, RecursionError):
         return original
     return parsed if end == len(value) or not value[end:].strip() else original
-
-
-def json_bytes(text: str) -> str | bytes:
-    """Encode a text for msgspec, which would otherwise cache its UTF-8 form on the text.
-
-    Raises:
-        UnicodeEncodeError: the text has half of a surrogate pair.
-    """
-    return text if text.isascii() else text.encode()
 
 
 def parse_or_repair(value: Any) -> tuple[Any, bool]:

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from otel_evals.model import Message, Part
-from otel_evals_instrumentation._internal.readers.messages import read_messages
-from otel_evals_instrumentation._internal.readers.typed_messages import MAX_MESSAGES, typed_messages
+from otel_evals_instrumentation._internal.readers.inputs_outputs import typed_messages
+from otel_evals_instrumentation._internal.readers.messages import MAX_MESSAGES, read_messages
 from otel_evals_instrumentation._internal.readers.values import MAX_TEXT, parse
 
 VALUES = st.recursive(
@@ -55,7 +55,9 @@ def text(content: Any) -> dict[str, Any]:
 @example([said("assistant", {"type": "tool_call", "name": "f", "arguments": math.nan})], True)
 def test_a_text_is_the_messages_of_the_list_that_it_spells_out(messages: list[Any], escaped: bool) -> None:
     written = json.dumps(messages, ensure_ascii=escaped)
-    assert repr(read_messages(written)) == repr(read_messages(json.loads(written)))
+    typed, spelled_out = typed_messages(written), read_messages(json.loads(written))
+    assert repr(read_messages(written)) == repr(spelled_out)
+    assert typed is None or repr(typed) == repr(spelled_out)
 
 
 def test_the_current_form_is_decoded_by_its_type() -> None:
