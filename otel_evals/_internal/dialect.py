@@ -21,7 +21,7 @@ from otel_evals import semconv
 from otel_evals._internal.model import Availability, Operation, SpanRecord
 from otel_evals._internal.model.derived import DERIVATION, Derivation
 from otel_evals._internal.model.operations import CONTENT
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 ENTRY_POINT_GROUP = "otel_evals_dialect"
 CONTENT_SETTINGS = "otel_evals_content_setting"
@@ -234,7 +234,7 @@ class _Content(msgspec.Struct, eq=False):
             level = logging.DEBUG if logged else logging.WARNING
             _logged.add(self.span.scope_name)
             message = "the content of span %s could not be read"
-            tell(_logger, message, self.span.span_id, error=error, level=level)
+            log_error(_logger, message, self.span.span_id, error=error, level=level)
             self.failed = True
             return dict(_NOTHING_FOUND, availability={}, sources={})
 

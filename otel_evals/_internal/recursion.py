@@ -14,7 +14,7 @@ import secrets
 import time
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
@@ -54,28 +54,36 @@ def mark(context: Context | None = None) -> Context:
     return baggage.set_baggage(semconv.MARK, signature(), _with_marked_state(marked))
 
 
+class Marks(NamedTuple):
+    """The mark of this hour."""
+
+    context: Context
+    """Every span in it is marked."""
+    state: TraceState
+    """A tracestate with nothing but the mark."""
+
+
+def marks() -> Marks:
+    return _marks(_signature_of(int(time.time()) // _SECONDS))
+
+
 def marked_context() -> Context:
-    return _marked_context(_signature_of(int(time.time()) // _SECONDS))
+    return marks().context
 
 
 @lru_cache(maxsize=2)
-def _marked_context(_: str) -> Context:
-    return mark(Context())
+def _marks(signed: str) -> Marks:
+    return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signed)]))
 
 
 def marked_state(state: TraceState | None) -> TraceState:
     if not state:
-        return _state_of_mark(_signature_of(int(time.time()) // _SECONDS))
+        return TraceState([(semconv.MARK_IN_TRACE_STATE, signature())])
     if semconv.MARK_IN_TRACE_STATE in state:
         return state.update(semconv.MARK_IN_TRACE_STATE, signature())
     if len(state) >= _MOST_MEMBERS:
         state = state.delete(list(state)[-1])  # the oldest; a full tracestate takes no more
     return state.add(semconv.MARK_IN_TRACE_STATE, signature())
-
-
-@lru_cache(maxsize=2)
-def _state_of_mark(signed: str) -> TraceState:
-    return TraceState([(semconv.MARK_IN_TRACE_STATE, signed)])
 
 
 def is_marked(context: Context | None, parent: SpanContext | None = None) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from otel_evals._internal.evaluate.evaluator import is_unreadable
 from otel_evals._internal.otlp.files import read_traces
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import load_dialects
@@ -49,7 +50,7 @@ def check(trace: list[SpanRecord], stride: int) -> None:
     assert (
         pickle.loads(pickle.dumps(tuple(fresh))) == tuple(whole) == tuple(pickle.loads(pickle.dumps(fresh)))
     )
-    assert not any(run.unreadable for run in whole)
+    assert not any(is_unreadable(run) for run in whole)
 
 
 def everything(run: Run) -> dict[str, Any]:

@@ -120,6 +120,11 @@ class HeldSpans:
         if span is not None:
             span.attributes.update(attributes)
 
+    def release(self, trace_id: str, span_id: str) -> None:
+        """Release a span, given by its ids in hex: it gets no more attributes."""
+        with contextlib.suppress(ValueError):
+            self.finish(int(trace_id, 16), int(span_id, 16))
+
     def finish(self, trace_id: int, span_id: int) -> None:
         """Release a span: it gets no more attributes."""
         span = self._held.get((trace_id, span_id))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _IN_A_ROW = 10
@@ -206,7 +206,7 @@ def _tell(name: str, said: str, error: BaseException | None) -> None:
     if error is None:
         _logger.warning(message, name, said)
     else:
-        tell(_logger, message, name, said, error=error, level=logging.WARNING)
+        log_error(_logger, message, name, said, error=error, level=logging.WARNING)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

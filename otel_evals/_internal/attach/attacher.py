@@ -19,8 +19,8 @@ from otel_evals._internal.attach.evaluation_spans import EvaluationSpans, begin,
 from otel_evals._internal.attach.metrics import Metrics
 from otel_evals._internal.deliver.destination import EventPreset
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
-from otel_evals._internal.recursion import ScorerSpan, marked_context
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.recursion import ScorerSpan
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ class SpanScores(Protocol):
     def add(self, trace_id: int, span_id: int, attributes: Mapping[str, Any]) -> None:
         """Add attributes to a span, if it is held."""
 
-    def finish(self, trace_id: int, span_id: int) -> None:
-        """Let a span pass: it gets no more attributes."""
+    def release(self, trace_id: str, span_id: str) -> None:
+        """Let a span pass: it gets no more attributes. Malformed ids, as in odd files, are ignored."""
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -64,10 +64,9 @@ class Attacher:
         self._spans = spans
         self._logger = logger
         self._metrics = metrics
-        self._scores = scores
+        self.scores = scores
+        """Attributes of judged spans that are held back until they are released; None if disabled."""
         self._presets = tuple(reversed(list(presets)))  # the first that names an attribute counts
-        self.holds = scores is not None
-        """Whether judged spans may be held back until they are released."""
         self._choose_ways()
 
     def _choose_ways(self) -> None:
@@ -75,7 +74,7 @@ class Attacher:
             (self._metrics, self._record),
             (self._spans, self._end_span),
             (self._logger, self._emit_event),
-            (self._scores, self._add_attributes),
+            (self.scores, self._add_attributes),
         ]
         self._ways = [way for outlet, way in ways if outlet is not None]
 
@@ -86,7 +85,7 @@ class Attacher:
                 self._metrics.estimates.expect(rule, run)
             except BaseException as error:  # a meter of the application
                 message = "metrics of rule %s could not be begun"
-                tell(_logger, message, rule, error=error, level=logging.WARNING)
+                log_error(_logger, message, rule, error=error, level=logging.WARNING)
 
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Replace how evaluation spans are recorded; None disables them."""
@@ -102,8 +101,8 @@ class Attacher:
         """
         if self._metrics is not None:
             self.expect(rule, run)
-        judged, span = begin(self._spans, run, span_id, scorer_id, start_time)
-        context.run(context_api.attach, trace.set_span_in_context(span, marked_context()))
+        judged, span, marked = begin(self._spans, run, span_id, scorer_id, start_time)
+        context.run(context_api.attach, trace.set_span_in_context(span, marked))
         return Opened(judged, span, context)
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
@@ -113,7 +112,7 @@ class Attacher:
                 way(run, evaluation, opened)
             except BaseException as error:
                 message = "an evaluation of %s could not be attached"
-                tell(_logger, message, evaluation.scorer_id, error=error)
+                log_error(_logger, message, evaluation.scorer_id, error=error)
 
     def abandon(self, opened: Opened, outcome: str, reason: str = "", end_time: int | None = None) -> None:
         """End an attempt without an outcome, as `retried` or `stored`, now by default. Never raises."""
@@ -122,16 +121,7 @@ class Attacher:
                 self._spans.abandon(opened.span, outcome, reason, end_time)
             except BaseException as error:  # a span processor of the application
                 message = "an evaluation span could not be ended"
-                tell(_logger, message, error=error, level=logging.WARNING)
-
-    def release(self, trace_id: str, span_id: str) -> None:
-        """Release a span: nothing more will be attached to it."""
-        if self._scores is not None:
-            try:
-                ids = int(trace_id, 16), int(span_id, 16)
-            except ValueError:  # ids of odd files
-                return
-            self._scores.finish(*ids)
+                log_error(_logger, message, error=error, level=logging.WARNING)
 
     def _record(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:
         if self._metrics is not None:
@@ -151,9 +141,9 @@ class Attacher:
             emit_event(self._logger, run, evaluation, _judged(opened, run, evaluation), more)
 
     def _add_attributes(self, run: Run, evaluation: Evaluation, _: Opened | None) -> None:
-        if self._scores is not None and not run.turns:  # no span is held until its conversation ends
+        if self.scores is not None and not run.turns:  # no span is held until its conversation ends
             attributes = span_attributes(evaluation)
-            self._scores.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
+            self.scores.add(int(evaluation.trace_id, 16), int(evaluation.span_id, 16), attributes)
 
 
 def _judged(opened: Opened | None, run: Run, evaluation: Evaluation) -> Context:

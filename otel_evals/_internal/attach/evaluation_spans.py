@@ -38,8 +38,8 @@ from opentelemetry.util.types import Attributes
 from otel_evals import semconv
 from otel_evals._internal.attach import records
 from otel_evals._internal.model import Evaluation, Run
-from otel_evals._internal.recursion import ScorerSpan, mark, marked_context, marked_state
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.recursion import Marks, ScorerSpan, mark, marked_context, marked_state, marks
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _RANDOM = RandomIdGenerator()
@@ -66,9 +66,16 @@ class EvaluationSpans:
         self._resolved: Any = None
 
     def open(
-        self, run: Run, span_id: str, scorer_id: str, start_time: int, judged: Context
+        self,
+        run: Run,
+        span_id: str,
+        scorer_id: str,
+        start_time: int,
+        judged: Context,
+        marked: Marks | None = None,
     ) -> EvaluationSpan:
         """Start the span of an evaluation at a time in nanoseconds; `judged` has the judged span."""
+        marked = marked or marks()
 
         def start(tracer: Any, context: Context, links: list[Link]) -> Span:
             span: Span = tracer.start_span(
@@ -84,19 +91,19 @@ class EvaluationSpans:
             return start(tracer, marked_context(), judged_links(run, span_id))
 
         if not self._same_trace:
-            return self._in_own_trace(judged, start_linked)
+            return self._in_own_trace(judged, marked, start_linked)
         try:
             links = judged_links(run, span_id)[:-1]  # the last is its parent
             span = start(self._given, mark(judged), links)
         except Exception as error:
-            return self._in_own_trace_after(error, judged, start_linked)
+            return self._in_own_trace_after(error, judged, marked, start_linked)
         return EvaluationSpan(span.get_span_context(), lambda: span, needed=True)
 
     def _in_own_trace_after(
-        self, error: Exception, judged: Context, start: Callable[[Any], Span]
+        self, error: Exception, judged: Context, marked: Marks, start: Callable[[Any], Span]
     ) -> EvaluationSpan:
         """Start a trace, because a span processor refuses spans below one that has ended."""
-        own = self._in_own_trace(judged, start)
+        own = self._in_own_trace(judged, marked, start)
         own.recorded.is_recording()  # starts it: where that fails too, it is not because of the trace
         self._same_trace = False
         kind = type(error).__name__
@@ -107,10 +114,10 @@ class EvaluationSpans:
         )
         return own
 
-    def _in_own_trace(self, judged: Context, start: Callable[[Any], Span]) -> EvaluationSpan:
+    def _in_own_trace(self, judged: Context, marked: Marks, start: Callable[[Any], Span]) -> EvaluationSpan:
         generator = getattr(self._tracer, "id_generator", None)
         trace_id, _, _, flags, state, _ = get_current_span(judged).get_span_context()
-        own = _own_context(trace_id, flags, state, generator)
+        own = _own_context(trace_id, flags, state, generator, marked)
 
         def start_own() -> Span:
             return start(self._tracer if generator is None else _prepared(self._tracer, own, mark(judged)))
@@ -150,16 +157,21 @@ class EvaluationSpans:
 
 def begin(
     spans: EvaluationSpans | None, run: Run, span_id: str, scorer_id: str, start_time: int
-) -> tuple[Context | None, ScorerSpan]:
-    """Open an evaluation's span, recorded or not; returns it after the judged context. Never raises."""
+) -> tuple[Context | None, ScorerSpan, Context]:
+    """Open an evaluation's span, recorded or not. Never raises.
+
+    Returns:
+        The judged context, the span, and a context in which every span is marked.
+    """
+    marked = marks()
     if spans is None:
-        return None, ScorerSpan(unrecorded_context(run))
+        return None, ScorerSpan(unrecorded_context(run, marked)), marked.context
     judged = judged_context(run, span_id)
     try:
-        return judged, spans.open(run, span_id, scorer_id, start_time, judged)
+        return judged, spans.open(run, span_id, scorer_id, start_time, judged, marked), marked.context
     except BaseException as error:  # a span processor of the application
-        tell(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
-        return judged, ScorerSpan(unrecorded_context(run))
+        log_error(_logger, "no evaluation span for %s", scorer_id, error=error, level=logging.WARNING)
+        return judged, ScorerSpan(unrecorded_context(run, marked)), marked.context
 
 
 def judged_context(run: Run, span_id: str) -> Context:
@@ -186,18 +198,18 @@ def judged_links(run: Run, span_id: str) -> list[Link]:
     return [Link(context) for context in (*earlier, _span_context(run, span_id))]
 
 
-def unrecorded_context(run: Run) -> SpanContext:
+def unrecorded_context(run: Run, marked: Marks) -> SpanContext:
     """Return the marked ids of an evaluation span that is not recorded, nor anything below it."""
     try:
         trace_id = int(run.trace_id, 16)
     except ValueError:  # ids of odd files
         trace_id = 0
     state = TraceState.from_header([run.trace_state]) if run.trace_state else None
-    return _own_context(trace_id, run.trace_flags, state, None)
+    return _own_context(trace_id, run.trace_flags, state, None, marked)
 
 
 def _own_context(
-    trace_id: int, flags: int, state: TraceState | None, generator: IdGenerator | None
+    trace_id: int, flags: int, state: TraceState | None, generator: IdGenerator | None, marked: Marks
 ) -> SpanContext:
     """Return the marked ids of an evaluation span in a new trace.
 
@@ -211,7 +223,7 @@ def _own_context(
         generator.generate_span_id(),
         False,
         TraceFlags(flags),
-        marked_state(state),
+        marked_state(state) if state else marked.state,
     )
 
 

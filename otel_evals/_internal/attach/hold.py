@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -24,7 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_evals._internal.capture.backlog import size_of_captured
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _MAX_BATCH = 512
@@ -115,6 +116,11 @@ class PendingScores:
         pending = self._pending.get((trace_id, span_id))
         if pending is not None:
             pending.attributes.update(attributes)
+
+    def release(self, trace_id: str, span_id: str) -> None:
+        """Let a span pass, given by its ids in hex; malformed ids, as in odd files, are ignored."""
+        with suppress(ValueError):
+            self.finish(int(trace_id, 16), int(span_id, 16))
 
     def finish(self, trace_id: int, span_id: int) -> None:
         """Let a span pass: it gets no more attributes."""
@@ -294,7 +300,7 @@ class ScoringSpanExporter(SpanExporter):
             try:
                 self.release()
             except BaseException as error:  # whatever an exporter raises: the others wait here
-                tell(_logger, "error while releasing held spans", error=error)
+                log_error(_logger, "error while releasing held spans", error=error)
 
     def _idle_for(self) -> float | None:
         """Return the seconds until there is something to do; None while nothing is held."""
@@ -315,7 +321,7 @@ class ScoringSpanExporter(SpanExporter):
                 try:
                     self._send(ready[start : start + _MAX_BATCH])
                 except BaseException as error:  # as the SDK's processors do: the next batch may succeed
-                    tell(_logger, "held spans could not be exported", error=error)
+                    log_error(_logger, "held spans could not be exported", error=error)
 
     def _take_ready(self) -> list[ReadableSpan]:
         ready: list[ReadableSpan] = []

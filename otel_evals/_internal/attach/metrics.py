@@ -23,7 +23,7 @@ from otel_evals._internal.deliver.destination import DestinationStats
 from otel_evals._internal.deliver.record import tenant_of
 from otel_evals._internal.model import Evaluation, Run, Score, ScorerFailure
 from otel_evals._internal.redis_server import servers
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _SCORE_BOUNDARIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
@@ -181,7 +181,7 @@ class Estimates:
             try:
                 self._update(series)
             except BaseException as error:  # a meter of the application
-                tell(_logger, "estimates could not be counted", error=error)
+                log_error(_logger, "estimates could not be counted", error=error)
             series.clear()
 
     def _update(self, series: _Series) -> None:

@@ -20,7 +20,7 @@ from otel_evals._internal.deliver.retry import TRACE_NOT_FOUND, Retry, is_ours, 
 from otel_evals._internal.model import Evaluation, ScoredRun
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import is_cancelled
-from otel_evals._internal.util.error_log import content_is_shown, tell
+from otel_evals._internal.util.error_log import content_is_shown, log_error
 from otel_evals._internal.util.plain import plain_text, type_name
 
 _log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class DeliveryQueue:
         except BaseException as error:
             if is_cancelled(error):
                 raise
-            tell(_log, "Destination %s failed to shut down", self.name, error=error)
+            log_error(_log, "Destination %s failed to shut down", self.name, error=error)
 
     # --- when to send ---
 

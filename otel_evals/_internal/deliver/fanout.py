@@ -22,7 +22,7 @@ from otel_evals._internal.model import ScoredRun
 from otel_evals._internal.redaction.redactor import redacted
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import is_cancelled
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 from otel_evals.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ async def _asked(destination: Destination, ask: Callable[[], Awaitable[Any]], wh
         if is_cancelled(error):
             raise
         name = destination.name
-        tell(_log, "Destination %s failed to %s", name, what, error=error, level=logging.WARNING)
+        log_error(_log, "Destination %s failed to %s", name, what, error=error, level=logging.WARNING)
         return _FAILED
     finally:
         detach(token)

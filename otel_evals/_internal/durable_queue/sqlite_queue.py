@@ -35,7 +35,7 @@ from otel_evals._internal.evaluate.queue_interface import (
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.model import Outcome, Run, ScoredRun, SpanRecord
 from otel_evals._internal.read.reader import group_of
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.plain import plain_text, type_name
 
 _logger = logging.getLogger(__name__)
@@ -301,7 +301,7 @@ class SQLiteQueue(DurableQueue):
             try:
                 self._go_on_with(run)
             except Exception as error:  # other runs continue
-                tell(_logger, "a stored run could not be resumed", error=error)
+                log_error(_logger, "a stored run could not be resumed", error=error)
                 run.status = replace(run.status, state="dead_letter", reason=type_name(error))
                 self._writer.save(run)
 
@@ -342,7 +342,7 @@ class SQLiteQueue(DurableQueue):
     def _asked(self, task: asyncio.Future[None]) -> None:
         self._asking.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            tell(_logger, "destinations could not be asked what they have", error=error)
+            log_error(_logger, "destinations could not be asked what they have", error=error)
 
     async def _resume_crashed(self, run: StoredRun) -> None:
         """Ask the destinations first: the process may have crashed between delivery and commit."""
@@ -371,7 +371,7 @@ class SQLiteQueue(DurableQueue):
             self._adopt(run, jobs)
             self._evaluations.submit(jobs)
         except Exception as error:
-            tell(_logger, "a stored run could not be resumed", error=error)
+            log_error(_logger, "a stored run could not be resumed", error=error)
             run.failed = f"{type_name(error)}: {plain_text(error)}"[:500]
         else:
             if absent:

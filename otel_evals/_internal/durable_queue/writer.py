@@ -23,7 +23,7 @@ from otel_evals._internal.durable_queue.payload import encode
 from otel_evals._internal.durable_queue.queue_file import QueueFile
 from otel_evals._internal.durable_queue.stored_run import StoredRun
 from otel_evals._internal.durable_queue.table import RunTable
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.sqlite_file import transaction
 
 _logger = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class Writer:
             try:
                 self._step(closing)
             except Exception as error:
-                tell(_logger, "the store's thread caught an error and continues", error=error)
+                log_error(_logger, "the store's thread caught an error and continues", error=error)
             if closing:
                 self._file.close()
             _call_all(waiting)

@@ -22,7 +22,7 @@ from otel_evals._internal.read.identity import conversation_key
 from otel_evals._internal.sampling.consistent import is_sampled
 from otel_evals._internal.sampling.decide import Decision
 from otel_evals._internal.sampling.randomness import conversation_number
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _PAUSE = 0.02
@@ -171,7 +171,7 @@ class ConversationGatherer:
 
     def _fail(self, run: Run, rules: Iterable[Rule], error: BaseException) -> None:
         """Record a run or conversation with unexpected content as unreadable; others are unaffected."""
-        tell(_logger, "a conversation could not be judged", error=error)
+        log_error(_logger, "a conversation could not be judged", error=error)
         self._ledger.decided(run, [Decision(rule, "not_sampled", "unreadable") for rule in rules])
 
     def _forget(self) -> None:

@@ -34,6 +34,7 @@ from otel_evals._internal.model import (
     ScoredRun,
     ScorerFailure,
 )
+from otel_evals._internal.model.derived import DERIVATION
 from otel_evals._internal.read.identity import evaluation_id
 from otel_evals._internal.read.reader import group_of
 from otel_evals._internal.read.runs import subruns
@@ -43,7 +44,7 @@ from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outc
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import abandoned_threads
 from otel_evals._internal.util.cancellation import is_cancelled
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _AT_ONCE_SECONDS = 0.001
@@ -71,7 +72,7 @@ class Evaluator:
         config: Config,
         ledger: Ledger,
         attacher: Attacher,
-        deliver: Callable[[ScoredRun], object],
+        deliver: Callable[[ScoredRun], object] | None,
         store: DurableQueue,
         settled: asyncio.Event | None = None,
         progress: Progress | None = None,
@@ -94,7 +95,7 @@ class Evaluator:
         """For the steps after an attempt, which must not run in the scorer's context."""
         self.scheduler = self._context.run(Scheduler, config.rules, config.queue_size, config.max_bytes, draw)
 
-    def score(self, runs: Iterable[Run], group: SpanGroup) -> list[Target]:
+    def score(self, runs: Sequence[Run], group: SpanGroup) -> list[Target]:
         """Decide about the runs of a group of spans and start the sampled jobs; returns their targets."""
         jobs: list[Job] = []
         for run in runs:
@@ -103,7 +104,7 @@ class Evaluator:
             else:
                 self._ledger.lost(Loss("run", "trace_not_sampled", run.trace_id))
         self._store.keep(group, jobs)
-        self.submit(jobs)
+        self.submit(jobs, size=group.size if len(runs) == 1 else 0)
         return list(dict.fromkeys(job.target for job in jobs))
 
     def score_conversation(self, joined: JoinedConversation) -> None:
@@ -136,22 +137,22 @@ class Evaluator:
                 target.awaited.update(rule.name for rule in decisions.waiting)
         return jobs
 
-    def submit(self, jobs: Iterable[Job], drop: str | None = None) -> None:
-        """Start jobs, or drop them for a reason."""
+    def submit(self, jobs: Iterable[Job], drop: str | None = None, size: int = 0) -> None:
+        """Start jobs, or drop them for a reason; `size` is the size of their run in bytes, if known."""
         for job in jobs:
             self.live.add(job)
             lane = self.scheduler.lanes[job.rule.name]
             known = self._progress.known(job) if self._progress and drop is None else None
             if known is not None:
                 self.end(job, known.outcome, known)
-            elif drop is None and job.run.truncated:
+            elif drop is None and lacks_spans(job.run):
                 self.end(job, NotScored(reason="run_truncated"))
             elif reason := drop or self.scheduler.stopped_for:
                 self.end(job, Dropped(reason=reason))
             elif lane.ready and not lane.queue and len(lane.running) < lane.rule.concurrency:
                 self._start(lane, job)
                 if not job.ended:
-                    self.scheduler.hold(job)
+                    self.scheduler.hold(job, size)
             else:
                 for dropped in self.scheduler.queue(job):
                     self.end(dropped, Dropped(reason="queue_full"))
@@ -243,7 +244,7 @@ class Evaluator:
             if each.error is not None and each.rule.name not in self._warned:
                 self._warned.add(each.rule.name)
                 message = "a condition of rule %s failed; further failures are only counted"
-                tell(_logger, message, each.rule.name, error=each.error, level=logging.WARNING)
+                log_error(_logger, message, each.rule.name, error=each.error, level=logging.WARNING)
 
     # --- one evaluation ---
 
@@ -320,7 +321,7 @@ class Evaluator:
                 may_pass = isinstance(outcome, ScorerFailure | Dropped)
                 if may_pass and self._store.defer(job, outcome):
                     return
-                if job.run.unreadable and not isinstance(outcome, Dropped):
+                if is_unreadable(job.run) and not isinstance(outcome, Dropped):
                     outcome = NotScored(reason="unreadable")  # the scorer saw only a part
             evaluation = known or self._conclude(job, outcome)
             self._ledger.ended(rule.name, evaluation, job.error)
@@ -364,9 +365,11 @@ class Evaluator:
         self.live.discard(job)
         target.awaited.discard(job.rule.name)
         if not target.awaited:
-            if self._attacher.holds and not target.run.turns:  # the spans of a conversation are not held
-                self._attacher.release(target.run.trace_id, target.span_id)
-            if not self._store.deliver(target) and target.evaluations:
+            # The spans of a conversation are not held.
+            if self._attacher.scores is not None and not target.run.turns:
+                self._attacher.scores.release(target.run.trace_id, target.span_id)
+            stored = self._store.deliver(target)
+            if self._deliver is not None and target.evaluations and not stored:
                 self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
         if not self._ledger.pending:
             self._settled.set()
@@ -421,6 +424,23 @@ class Evaluator:
         if not job.ended:
             lane.queue.appendleft(job)
             self._fill(lane)
+
+
+def lacks_spans(run: Run) -> bool:
+    """Return True if a limit removed spans from a run."""
+    for operation in run.operations:  # called for every job: no call per operation
+        if operation.span.spans_dropped:
+            return True
+    return False
+
+
+def is_unreadable(run: Run) -> bool:
+    """Return True if reading the content of a run has failed."""
+    for operation in run.operations:
+        derivation = operation.__dict__.get(DERIVATION)
+        if derivation is not None and derivation.failed:
+            return True
+    return False
 
 
 def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:

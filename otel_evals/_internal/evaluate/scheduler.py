@@ -27,7 +27,7 @@ from otel_evals._internal.processes.child import ProcessDiedError
 from otel_evals._internal.scoring.outcome import asked_wait, root_cause
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import AbandonedThreads, hide_task
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 from otel_evals._internal.util.retry import backoff
 
 _logger = logging.getLogger(__name__)
@@ -94,9 +94,9 @@ class Scheduler:
         lane.queue.append(job)
         return dropped
 
-    def hold(self, job: Job) -> None:
-        """Count the bytes of a job's run until the job has ended."""
-        job.size = size_of_run(job.run)
+    def hold(self, job: Job, size: int = 0) -> None:
+        """Count the bytes of a job's run until the job has ended; `size` if known."""
+        job.size = size or size_of_run(job.run)
         self._bytes += job.size
 
     def release(self, job: Job) -> None:
@@ -179,7 +179,7 @@ class Lane:
         try:
             self.scorer.prepare()
         except BaseException as error:  # logged here: not every exception can cross threads
-            tell(_logger, "%s failed to prepare", self.scorer.id, error=error, level=logging.WARNING)
+            log_error(_logger, "%s failed to prepare", self.scorer.id, error=error, level=logging.WARNING)
 
     def overdue(self) -> list[Job]:
         """Mark the running jobs whose attempt has timed out, and return those that were not marked yet."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, Literal
 
-from otel_evals._internal.model.derived import DERIVATION, derives
+from otel_evals._internal.model.derived import derives
 from otel_evals._internal.model.operations import (
     NO_USAGE,
     Availability,
@@ -21,8 +20,6 @@ from otel_evals._internal.model.operations import (
     Usage,
 )
 from otel_evals._internal.model.spans import nothing
-
-_SPANS_DROPPED = attrgetter("span.spans_dropped")
 
 
 @derives(
@@ -118,20 +115,6 @@ class Run:
     def root(self) -> Operation | None:
         """The operation of the run's root span."""
         return next((o for o in self.operations if o.span_id == self.root_span_id), None)
-
-    @property
-    def unreadable(self) -> bool:
-        """True if reading its content has failed."""
-        for operation in self.operations:
-            derivation = operation.__dict__.get(DERIVATION)
-            if derivation is not None and derivation.failed:
-                return True
-        return False
-
-    @property
-    def truncated(self) -> bool:
-        """True if a limit removed spans from it."""
-        return any(map(_SPANS_DROPPED, self.operations))
 
     def of_kind(self, kind: OperationKind) -> Iterator[Operation]:
         """Return the operations with this kind, by start time."""

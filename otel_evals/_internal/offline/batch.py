@@ -151,8 +151,9 @@ class BatchScorer:
 
     # --- on the engine's thread ---
 
-    def take(self, items: Sequence[object]) -> None:
+    def take(self, items: Sequence[object]) -> float:
         """Do nothing: spans are not captured."""
+        return inf
 
     def tick(self) -> float:
         return inf

@@ -23,7 +23,7 @@ from otel_evals._internal.pipeline.steps import Steps
 from otel_evals._internal.redaction.redactor import private_context
 from otel_evals._internal.util.calls import hide_task
 from otel_evals._internal.util.cancellation import must_propagate
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ class Engine:
             except BaseException as error:
                 if must_propagate(error):
                     raise
-                tell(_logger, "error in the scoring thread", error=error)
+                log_error(_logger, "error in the scoring thread", error=error)
                 return None
 
         return self.thread.run(contained(), seconds)

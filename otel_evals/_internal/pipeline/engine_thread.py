@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from otel_evals._internal.capture.backlog import Backlog
 from otel_evals._internal.pipeline.event_loop import ContextExecutor, new_loop, run_to_the_end
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
@@ -40,8 +40,8 @@ _START_AGAIN_SECONDS = 0.1
 class Work(Protocol[_Item_contra]):
     """The work of the engine's thread; every method is called on that thread."""
 
-    def take(self, items: Sequence[_Item_contra]) -> None:
-        """Take up to 256 items; `tick` is called afterwards."""
+    def take(self, items: Sequence[_Item_contra]) -> float:
+        """Take up to 256 items, and do all due work as `tick` does."""
 
     def tick(self) -> float:
         """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
@@ -204,7 +204,7 @@ class EngineThread(Generic[_Item]):
         try:
             self._context.copy().run(self.work.end, items)
         except BaseException as error:
-            tell(_logger, "error while counting what was not scored", error=error)
+            log_error(_logger, "error while counting what was not scored", error=error)
 
     def _started(self, *, wait: float = 0.0) -> asyncio.AbstractEventLoop | None:
         with self._starting:
@@ -265,7 +265,7 @@ class EngineThread(Generic[_Item]):
             asyncio.get_running_loop().call_soon(self._pump)
         elif took:
             self._wake()
-        if took or self._timer is None:
+        if self._timer is None:
             self._tick()
 
     def _take_chunk(self) -> bool:
@@ -276,21 +276,27 @@ class EngineThread(Generic[_Item]):
             self.backlog.taken(waiting, waiting - len(batch))
         try:
             if batch:
-                self.work.take(batch)
+                self._schedule(self.work.take(batch))
         except BaseException as error:
-            tell(_logger, "error while processing a batch of %d captured items", len(batch), error=error)
+            log_error(_logger, "error while processing a batch of %d captured items", len(batch), error=error)
+            self._schedule(time.monotonic())
         return bool(batch)
 
     def _tick(self) -> None:
         self.beat = time.monotonic()
+        try:
+            due = self.work.tick()
+        except BaseException as error:  # a rule's code may even raise SystemExit
+            log_error(_logger, "error in the scoring thread's periodic work", error=error)
+            due = time.monotonic() + _IDLE_SECONDS
+        self._schedule(due)
+
+    def _schedule(self, due: float) -> None:
+        """Do the next work at a time in `time.monotonic` seconds."""
         if self._timer is not None:
             self._timer.cancel()
-        try:
-            delay = self.work.tick() - time.monotonic()
-        except BaseException as error:  # a rule's code may even raise SystemExit
-            tell(_logger, "error in the scoring thread's periodic work", error=error)
-            delay = _IDLE_SECONDS
-        self._timer = asyncio.get_running_loop().call_later(min(max(0.0, delay), _IDLE_SECONDS), self._tick)
+        delay = min(max(0.0, due - time.monotonic()), _IDLE_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
 
 def _main(me: weakref.ref[EngineThread[Any]]) -> None:
@@ -299,7 +305,7 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
             with new_loop() as loop:
                 run_to_the_end(loop, engine._serve())
         except BaseException as error:
-            tell(_logger, "the scoring thread died", error=error)
+            log_error(_logger, "the scoring thread died", error=error)
             if engine._loop is None:  # too many open files, for example
                 with engine._starting:
                     engine._not_started()
@@ -307,4 +313,4 @@ def _main(me: weakref.ref[EngineThread[Any]]) -> None:
 
 def _report(task: asyncio.Future[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        tell(_logger, "delivery to destinations died", error=error)
+        log_error(_logger, "delivery to destinations died", error=error)

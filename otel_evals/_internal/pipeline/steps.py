@@ -78,7 +78,8 @@ class Steps:
         self.conversations = ConversationGatherer(config, ledger, store)
         self._delivered: asyncio.Queue[Delivered] = asyncio.Queue()
         self.fan_out = FanOut(config.destinations, max_bytes=config.max_bytes, results=self._delivered)
-        fixed = ledger, attacher, self.fan_out.put, store, asyncio.Event()
+        deliver = self.fan_out.put if config.destinations else None
+        fixed = ledger, attacher, deliver, store, asyncio.Event()
         self.rule_sets = RuleSets(config, lambda now: Evaluator(now, *fixed))
         self._loss_log = LossLog()
         read = self._reader.read_again
@@ -90,7 +91,8 @@ class Steps:
 
     # --- called by the engine's thread ---
 
-    def take(self, items: Sequence[IntakeItem]) -> None:
+    def take(self, items: Sequence[IntakeItem]) -> float:
+        """Take captured items and do all due work; returns the time of the next `tick`."""
         gathered = self.gatherer.add(items, time.monotonic())
         for root, group in gathered.ended:
             self._store.root_ended(root, group)
@@ -98,6 +100,7 @@ class Steps:
             if not self._store.take_late(span, above):
                 self._ledger.lost_late(span.trace_id)
         self._lose(gathered.losses)
+        return self.tick()
 
     def tick(self) -> float:
         """Do all due work; returns the time of the next call, in `time.monotonic` seconds."""
@@ -177,11 +180,11 @@ class Steps:
             runs, lost = self.rule_sets.whole(runs)
             self._lose(lost)
         targets = self.evaluator.score(runs, group)
-        if self._attacher.holds:
+        if (scores := self._attacher.scores) is not None:
             awaited = {target.span_id for target in targets} | self._split_runs.held
             for span in group.spans:
                 if span.span_id not in awaited:
-                    self._attacher.release(span.trace_id, span.span_id)
+                    scores.release(span.trace_id, span.span_id)
 
     def _score_conversations(self, due: Sequence[JoinedConversation]) -> bool:
         for joined in due:

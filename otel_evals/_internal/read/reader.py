@@ -13,7 +13,7 @@ from otel_evals._internal.model.sizes import SIZE
 from otel_evals._internal.read.runs import find_runs
 from otel_evals._internal.read.split_runs import join_split_runs
 from otel_evals._internal.read.tree import parents_in
-from otel_evals._internal.util.error_log import tell
+from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
 _NOTHING = SpanGroup((), {})
@@ -41,7 +41,7 @@ class RunReader:
         try:
             runs = find_runs(group.spans, self._dialects, group.links)
         except BaseException as error:
-            tell(_logger, "a run could not be read", error=error)
+            log_error(_logger, "a run could not be read", error=error)
             self._ledger.lost(Loss("run", "unreadable", trace_id))
             return []
         self._ledger.trace_log.assembled(trace_id, len(group.spans), runs)

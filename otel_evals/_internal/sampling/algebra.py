@@ -61,6 +61,8 @@ class Sampler(ABC):
     """True if it counts runs: it is then asked last, about runs that no other sampler rules out."""
     repeatable: bool = True
     """True if its chance can be computed again from a record of the run, without its spans."""
+    constant: Chance | None = None
+    """The chance of every run, if it is the same for all."""
 
     @abstractmethod
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:
@@ -105,7 +107,7 @@ class _Ratio(NamedSampler):
         self.ceiling = probability
         self.floor = probability or 1.0
         self.may_exclude = not probability
-        self._chance = Chance(probability)
+        self.constant = self._chance = Chance(probability)
         self._words = words
 
     def chance(self, run: Run, earlier: Mapping[str, Earlier] = ALONE) -> Chance:

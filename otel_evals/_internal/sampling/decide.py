@@ -133,7 +133,7 @@ def _decide(decisions: RunDecisions, rule: DecidingRule) -> Decision:
     if sampler.follows and not sampler.follows.isdisjoint(decisions.undecided()):
         decisions.waiting.append(rule)
         return Decision(rule, "waiting")
-    chance = sampler.chance(run, decisions.outcomes)
+    chance = sampler.constant or sampler.chance(run, decisions.outcomes)
     if not 0.0 <= chance.probability <= 1.0:
         raise ValueError(f"a probability must lie within 0..1, not {chance.probability}")
     certain = chance.probability >= 1.0 and not run.trace_state

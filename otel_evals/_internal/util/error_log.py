@@ -27,7 +27,7 @@ def content_is_shown() -> bool:
     return _content.get()
 
 
-def tell(
+def log_error(
     logger: logging.Logger, message: str, *args: object, error: BaseException, level: int = logging.ERROR
 ) -> None:
     """Log what went wrong, with the exception as far as it can and may be told."""

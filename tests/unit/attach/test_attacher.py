@@ -188,9 +188,8 @@ def test_spans_are_released_one_by_one() -> None:
     records = [SpanRecord(trace_id=TRACE, span_id=f"{n:016x}") for n in (1, 2, 3)]
     for record in records:
         outlets.scores.expect(int(TRACE, 16), int(record.span_id, 16))
-    outlets.attacher.release(TRACE, SPAN)
+    outlets.scores.release(TRACE, SPAN)
     for record in (records[0], records[2]):
-        outlets.attacher.release(TRACE, record.span_id)
+        outlets.scores.release(TRACE, record.span_id)
+    outlets.scores.release("no hex digits", SPAN)
     assert outlets.finished == [(int(TRACE, 16), span_id) for span_id in (int(SPAN, 16), 1, 3)]
-    silent = Attacher(None, None, None, None)
-    silent.release(TRACE, SPAN)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from otel_evals._internal.evaluate.evaluator import is_unreadable
 from otel_evals._internal.model.derived import derives, with_given
 from otel_evals.dialects import recovered
 from otel_evals.model import Operation, OperationKind, Run, SpanRecord
@@ -78,7 +79,7 @@ def test_a_copy_has_all_values_and_no_derivation(again: Any) -> None:
 
 def test_runs_and_operations_keep_their_signature_and_their_defaults() -> None:
     run = Run(trace_id="a", root_span_id="b", root_kind=OperationKind.AGENT)
-    assert (run.output, run.tool_calls, run.availability, run.unreadable) == (None, (), {}, False)
+    assert (run.output, run.tool_calls, run.availability, is_unreadable(run)) == (None, (), {}, False)
     operation = Operation(
         span=SpanRecord(trace_id="a", span_id="b"), kind=OperationKind.AGENT, dialect="d", documents=()
     )

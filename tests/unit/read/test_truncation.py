@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from otel_evals import scorer
+from otel_evals._internal.evaluate.evaluator import is_unreadable
 from otel_evals._internal.gather.gatherer import SpanGroup
 from otel_evals._internal.read.runs import find_runs
 from otel_evals.dialects import Dialects, recovered
@@ -44,13 +45,13 @@ def broken_run() -> Run:
 def test_what_cannot_be_read_is_empty_and_told(caplog: pytest.LogCaptureFixture) -> None:
     run = broken_run()
     assert run.agent_name == "helper"
-    assert not run.unreadable
+    assert not is_unreadable(run)
     with caplog.at_level(logging.DEBUG):
         assert (run.output, run.tool_calls, run.input) == (None, (), None)
-    assert run.unreadable
+    assert is_unreadable(run)
     assert "could not be read" in caplog.text
     assert run.availability["output"] == "not_recorded"
-    assert not pickle.loads(pickle.dumps(run)).unreadable  # it is told where it was read
+    assert not is_unreadable(pickle.loads(pickle.dumps(run)))  # it is told where it was read
 
 
 def test_such_a_run_is_not_scored() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_evals._internal.util.error_log import show_content, tell
+from otel_evals._internal.util.error_log import log_error, show_content
 
 LOGGER = logging.getLogger("tests.error_log")
 
@@ -47,7 +47,7 @@ class Classless(Exception):
 
 
 def test_an_exception_is_told_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    tell(LOGGER, "%s failed", "a", error=raised(ValueError("why")), level=logging.WARNING)
+    log_error(LOGGER, "%s failed", "a", error=raised(ValueError("why")), level=logging.WARNING)
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.WARNING, "a failed")
     assert "ValueError: why" in caplog.text
@@ -56,7 +56,7 @@ def test_an_exception_is_told_with_its_traceback(caplog: pytest.LogCaptureFixtur
 
 def test_without_content_only_its_type_is_told(caplog: pytest.LogCaptureFixture) -> None:
     show_content(False)
-    tell(LOGGER, "%s failed", "a", error=raised(ValueError("what was said")))
+    log_error(LOGGER, "%s failed", "a", error=raised(ValueError("what was said")))
     assert caplog.records[0].getMessage() == "a failed (ValueError)"
     assert "what was said" not in caplog.text
 
@@ -69,7 +69,7 @@ def test_an_exception_that_no_traceback_can_be_made_of_is_told_by_its_type(
     handler = logging.StreamHandler(written)
     LOGGER.addHandler(handler)
     try:
-        tell(LOGGER, "it failed", error=make())
+        log_error(LOGGER, "it failed", error=make())
     finally:
         LOGGER.removeHandler(handler)
     assert "it failed" in written.getvalue()
@@ -84,6 +84,6 @@ def test_a_handler_that_raises_costs_the_line_only(kind: type[BaseException]) ->
     handler = Handler()
     LOGGER.addHandler(handler)
     try:
-        tell(LOGGER, "it failed", error=ValueError("why"))
+        log_error(LOGGER, "it failed", error=ValueError("why"))
     finally:
         LOGGER.removeHandler(handler)
