@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from otel_evals._internal.accounting.ledger import Ledger
@@ -47,6 +48,7 @@ from otel_evals._internal.util.cancellation import is_cancelled
 from otel_evals._internal.util.error_log import log_error
 
 _logger = logging.getLogger(__name__)
+_SPANS_DROPPED = attrgetter("span.spans_dropped")
 _AT_ONCE_SECONDS = 0.001
 """How long queued jobs of a scorer that never waits run before other work gets a turn."""
 _CLEANUP_SECONDS = 0.05
@@ -428,10 +430,7 @@ class Evaluator:
 
 def lacks_spans(run: Run) -> bool:
     """Return True if a limit removed spans from a run."""
-    for operation in run.operations:  # called for every job: no call per operation
-        if operation.span.spans_dropped:
-            return True
-    return False
+    return any(map(_SPANS_DROPPED, run.operations))
 
 
 def is_unreadable(run: Run) -> bool:
