@@ -14,6 +14,7 @@ import pkgutil
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -150,9 +151,17 @@ def _source(value: Any) -> list[ast.stmt]:
 
 
 def _class_body(kind: type) -> list[ast.stmt]:
-    (node,) = _source(kind)
-    assert isinstance(node, ast.ClassDef)
-    return node.body
+    """Return the statements of a class; not by `inspect`, which does not find structs on every Python."""
+    body = _statements(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        (node,) = (each for each in body if isinstance(each, ast.ClassDef) and each.name == name)
+        body = node.body
+    return body
+
+
+@cache
+def _statements(module: str) -> list[ast.stmt]:
+    return ast.parse(inspect.getsource(importlib.import_module(module))).body
 
 
 def _fields(kind: type) -> Iterator[tuple[str, str]]:
