@@ -142,6 +142,7 @@ class Inline:
             key = int(item.span.trace_id, 16), int(item.span.span_id, 16)
             spans[place] = self._held_spans.hold(key, released)
         await self._tap.judge("traces", selection)
+        request.forget_message()
         await all_released.wait()
         scored = {place: span.attributes for place, span in spans.items() if span.attributes}
         if scored:
