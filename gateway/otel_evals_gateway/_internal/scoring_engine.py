@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Sequence
+from math import inf
 from typing import Any
 
 from opentelemetry import _logs, metrics, trace
@@ -29,14 +30,16 @@ from otel_evals.sdk.pipeline import (
     Providers,
     assembly_limits,
 )
+from otel_evals_gateway._internal.checks import options_of, quiet_seconds
 from otel_evals_gateway._internal.held_spans import HeldSpans
-from otel_evals_gateway._internal.options import GatewayOptions
 from otel_evals_gateway._internal.recent_scores import RecentScores
 from otel_evals_gateway._internal.trace_gatherer import TraceGatherer
 
 _logger = logging.getLogger(__name__)
 _INVOCATIONS = (OperationKind.AGENT, OperationKind.WORKFLOW)
 _ROOM_SECONDS = 0.01
+_FULL = 0.9
+"""Fill level of the open traces from which no request is taken while complete ones wait."""
 _MUST_FIT = 25_000
 """Items of one request: half of the backlog's capacity."""
 _RULES_SECONDS = 30.0
@@ -50,7 +53,7 @@ class ScoringEngine:
         self, config: Config, dialects: Dialects, providers: Providers, held_spans: HeldSpans | None = None
     ) -> None:
         self.config = config
-        self.options = config.sections.get("gateway") or GatewayOptions()
+        self.options = options_of(config)
         self._dialects = dialects
         self._scales = _scales(config)
         self.putting = 0
@@ -88,12 +91,13 @@ class ScoringEngine:
         self._scales.update(_scales(config))
 
     def has_room(self, count: int) -> bool:
-        """Return True if the items of one request fit.
+        """Return True if the items of one request fit, and no complete trace is evicted for them.
 
         A request larger than half of the backlog only needs that half free: its items are in memory already,
         and nothing else is accepted until there is room again.
         """
-        return self.engine.thread.room >= min(count, _MUST_FIT)
+        fits = self.engine.thread.room >= min(count, _MUST_FIT)
+        return fits and not (self.gatherer.waits_for_room and self.gathered >= _FULL)
 
     async def put(self, items: Sequence[IntakeItem], seconds: float) -> bool:
         """Put the items of one request, all or none; False if there was no room within this time."""
@@ -113,12 +117,11 @@ class ScoringEngine:
         return self.engine.health(10.0, closed=False)
 
     @property
-    def backlog(self) -> tuple[float, float]:
-        """Fill levels, from 0 to 1, of the evaluation queue and of the open traces."""
+    def gathered(self) -> float:
+        """Fill level of the open traces with the intake, from 0 to 1."""
         traces, size = self.gatherer.size
-        config = self.config
-        gathered = max(traces / config.max_open_traces, size / config.max_bytes)
-        return self.engine.ledger.pending / config.queue_size, gathered
+        traces += self.engine.thread.waiting
+        return max(traces / self.config.max_open_traces, size / self.config.max_bytes)
 
     def forget(self, traces: Collection[str]) -> None:
         """Forget incomplete traces that another process receives again from the start."""
@@ -141,13 +144,24 @@ class ScoringEngine:
     def _new_gatherer(self) -> TraceGatherer:
         self.gatherer = TraceGatherer(
             assembly_limits(self.config),
-            quiet=self.options.quiet,
+            quiet=quiet_seconds(self.config),
             idle=self.options.idle,
-            opens_run=self._opens_run,
+            opens_run=self.opens_run,
+            room=self.room,
+            remember=self.options.remember,
         )
         return self.gatherer
 
-    def _opens_run(self, span: SpanRecord) -> bool:
+    def room(self) -> float:
+        """Return how many traces can be judged now without a loss in a queue behind them."""
+        steps, pending = self.engine.steps, self.engine.ledger.pending
+        if self.config.store is not None:  # the store keeps runs until the queues have room
+            return inf
+        each = max(1, len(self.config.rules))
+        queued = steps.evaluator.scheduler.room // each
+        return min(queued if pending else max(1, queued), steps.fan_out.room - pending)
+
+    def opens_run(self, span: SpanRecord) -> bool:
         operation = self._dialects.read(span)
         return operation is not None and operation.kind in _INVOCATIONS
 

@@ -37,11 +37,13 @@ def gateway(
 def _run(path: Path, *, check: bool) -> None:
     from otel_evals import load_config
     from otel_evals.sdk.pipeline import Providers, make_missing
+    from otel_evals_gateway._internal.checks import check as check_config
     from otel_evals_gateway._internal.service import Gateway
 
     os.environ.setdefault("OTEL_SERVICE_NAME", "otel-evals-gateway")
     loaded = load_config(path)
     if check:
+        check_config(loaded)
         echo(f"{path}: {len(loaded.rules)} rules, {len(loaded.destinations)} destinations")
         return
     made = Providers()

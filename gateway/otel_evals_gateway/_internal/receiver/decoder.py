@@ -42,7 +42,7 @@ _DECODED_BYTES: dict[str, dict[int, int]] = {
     },
     "logs": {0x12: _SPAN, 0x0A: _BLOCK, 0x1A: _KEY_VALUE, 0x32: _KEY_VALUE},
 }
-"""Memory of one empty element, measured with upb, by the tag of the repeated field that has it."""
+"""Bytes of memory for one empty element, measured with upb, by the tag of its repeated field."""
 _JSON_BYTES = {b"{": 400, b"[": 100, b",": 60, b'"': 30}
 
 
