@@ -30,8 +30,8 @@ from otel_evals.sdk.pipeline import (
     Providers,
     assembly_limits,
 )
-from otel_evals_gateway._internal.checks import options_of, quiet_seconds
 from otel_evals_gateway._internal.held_spans import HeldSpans
+from otel_evals_gateway._internal.hold_times import options_of, quiet_seconds
 from otel_evals_gateway._internal.recent_scores import RecentScores
 from otel_evals_gateway._internal.trace_gatherer import TraceGatherer
 

@@ -15,10 +15,11 @@ from otel_evals.destinations import plain
 from otel_evals.dialects import load_dialects
 from otel_evals.errors import ConfigError
 from otel_evals.sdk.pipeline import Providers
-from otel_evals_gateway._internal.checks import check, hold_seconds, options_of
+from otel_evals_gateway._internal.checks import check
 from otel_evals_gateway._internal.config_reload import ConfigReload
 from otel_evals_gateway._internal.forwarder import Forwarder
 from otel_evals_gateway._internal.held_spans import HeldSpans
+from otel_evals_gateway._internal.hold_times import hold_seconds, options_of
 from otel_evals_gateway._internal.inline import Inline
 from otel_evals_gateway._internal.journal import open_journal
 from otel_evals_gateway._internal.kafka import kafka_source

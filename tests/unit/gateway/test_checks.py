@@ -11,7 +11,8 @@ from otel_evals import Rule
 from otel_evals._internal.config.loader import build_config
 from otel_evals.errors import ConfigError
 from otel_evals.scorers import answered
-from otel_evals_gateway._internal.checks import check, quiet_seconds
+from otel_evals_gateway._internal.checks import check
+from otel_evals_gateway._internal.hold_times import quiet_seconds
 from tests.support.certificates import certificates, needs_openssl
 
 

@@ -323,7 +323,7 @@ class KafkaSource:
     def _position(self, place: TopicPartition) -> int:
         """Return the next offset to read, which the consumer does not know before the first message."""
         key = _key(place)
-        return max(place.offset, self._ended.get(key, -1), self._offsets.start_of(key))
+        return max(int(place.offset), self._ended.get(key, -1), self._offsets.start_of(key))
 
     def _assign(self, _: Any, partitions: Sequence[Any]) -> None:
         self._assigned |= set(map(_key, partitions))  # the cooperative protocol adds some
