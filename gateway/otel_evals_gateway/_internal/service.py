@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from opentelemetry import metrics
+
 from otel_evals import Config
 from otel_evals.destinations import plain
 from otel_evals.dialects import load_dialects
@@ -24,10 +26,11 @@ from otel_evals_gateway._internal.inline import Inline
 from otel_evals_gateway._internal.journal import open_journal
 from otel_evals_gateway._internal.kafka import kafka_source
 from otel_evals_gateway._internal.options import host_and_port
+from otel_evals_gateway._internal.prometheus import prometheus_page
 from otel_evals_gateway._internal.receiver.access import BearerTokens, tls_context
 from otel_evals_gateway._internal.receiver.decoder import Signal
 from otel_evals_gateway._internal.receiver.grpc_receiver import GrpcReceiver, grpc_credentials
-from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver
+from otel_evals_gateway._internal.receiver.http_receiver import HttpReceiver, Page
 from otel_evals_gateway._internal.receiver.request_limits import RequestLimits
 from otel_evals_gateway._internal.receiver.selection import Selector
 from otel_evals_gateway._internal.scoring_engine import ScoringEngine
@@ -72,7 +75,13 @@ class Gateway:
         self._inline = self._forward()
         take = self._tap.take if self._inline is None else self._inline.take
         signals: tuple[Signal, ...] = ("traces", "logs", *(("metrics",) if self._inline else ()))
-        pages = {"/healthz": self._healthz, "/readyz": self._readyz, "/stats": self._stats}
+        meters = (providers and providers.meters) or metrics.get_meter_provider()
+        pages: dict[str, Page] = {
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/stats": self._stats,
+            "/metrics": prometheus_page(meters),
+        }
         self._http = HttpReceiver(take, signals, self._limits, tokens, pages)
         self._grpc = GrpcReceiver(take, signals, self._limits, tokens)
         self._kafka = kafka_source(options.kafka, self._tap) if options.kafka else None

@@ -29,7 +29,9 @@ from otel_evals_gateway._internal.receiver.request_limits import (
 
 _PATHS: Mapping[str, Signal] = {"/v1/traces": "traces", "/v1/logs": "logs", "/v1/metrics": "metrics"}
 
-Page = Callable[[], tuple[int, dict[str, Any]]]
+Page = Callable[[], tuple[int, dict[str, Any] | str]]
+"""Returns the status, and JSON or text in the format of Prometheus."""
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN: Collection[str] = ("/healthz", "/readyz")
 """Paths of pages without a token: orchestrators request them, and they reveal nothing about the traffic."""
 
@@ -77,6 +79,8 @@ class HttpReceiver(Receiver):
                 answer = {"message": "a bearer token is required"}
                 return web.json_response(answer, status=401, headers={"WWW-Authenticate": "Bearer"})
             status, page = self._pages[request.path]()
+            if isinstance(page, str):
+                return web.Response(text=page, status=status, headers={"Content-Type": _PROMETHEUS})
             return web.json_response(page, status=status)
         signal = _PATHS.get(request.path)
         if signal not in self._signals or signal is None:
