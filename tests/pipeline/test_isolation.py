@@ -358,6 +358,7 @@ def scoring_pid(process: subprocess.Popen[str]) -> int:
     return int(line.split()[1])
 
 
+@pytest.mark.slow
 def test_a_program_without_a_main_guard_is_not_run_again() -> None:
     """The main module's scorer travels by value: nothing at its top level happens twice."""
     process = program("assert live.flush(20_000); print(live.pipeline.stats().rules['judge'].scored)")
