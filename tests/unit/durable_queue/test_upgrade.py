@@ -1,6 +1,6 @@
 """Files that earlier versions wrote: their runs are scored as if nothing had been upgraded.
 
-Each file in `data/` is the dump of a real queue with one run. If the format changes, add a file and edit none.
+Each file in `data/` is the dump of a real queue with one run. If the format changes, add a file, edit none.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def test_a_run_that_an_earlier_version_left_is_scored(dump: Path, tmp_path: Path
         "4bf92f3577b34da6a3ce929d0e0e4736",
         "00f067aa0ba902b7",
     )
-    assert evaluation.sampling.probability == 0.25
+    assert evaluation.sampled.probability == 0.25
     assert scored.run.root.attributes["tags"] == ("a", "b")
     assert stats.check() == []
