@@ -70,7 +70,7 @@ def gone(pid: int, within: float = 5.0) -> bool:
 
 def test_a_scorer_sees_the_whole_run_in_another_process_that_ends_with_the_pipeline() -> None:
     """One process scores every run; it is a child of this one and gone after the shutdown."""
-    with Live(Rule(where, isolation="process", concurrency=1)) as live:
+    with Live(Rule(where, isolation="process", concurrency=1), hold=60) as live:
         for _ in range(3):
             live.run()
         assert live.flush(20_000)

@@ -212,7 +212,7 @@ def test_refusals_say_whether_another_try_may_help(server: Server, status: int, 
     ("header", "low", "high"),
     [
         ("7", 7.0, 7.0),
-        (formatdate(time.time() + 3600, usegmt=True), 3000.0, 3601.0),
+        (formatdate(time.time() + 86_400, usegmt=True), 80_000.0, 86_401.0),
         (formatdate(time.time() - 3600, usegmt=True), 0.0, 0.0),
     ],
     ids=["seconds", "a date to come", "a date gone by"],
