@@ -1,4 +1,4 @@
-"""The manifests of examples/gateway, by the published schemas of Kubernetes; the chart, by Helm."""
+"""The manifests of examples/gateway, by the published schemas of Kubernetes; the chart, by Helm; workflows."""
 
 from __future__ import annotations
 
@@ -78,6 +78,12 @@ def test_the_chart_refuses_what_would_split_traces(values: str) -> None:
     done = run_helm("template", "evals", str(CHART), "--set", values)
     assert done.returncode != 0
     assert "config.gateway.kafka" in done.stderr
+
+
+def test_the_workflows_pass_actionlint() -> None:
+    program = shutil.which("actionlint") or component("bin/actionlint")
+    done = subprocess.run([program], cwd=GATEWAY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def selectors(manifests: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
