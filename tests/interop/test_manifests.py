@@ -1,4 +1,4 @@
-"""The manifests of examples/gateway, by the published schemas of Kubernetes; the chart, by Helm; workflows."""
+"""Manifests of examples/gateway by the published schemas of Kubernetes, the chart by Helm, and the workflows."""
 
 from __future__ import annotations
 
