@@ -130,7 +130,7 @@ def test(wheel: Path, resolution: str, python: str, scratch: Path, paths: Sequen
     mode = "lowest-direct" if resolution == "oldest" else "highest"
     compiled = ("pip", "compile", ROOT / "pyproject.toml", "--extra", "all", "--python-version", python)
     run(*UV, *compiled, "--resolution", mode, "--no-annotate", "--no-header", "-o", wanted, cwd=scratch)
-    tools = (f"{ROOT / 'pyproject.toml'}:dev", "-c", wanted)
+    tools = (f"{ROOT / 'pyproject.toml'}:tests", "-c", wanted)
     venv(environment, python, "--group", *tools, f"otel-evals[all] @ {wheel.as_uri()}")
     copy(folder, [name for name in tracked() if not name.startswith(tuple(f"{room}/" for room in ROOMS))])
     print(f"\n== the wheel with the {resolution} dependencies on Python {python}", flush=True)
