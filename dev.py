@@ -7,7 +7,7 @@ python3 dev.py slow [options]    run the slow tests
 python3 dev.py interop [options] set up real servers and run the tests against them
 python3 dev.py site              build the documentation and check its links
 python3 dev.py mutate [options]  change the code in many places and count the changes that no test finds
-python3 dev.py release --dry-run build, describe and test what a release publishes; write it to dist/
+python3 dev.py release --dry-run build, describe and test the files of a release, in dist/
 python3 dev.py api               rewrite tests/unit/public_api.txt, the snapshot of the public API
 python3 dev.py setup             only create the development environment
 python3 dev.py lock [--upgrade]  refresh requirements/*.lock; locked versions stay, except with --upgrade
@@ -108,7 +108,7 @@ def set_up_servers() -> int:
 
 
 def build_site() -> int:
-    """Build the documentation in an environment of its own; return the exit code."""
+    """Build the documentation in a separate environment; return the exit code."""
     environment = VENV.with_name(f"{VENV.name}-docs")
     uv = [BIN / "uv", "--quiet"]
     if not environment.exists():

@@ -1,4 +1,4 @@
-"""Build what a release publishes, prove that it is reproducible and complete, and describe it.
+"""Build the files of a release twice, compare them, describe them, and test the wheel.
 
 `python3 dev.py release --dry-run` writes sdist, wheel, one CycloneDX SBOM each and SHA256SUMS to dist/, then
 runs the tests against the wheel, without the source tree: with the oldest dependencies on the oldest Python,
@@ -100,7 +100,7 @@ def build(scratch: Path) -> None:
 
 
 def describe(scratch: Path) -> None:
-    """Write an SBOM for each artefact: what it needs with all extras, in the versions of the lock."""
+    """Write an SBOM for each artefact: its dependencies with all extras, in the versions of the lock."""
     tool, needed = scratch / "tool", scratch / "needed"
     venv(tool, sys.executable, "--require-hashes", "-r", ROOT / "requirements/release.lock")
     (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
@@ -128,10 +128,20 @@ def test(wheel: Path, resolution: str, python: str, scratch: Path, paths: Sequen
     environment, folder = scratch / resolution, scratch / f"tests-{resolution}"
     wanted = scratch / "wanted.txt"
     mode = "lowest-direct" if resolution == "oldest" else "highest"
-    compiled = ("pip", "compile", ROOT / "pyproject.toml", "--extra", "all", "--python-version", python)
+    # Resolved as one: frameworks in the tests limit the versions of what the wheel needs, and the reverse.
+    group = ("--group", f"{ROOT / 'pyproject.toml'}:tests")
+    compiled = (
+        "pip",
+        "compile",
+        ROOT / "pyproject.toml",
+        "--extra",
+        "all",
+        *group,
+        "--python-version",
+        python,
+    )
     run(*UV, *compiled, "--resolution", mode, "--no-annotate", "--no-header", "-o", wanted, cwd=scratch)
-    tools = (f"{ROOT / 'pyproject.toml'}:tests", "-c", wanted)
-    venv(environment, python, "--group", *tools, f"otel-evals[all] @ {wheel.as_uri()}")
+    venv(environment, python, *group, "-c", wanted, f"otel-evals[all] @ {wheel.as_uri()}")
     copy(folder, [name for name in tracked() if not name.startswith(tuple(f"{room}/" for room in ROOMS))])
     print(f"\n== the wheel with the {resolution} dependencies on Python {python}", flush=True)
     ignored = [f"--ignore={path}" for path in OF_THE_TREE]
@@ -162,7 +172,7 @@ def venv(folder: Path, python: str, *requirements: object) -> None:
     """Make an environment of these requirements, or add them to it."""
     if not folder.exists():
         run(*UV, "venv", "--python", python, folder)
-    # Not from the repository: uv would add the constraints of its pyproject.toml.
+    # uv would add the constraints of pyproject.toml if it ran in the repository.
     run(*UV, "pip", "install", "--python", folder, *requirements, cwd=folder)
 
 
