@@ -1,4 +1,4 @@
-"""Manifests of examples/gateway and of the docs by Kubernetes' schemas, the chart by Helm, and the workflows."""
+"""Manifests of examples/gateway and of the docs by the schemas of Kubernetes; chart by Helm; workflows."""
 
 from __future__ import annotations
 
