@@ -91,6 +91,7 @@ def outcomes(evaluations: Sequence[Evaluation]) -> dict[str, tuple[str, Any]]:
     return {each.evaluation_id: (each.scorer_id, each.outcome) for each in evaluations}
 
 
+@pytest.mark.slow
 def test_agents_in_another_process_are_scored_and_the_scores_leave_by_otlp(tmp_path: Path) -> None:
     """The command, an SDK's exporter, and an OTLP endpoint behind it: events, spans, metrics, records."""
     with OtlpReceiver() as backend:

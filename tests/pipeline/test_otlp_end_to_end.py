@@ -61,6 +61,7 @@ EACH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [ALL, EACH], ids=["all", "each signal"])
 def test_all_three_signals_go_by_grpc_where_the_environment_says_so(protocol: dict[str, str]) -> None:
     with OtlpReceiver() as receiver, grpc_otlp(receiver) as endpoint:
@@ -71,6 +72,7 @@ def test_all_three_signals_go_by_grpc_where_the_environment_says_so(protocol: di
         }
 
 
+@pytest.mark.slow
 def test_signals_may_go_by_different_protocols() -> None:
     with OtlpReceiver() as receiver, grpc_otlp(receiver) as endpoint:
         other = {"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": endpoint}
@@ -111,6 +113,7 @@ def test_without_code_under_opentelemetry_instrument(tmp_path: Path) -> None:
         assert evaluation.scope_name == "otel_evals"
 
 
+@pytest.mark.slow
 def test_a_wrong_file_is_logged_and_the_application_runs_on(tmp_path: Path) -> None:
     """A broken configuration costs the scores, never the spans."""
     config = tmp_path / "otel-evals.yaml"
@@ -131,6 +134,7 @@ def test_a_wrong_file_is_logged_and_the_application_runs_on(tmp_path: Path) -> N
         assert "invoke_agent support" in names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [503, 400])
 def test_a_backend_that_refuses_costs_the_application_nothing(status: int) -> None:
     """The program ends by itself, within its budget, and without an exception."""

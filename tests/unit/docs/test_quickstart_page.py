@@ -30,7 +30,12 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("page", "number"), [(page, i) for page in PAGES for i in range(len(blocks(page, "python")))]
+    ("page", "number"),
+    [
+        pytest.param(page, i, marks=() if page in ("README.md", "docs/scorers.md") else pytest.mark.slow)
+        for page in PAGES
+        for i in range(len(blocks(page, "python")))
+    ],
 )
 def test_every_python_block_runs_as_it_stands(page: str, number: int, tmp_path: Path) -> None:
     script = tmp_path / "block.py"
