@@ -129,7 +129,7 @@ class Convention:
         _read_content(reader, kind)
         kind = self.refine(reader, kind)
         reader.fields.update(span=span, kind=kind, dialect=self.name)
-        return Operation(**_notes(reader), **reader.fields)
+        return recovered(Operation, None, {**_NOTHING, **_notes(reader), **reader.fields})
 
     def open(self, span: SpanRecord) -> SpanReader:
         """Find the attributes of a span that may contain the fields of an operation."""
