@@ -43,7 +43,7 @@ def proposed_attributes(evaluation: Evaluation) -> dict[str, Any]:
     is_score = isinstance(evaluation.outcome, Score)
     if any(step.model is not None for step in getattr(evaluation.outcome, "steps", ())):
         attributes[semconv.GEN_AI_EVALUATOR_TYPE] = "llm_judge"
-    elif is_score:  # a scorer without a score may not have come to its judge
+    elif is_score:  # without a score, the judge may not have been called yet
         attributes[semconv.GEN_AI_EVALUATOR_TYPE] = "deterministic"
     if is_score and evaluation.scale is not None:
         attributes[semconv.GEN_AI_EVALUATION_SCORE_RANGE] = (0.0, float(evaluation.scale))

@@ -57,7 +57,7 @@ class SpanReader(msgspec.Struct, eq=False):
     found_at: Mapping[str, tuple[tuple[int, str], ...]]
     """By field: the attributes that may contain it as (rank, name), most trusted first.
 
-    If any of its lists are there, also by the field's name with `.*`: these attributes and the lists.
+    A field with indexed lists has a second entry, its name with `.*`, that includes the lists.
     """
     fields: dict[str, Any] = {}
     noted: dict[str, tuple[str, Availability]] = {}
