@@ -68,6 +68,7 @@ class ScoringEngine:
             self._metrics(held_spans) if config.metrics else None,
             held_spans,
             [each for each in config.destinations if isinstance(each, EventPreset)],
+            proposed=config.semconv == "proposed",
         )
         tracked = self.options.kafka is not None
         if tracked and config.store is None and any(rule.scope == "conversation" for rule in config.rules):
@@ -81,7 +82,8 @@ class ScoringEngine:
         if not where:
             return None
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, providers.tracers)
-        return EvaluationSpans(tracer, same_trace=where == "same_trace", own_service=False)
+        proposed, same_trace = self.config.semconv == "proposed", where == "same_trace"
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=False, proposed=proposed)
 
     def use_rules(self, config: Config) -> None:
         """Switch to the rules of this configuration; ConfigError if the engine is busy for long."""
@@ -181,8 +183,8 @@ class ScoringEngine:
 class _NotingAttacher(Attacher):
     """Notes every evaluation for `/stats`."""
 
-    def __init__(self, recent: RecentScores, *ways: Any) -> None:
-        super().__init__(*ways)
+    def __init__(self, recent: RecentScores, *ways: Any, proposed: bool = False) -> None:
+        super().__init__(*ways, proposed=proposed)
         self._recent = recent
 
     def attach(self, run: Run, evaluation: Evaluation, opened: Opened | None) -> None:

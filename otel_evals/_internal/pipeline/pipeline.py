@@ -88,6 +88,7 @@ class Pipeline:
             self._metrics(meter) if config.metrics else None,
             self._scores if config.span_attributes else None,
             [each for each in config.destinations if isinstance(each, EventPreset)],
+            proposed=config.semconv == "proposed",
         )
         open_spans = OpenSpans()
         self._engine = Engine(config, dialects, attacher, open_spans)
@@ -114,7 +115,8 @@ class Pipeline:
         same_trace = self.config.evaluation_spans == "same_trace"
         provider = application if same_trace else own or unwrapped(application)
         tracer = trace.get_tracer(semconv.SCOPE_NAME, __version__, provider)
-        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None)
+        proposed = self.config.semconv == "proposed"
+        return EvaluationSpans(tracer, same_trace=same_trace, own_service=own is None, proposed=proposed)
 
     @property
     def engine(self) -> Engine:
