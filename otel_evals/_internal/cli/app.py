@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from otel_evals._internal.util.install_hint import install_hint, package_hint
 from otel_evals._internal.version import __version__
 
 ENTRY_POINT_GROUP = "otel_evals_command"
@@ -54,8 +55,8 @@ def _replacement(point: EntryPoint, error: Exception) -> Any:
     problem = f"cannot be imported: {type(error).__name__}: {error}; fix: update or uninstall its package"
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
-        package = "'otel-evals[cli]'" if missing in ("typer", "rich") else missing
-        problem = f"needs {missing}: pip install {package}"
+        fix = install_hint("cli") if missing in ("typer", "rich") else package_hint(missing)
+        problem = f"needs {missing}: {fix}"
 
     def unavailable() -> None:
         typer.echo(f"otel-evals {point.name}: {problem}", err=True)

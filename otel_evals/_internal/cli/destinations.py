@@ -18,6 +18,7 @@ from otel_evals._internal.deliver.api import ApiDestination
 from otel_evals._internal.deliver.items import items_of
 from otel_evals._internal.model import Direction, Evaluation, OperationKind, Run, Sampled, Score, ScoredRun
 from otel_evals._internal.read.identity import evaluation_id
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import DestinationError, OtelEvalsError
 
 destinations = typer.Typer(help="List the backends for scores.", no_args_is_help=True)
@@ -69,7 +70,8 @@ def _sent_span(place: Any) -> tuple[str, str]:
         OTLPSpanExporter = None  # type: ignore[assignment,misc]  # noqa: N806 (a class)
     where = place.spans_to()
     if where is None or OTLPSpanExporter is None:
-        echo("No span was sent: give --trace and --span, or install 'otel-evals[otlp]'")
+        missing = f", or {install_hint('otlp')}" if OTLPSpanExporter is None else ""
+        echo(f"No span was sent: give --trace and --span{missing}")
         return secrets.token_hex(16), secrets.token_hex(8)
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider

@@ -15,6 +15,7 @@ from typing import Any
 from otel_evals._internal.config.validation import suggestion
 from otel_evals._internal.deliver.record import plain
 from otel_evals._internal.model import Run
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError
 
 _FIELD = "when.cel"
@@ -70,7 +71,7 @@ class CelCondition:
         try:
             import cel
         except ModuleNotFoundError as error:
-            raise ConfigError(_FIELD, f"needs {error.name}: pip install 'otel-evals[cel]'") from error
+            raise ConfigError(_FIELD, f"needs {error.name}: {install_hint('cel')}") from error
         self._program = _compiled(cel, expression)
         self._fields = _named(expression)
         self._context = cel.Context()

@@ -28,6 +28,7 @@ from otel_evals._internal.redaction.credentials import credentials
 from otel_evals._internal.redaction.redactor import redact
 from otel_evals._internal.redaction.secrets import redact_secrets, redact_values
 from otel_evals._internal.util.addresses import without_credentials
+from otel_evals._internal.util.install_hint import install_hint
 from otel_evals.errors import ConfigError, JudgeError, JudgeKeyError, JudgeModelError, JudgeReplyError
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -80,7 +81,7 @@ class LiteLLMJudge:
 
     def __post_init__(self) -> None:
         if find_spec("litellm") is None:
-            raise ConfigError("judge", "needs LiteLLM: pip install 'otel-evals[litellm]'")
+            raise ConfigError("judge", f"needs LiteLLM: {install_hint('litellm')}")
         if not self.model:
             raise ConfigError("judge.model", "is empty: name a model such as 'openai/gpt-5-mini'")
         if self.timeout <= 0:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from otel_evals._internal.cli.app import ENTRY_POINT_GROUP, app
+from otel_evals._internal.util.install_hint import install_hint, package_hint
 from otel_evals._internal.version import __version__
 
 COMMAND = (
@@ -42,7 +43,7 @@ def test_help_lists_every_command(command: str) -> None:
 def test_a_missing_library_is_one_line_that_names_the_extra(library: str, command: str, extra: str) -> None:
     done = without(library, command)
     assert done.returncode == 1
-    assert f"needs {library}: pip install 'otel-evals[{extra}]'" in done.stderr
+    assert f"needs {library}: {install_hint(extra)}" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -63,7 +64,7 @@ def test_a_command_that_cannot_be_imported_leaves_the_others(monkeypatch: pytest
     lacking, wrong = (CliRunner().invoke(app, [name]) for name in ("lacking", "wrong"))
     assert (lacking.exit_code, wrong.exit_code) == (1, 1)
     needed = "a_module_that_is_not_there"
-    assert lacking.output.strip() == f"otel-evals lacking: needs {needed}: pip install {needed}"
+    assert lacking.output.strip() == f"otel-evals lacking: needs {needed}: {package_hint(needed)}"
     assert "otel-evals wrong: cannot be imported: AttributeError" in wrong.output
 
 

@@ -9,6 +9,7 @@ import typer
 
 from otel_evals.errors import OtelEvalsError
 from otel_evals.sdk.commands import echo
+from otel_evals.sdk.util import install_hint
 
 
 @contextmanager
@@ -23,6 +24,5 @@ def errors_exit(command: str) -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing in {"", "otel_evals", "otel_evals_gateway"}:
             raise
-        fix = "pip install 'otel-evals[gateway]'"
-        echo(f"otel-evals {command}: {missing} is missing: {fix}", err=True)
+        echo(f"otel-evals {command}: {missing} is missing: {install_hint('gateway')}", err=True)
         raise typer.Exit(2) from None

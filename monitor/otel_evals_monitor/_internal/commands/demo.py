@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from otel_evals.errors import OtelEvalsError
+from otel_evals.sdk.util import install_hint
 
 
 def demo(
@@ -49,6 +50,6 @@ def demo(
         package = (error.name or "").partition(".")[0]
         if not package or package.startswith("otel_evals"):
             raise
-        sys.exit(f"The demo needs {package}: pip install 'otel-evals[demo]'")
+        sys.exit(f"otel-evals demo: needs {package}: {install_hint('demo')}")
     except OtelEvalsError as error:
         sys.exit(str(error))

@@ -10,6 +10,7 @@ import typer
 
 from otel_evals.errors import OtelEvalsError
 from otel_evals.sdk.commands import echo
+from otel_evals.sdk.util import install_hint
 
 Store = Annotated[str, typer.Argument(help="The results store: a SQLite file, or a postgresql:// URL.")]
 Link = Annotated[
@@ -27,7 +28,7 @@ def command_errors(command: str, extra: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if not package or package.startswith("otel_evals"):
             raise
-        problem = f"needs {package}: pip install 'otel-evals[{extra}]'"
+        problem = f"needs {package}: {install_hint(extra)}"
     except (OtelEvalsError, OSError) as error:
         problem = str(error)
     else:
