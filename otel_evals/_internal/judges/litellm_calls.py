@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -24,11 +25,16 @@ _E = TypeVar("_E", bound=BaseException)
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
 
 
+OWN_IMPORTS: set[str] = set()
+"""Modules that were imported for LiteLLM and not by the application."""
+
+
 @cache
 def load() -> Any:
     """Import LiteLLM, which takes seconds, without its output and telemetry."""
     added = {name: value for name, value in _QUIET.items() if name not in os.environ}
     os.environ.update(added)
+    before = set(sys.modules)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pydantic's, about how LiteLLM writes its types
@@ -38,6 +44,7 @@ def load() -> Any:
     finally:
         for name in added:
             del os.environ[name]
+        OWN_IMPORTS.update(sys.modules.keys() - before)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: _renew_clients(litellm))
     litellm.suppress_debug_info = True

@@ -46,9 +46,6 @@ def start() -> None:
         install(path)
     except ConfigError as error:
         _logger.error("nothing will be scored: %s", error)
-        from otel_evals._internal.live.doctor.examine import diagnosis_of, write_report
-
-        write_report(diagnosis_of(error))
     except Exception:
         _logger.exception("nothing will be scored")
 
