@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from otel_evals._internal.dialect import content_setting
 from otel_evals._internal.model import Availability, Outcome, Run, ScorerFailure
 from otel_evals._internal.util.error_log import log_error
+from otel_evals.errors import JudgeError
 
 _logger = logging.getLogger(__name__)
 _IN_A_ROW = 10
@@ -203,7 +204,8 @@ class ContentLog:
 
 def _tell(name: str, said: str, error: BaseException | None) -> None:
     message = "%s fails: %s; more of this kind are only counted"
-    if error is None:
+    # A judge's error says what is wrong with the model or its key; a traceback would be of our own code.
+    if error is None or isinstance(error, JudgeError):
         _logger.warning(message, name, said)
     else:
         log_error(_logger, message, name, said, error=error, level=logging.WARNING)

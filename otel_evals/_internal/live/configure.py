@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from otel_evals._internal.accounting.counters import Stats
 from otel_evals._internal.accounting.explanation import Explanation, explain_unknown
 from otel_evals._internal.accounting.health import Health
+from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import build_config, load_config
 from otel_evals._internal.config.options import Config, ConfigOptions
 from otel_evals._internal.live.adoption import adopt, adopt_logs, same_provider
@@ -134,6 +135,7 @@ def install(
         if _made.tracers is not None and not same_provider(_made.tracers, used.tracers):
             _attach_tracers(built, _made.tracers)  # the application may still use its tracers
         adopt_logs(used.loggers, built)
+        _warn_of_missing_keys(config)
         _used = used
         _pipeline = built
         if config.no_traffic_after and config.rules:
@@ -143,6 +145,14 @@ def install(
         if config.handle_sigterm and not _chained:
             _chained = chain_sigterm(shutdown, force_flush, config.shutdown_timeout + 5, _stopping)
         return built
+
+
+def _warn_of_missing_keys(config: Config) -> None:
+    judges = {judge.model: judge for rule in config.rules for judge in judges_of(rule.scorer)}
+    for model, judge in judges.items():
+        if (missing := missing_key(judge)) is not None:
+            message = "the judge %s has no API key, so its scorers will fail; fix: export %s=..."
+            _logger.warning(message, model, missing)
 
 
 def _providers(given: Providers) -> Providers:

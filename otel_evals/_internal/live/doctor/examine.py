@@ -8,14 +8,13 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import anyio
 
-from otel_evals._internal.config.costs import judges_of
+from otel_evals._internal.config.costs import judges_of, missing_key
 from otel_evals._internal.config.loader import load_config
 from otel_evals._internal.config.options import Config
 from otel_evals._internal.judges.judge import JudgeRequest
@@ -114,15 +113,10 @@ def _reached(check: str, name: str, address: str, timeout: float) -> Finding:
 
 
 def _judge(model: str, judge: Any) -> Finding:
-    judge = getattr(judge, "judge", judge)  # behind a cache
-    if find_spec("litellm") is None or not hasattr(judge, "api_key"):
+    missing = missing_key(judge)
+    if missing is None:
         return fine("judges", f"{model} was not asked")
-    from otel_evals._internal.judges.litellm_calls import load
-
-    known = load().validate_environment(model)
-    if judge.api_key or judge.api_base or known["keys_in_environment"] or not known["missing_keys"]:
-        return fine("judges", f"{model} has a key; it was not asked")
-    return problem("judges", f"{model} has no API key", f"export {known['missing_keys'][0]}=...")
+    return problem("judges", f"{model} has no API key", f"export {missing}=...")
 
 
 def _asked(model: str, judge: Any, timeout: float) -> Finding:
