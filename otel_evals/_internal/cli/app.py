@@ -16,16 +16,23 @@ ENTRY_POINT_GROUP = "otel_evals_command"
 """Entry-point group of commands: each is a function, or a Typer application for a group of commands."""
 _OWN = {
     **{name: f"{name}:{name}" for name in ("store", "runs", "explain", "score", "doctor", "init")},
-    **{name: f"{name}:app" for name in ("scorers", "judge", "config")},
-    **{name: f"destinations:{name}" for name in ("destinations", "destination")},
+    **{name: f"{name}:app" for name in ("scorers", "judge", "config", "destinations")},
 }
+_PANELS = {
+    "Start": ("init", "demo", "doctor"),
+    "Look": ("runs", "explain", "report", "monitor", "top"),
+    "Run": ("score", "gateway", "replay", "judge"),
+    "Manage": ("config", "scorers", "destinations", "results", "labels", "export", "store"),
+}
+_ORDER = [name for names in _PANELS.values() for name in names]
 
 
 class _Commands(TyperGroup):
     """Finds commands by name, in this package and in the entry points of others."""
 
     def list_commands(self, ctx: object) -> list[str]:
-        return [*_OWN, *sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))]
+        names = {*_OWN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}
+        return [*(name for name in _ORDER if name in names), *sorted(names.difference(_ORDER))]
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:
         if cmd_name in _OWN:
@@ -47,6 +54,8 @@ def _loaded(point: EntryPoint) -> Any:
         single.command(point.name)(found)
         command = get_command(single)
     command.name = point.name
+    panels = (panel for panel, names in _PANELS.items() if point.name in names)
+    command.rich_help_panel = next(panels, "Other packages")
     return command
 
 
