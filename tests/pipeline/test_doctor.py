@@ -123,7 +123,7 @@ BROKEN: dict[str, Broken] = {
     "`when` excludes all": Broken(
         on("{'scorer': 'answered', 'when': {'agent_name': 'nobody'}}"),
         on("{'scorer': 'answered'}"),
-        "its `when` excludes all of 1 runs",
+        "its `when` excluded all of 1 runs: agent_name is 'nobody'; seen: agent_name 'support' (1 times)",
         "correct `when`, or leave it out",
     ),
     "no instrumentation": Broken(

@@ -78,13 +78,16 @@ class CelCondition:
         self._lock = threading.Lock()
 
     def __call__(self, run: Run) -> bool:
-        values = {name: _FIELDS[name](run) for name in self._fields}
         with self._lock:
-            self._context.add_variable("run", values)
+            self._context.add_variable("run", self.values_of(run))
             found = self._program.execute(self._context)
         if not isinstance(found, bool):
             raise TypeError(f"{self._expression!r:.200} gives {type(found).__name__}, not true or false")
         return found
+
+    def values_of(self, run: Run) -> dict[str, Any]:
+        """Return the fields that the expression names."""
+        return {name: _FIELDS[name](run) for name in self._fields}
 
     def __str__(self) -> str:
         return self._expression

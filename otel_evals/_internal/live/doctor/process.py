@@ -184,7 +184,8 @@ def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
     for who, setting in health.content_off.items():
         yield problem("content", f"{who} leaves content out", setting)
     for name, rule in stats.rules.items():
-        yield from _check_rule(name, rule, health.failing_rules.get(name))
+        excluded = pipeline._engine.ledger.exclusions.words(name)
+        yield from _check_rule(name, rule, health.failing_rules.get(name), excluded)
     for name in health.failing_destinations:
         text = f"{name} did not accept its last batch; the log has the reason"
         yield problem("destinations", text, f"start {name}, or correct its options")
@@ -192,7 +193,7 @@ def _check_outcomes(pipeline: Pipeline) -> Iterator[Finding]:
         yield note("losses", f"{count} {what}", "docs/accounting.md")
 
 
-def _check_rule(name: str, rule: Any, failing: str | None) -> Iterator[Finding]:
+def _check_rule(name: str, rule: Any, failing: str | None, excluded: str) -> Iterator[Finding]:
     failed = sum(rule.failed.values())
     if failed and (failing or not rule.scored):
         kinds = ", ".join(rule.failed)
@@ -201,8 +202,7 @@ def _check_rule(name: str, rule: Any, failing: str | None) -> Iterator[Finding]:
     elif rule.scored:
         yield fine("scorers", f"{name}: {rule.scored} scores")
     elif rule.eligible and rule.not_sampled.get("not_applicable") == rule.eligible:
-        text = f"{name}: its `when` excludes all of {rule.eligible} runs"
-        yield problem("scorers", text, "correct `when`, or leave it out")
+        yield problem("scorers", f"{name}: {excluded}", "correct `when`, or leave it out")
     elif rule.not_scored:
         reasons = ", ".join(f"{reason} {count}" for reason, count in rule.not_scored.items())
         yield note("scorers", f"{name} scored none of its runs: {reasons}", "docs/accounting.md#reasons")
