@@ -315,6 +315,7 @@ class Steps:
         with suppress(BaseException):  # a log handler of the application
             self._loss_log.close(self.losses())
             self._ledger.failures.close()
+            self._ledger.exclusions.close()
 
 
 def assembly_limits(config: Config) -> AssemblyLimits:

@@ -35,6 +35,8 @@ class Decision(msgspec.Struct, frozen=True):
     """None if it was not computed."""
     error: BaseException | None = None
     """The exception of the rule's `when` or `sample`."""
+    asked: bool = True
+    """False if the trace id alone decided, before `when`."""
 
 
 class RunDecisions(msgspec.Struct, eq=False):
@@ -85,7 +87,7 @@ class Decider:
     def rule_out(self, asked_with: str) -> list[Decision]:
         """Return the decisions about a run whose randomness is below the ceilings of all these rules."""
         return [
-            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling))
+            Decision(rule, "not_sampled", "sampled_out", Chance(rule.sample.ceiling), asked=False)
             for rule in self._rules.get(asked_with, ())
         ]
 

@@ -133,14 +133,14 @@ def test_the_command_exits_with_one_where_there_is_an_alarm(store: ResultsStore,
     path = str(tmp_path / "results.db")
 
     def check(*options: str) -> Any:
-        return CliRunner().invoke(app, ["monitor", path, "--check", *options])
+        return CliRunner().invoke(app, ["monitor", path, "--once", *options])
 
     assert check("--floor", "grounded=0.9").exit_code == 1
     found = json.loads(check("--floor", "grounded=0.9", "--json").stdout)["alarms"]
     assert "floor" in {alarm["kind"] for alarm in found}
     assert check("--floor", "grounded").exit_code == 2
     assert check("--missing", "2").exit_code == 2
-    assert CliRunner().invoke(app, ["monitor", str(tmp_path / "none.db"), "--check"]).exit_code == 2
+    assert CliRunner().invoke(app, ["monitor", str(tmp_path / "none.db"), "--once"]).exit_code == 2
 
 
 def test_sums_turned_round_and_limited_are_those_of_the_runs() -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import otel_evals
 from otel_evals import NotScored, Rule, Run, Score, sampling, scorer
@@ -57,10 +58,9 @@ def rules(judge: str | None = None, api_base: str | None = None) -> Iterator[Rul
     yield Rule(owns_up)
     yield Rule(keyword_coverage(), sample=sampling.ratio(0.5))
     if judge:
-        from otel_evals.judges import LiteLLMJudge
         from otel_evals.scorers import answer_relevancy, hallucination
 
-        model = LiteLLMJudge(judge, api_base=api_base)
+        model: Any = {"model": judge, "api_base": api_base}
         some = sampling.ratio(0.1) | sampling.errors()
         # The first call imports LiteLLM, which is slow.
         yield Rule(hallucination(model, get_context=tool_results()), sample=some, timeout=180)
