@@ -171,7 +171,7 @@ class Ledger:
     def decided(self, run: Run, decisions: Iterable[Decision]) -> None:
         for each in decisions:
             name, status, reason, chance = each.rule.name, each.status, each.reason, each.chance
-            if chance is not None and chance.probability < 1.0:
+            if chance is not None and (chance.probability < 1.0 or each.rule.sample.constant is None):
                 self.picks.note(run, each)
             if status == "sampled":
                 self._count_pending(name, "sampled")

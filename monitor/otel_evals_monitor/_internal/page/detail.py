@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from otel_evals.statistics import Estimate, estimate, expected_delay
 from otel_evals_monitor._internal.report.plot import Point, step_for, timeline
-from otel_evals_monitor._internal.report.report import SliceReport, of_measured
+from otel_evals_monitor._internal.report.report import SliceReport, of_measured, unrepresentative
 from otel_evals_monitor._internal.report.terminal import number
 from otel_evals_monitor._internal.store.queries import Measured, Window, measure, series
 
@@ -33,7 +33,7 @@ def detail_of(
     whole = measure(connection, slices, window, ()).get(())
     if whole is None:
         return None
-    row, (first, last) = _report(slices, whole), _range(window, recorded)
+    row, (first, last) = _report(connection, slices, window, whole), _range(window, recorded)
     step = step_for(first, last)
     steps = series(connection, slices, window, step).get((), {})
     # A single step is too short to estimate a design effect.
@@ -56,12 +56,15 @@ def summary_of(
     whole = measure(connection, slices, window, ()).get(())
     if whole is None:
         return None
-    row, (first, last) = _report(slices, whole), _range(window, recorded)
+    row, (first, last) = _report(connection, slices, window, whole), _range(window, recorded)
     return row, _sentence(row, whole, last - first)
 
 
-def _report(slices: Mapping[int, Any], whole: Measured) -> SliceReport:
-    return of_measured(dict(next(iter(slices.values()))), whole)
+def _report(
+    connection: Connection, slices: Mapping[int, Any], window: Window, whole: Measured
+) -> SliceReport:
+    lacking = unrepresentative(connection, slices, window)
+    return of_measured(dict(next(iter(slices.values()))), whole, lacking=lacking)
 
 
 def _range(window: Window, recorded: tuple[int, int]) -> tuple[int, int]:
@@ -74,6 +77,8 @@ def _sentence(row: SliceReport, measured: Measured, seconds: int) -> str:
     known = row.estimate
     if known.mean is None:
         return "No scored run of known probability."
+    if not row.representative:
+        return f"{number(known.mean)} in the sample, which is not representative of all runs."
     if known.too_few or known.interval is None:
         return f"Too few runs for a statement: {known.n_effective:.0f} effective."
     text = f"{number(known.mean)}, between {number(known.interval.low)} and {number(known.interval.high)}"
