@@ -37,6 +37,6 @@ class ReadingAtOnce(NoOpMeterProvider):
 
 def test_instruments_can_be_read_while_the_pipeline_is_being_built() -> None:
     meters = ReadingAtOnce()
-    pipeline = Pipeline(Config([Rule(passes)]), meter_provider=meters)
+    pipeline = Pipeline(Config(rules=[Rule(passes)]), meter_provider=meters)
     pipeline.shutdown()
     assert meters.read
