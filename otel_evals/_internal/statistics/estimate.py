@@ -4,6 +4,9 @@ For values in 0..1 the interval is that of Agresti and Coull (1998), with weight
 (0, 0, 1, 1) of the typical weight k = sum w^2 / sum w are added. Fifty perfect scores still leave an interval
 about 0.1 wide. The weighted form is this project's own; `benchmarks/monitoring.py` simulates how often it
 holds.
+
+Clusters that inflate the variance by a factor leave as much information as so many times fewer runs, so the
+pseudo observations get that many times the weight.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from otel_evals._internal.statistics.clusters import CLUSTER_GROUPS, Clusters
+from otel_evals._internal.statistics.clusters import Clusters
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
 
@@ -19,6 +22,8 @@ ENOUGH = 10.0
 """Minimum effective sample size for a conclusion."""
 ENOUGH_UNSCALED = 200.0
 """Minimum effective sample size for an interval of values without a scale."""
+FEW_CLUSTERS = 50.0
+"""Effective number of clusters below which there is a warning."""
 DOMINANT_SHARE = 0.05
 """Share of all weight above which a single run causes a warning."""
 
@@ -59,8 +64,8 @@ class Estimate:
     dominated: bool
     """True if one run may have more than `DOMINANT_SHARE` of all weight."""
     few_clusters: bool
-    """True if a group of clusters is empty, usual below about a hundred clusters: the interval then holds in
-    90 to 93 of 100 cases instead of 95."""
+    """True if runs of the same cluster are alike, and the effective number of clusters is below
+    `FEW_CLUSTERS`: other users or conversations may differ from these."""
     approximate: bool
     """True if the values have no scale: the interval then assumes that no rare, huge value was missed."""
 
@@ -120,7 +125,7 @@ def estimate(
         unknown=sums.unknown,
         too_few=sums.n_effective < ENOUGH,
         dominated=sums.w_max > DOMINANT_SHARE * sums.w,
-        few_clusters=clusters is not None and clusters.groups < CLUSTER_GROUPS,
+        few_clusters=clusters is not None and _few(sums, clusters),
         approximate=not scaled,
     )
 
@@ -149,6 +154,12 @@ def check_values(sums: Sums) -> None:
             raise ValueError(f"{name}: values must lie in 0..1, not {x!r}; divide scores by their scale")
 
 
+def _few(sums: Sums, clusters: Clusters) -> bool:
+    """Return True if there are few clusters, and their runs are alike, beyond chance."""
+    noise = 2.5 * math.sqrt(2.0 / clusters.freedom)
+    return clusters.effective < FEW_CLUSTERS and design_effect(sums, clusters) > 1.0 + noise
+
+
 def _mean(sums: Sums, scaled: bool) -> float | None:
     mean = sums.mean
     # Rounding of a sum may leave the range of its values.
@@ -170,7 +181,12 @@ def _bounded(sums: Sums, clusters: Clusters | None, confidence: float, inflation
     if clusters:
         if clusters.groups < 2:
             return Interval(0.0, 1.0)
-        spread, df = max(spread, clusters.spread(centre)), min(df, clusters.groups - 1.0)
+        effect = clusters.spread(centre) / spread if spread else 1.0
+        if effect > 1.0:
+            k = min(k * effect, sums.w / 4.0)
+            weight = sums.w + 4.0 * k
+            centre = (sums.wx + 2.0 * k) / weight
+            spread, df = max(spread, clusters.spread(centre)), min(df, clusters.freedom)
     spread += 2.0 * k * k * (centre**2 + (1.0 - centre) ** 2)
     half = math.hypot(_t(confidence, df) * math.sqrt(spread) / weight, mean - centre)
     return Interval(max(0.0, min(mean, centre - half)), min(1.0, max(mean, centre + half)))
@@ -185,7 +201,8 @@ def _unbounded(sums: Sums, clusters: Clusters | None, confidence: float, inflati
     if clusters:
         if clusters.groups < 2:
             return None
-        spread, df = max(spread, clusters.spread(mean)), min(df, clusters.groups - 1.0)
+        if clusters.spread(mean) > spread:
+            spread, df = clusters.spread(mean), min(df, clusters.freedom)
     half = _t(confidence, df) * math.sqrt(spread) / sums.w
     return Interval(mean - half, mean + half)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -88,6 +89,8 @@ class SliceReport:
     output_tokens: int
     representative: bool = True
     """False if the sampled runs stand for other runs than the rule decided on; there is no interval then."""
+    clusters: float = math.inf
+    """Effective number of users or conversations."""
     one_cluster: bool = False
     """True if all scored runs are of one group of users or conversations: their correlation is then
     unknown."""
@@ -111,8 +114,8 @@ class SliceReport:
             yield f"{unknown} scored runs of unknown probability are in no mean"
         if known.dominated and not known.too_few:
             yield "one run holds more than 5% of all weight"
-        if known.few_clusters and known.n and not known.too_few:
-            yield "few users or conversations: the interval holds in 90 to 93 of 100 cases"
+        if known.few_clusters and not self.one_cluster and not known.too_few:
+            yield f"few users or conversations: as if they were {self.clusters:.0f} of equal weight"
         if self.one_cluster and not known.too_few:
             yield "all runs are of one user or conversation: the mean of others is unknown"
         if known.approximate:
@@ -191,6 +194,7 @@ def of_measured(
         sampled=sum(measured.counts.values()),
         **{name: getattr(measured, name) for name in _COPIED},
         representative=representative,
+        clusters=clusters.effective if clusters else math.inf,
         one_cluster=clusters is not None and clusters.groups == 1,
     )
 
