@@ -81,13 +81,18 @@ class Clusters:
     @property
     def freedom(self) -> float:
         """Satterthwaite's degrees of freedom of `spread`; few if some groups outweigh the others."""
-        most = max(self.w)
-        squares = [(w / most) ** 2 for w in self.w] if most else [0.0]
-        return max(1.0, math.fsum(squares) ** 2 / math.fsum(s * s for s in squares) - 1.0) if most else 1.0
+        return freedom(self.w)
 
     def spread(self, centre: float) -> float:
         """Return the cluster-robust counterpart of `Sums.spread`; see `jackknife`."""
         return jackknife([a - centre * b for a, b in zip(self.wx, self.w, strict=True)], self.w)
+
+
+def freedom(weights: Sequence[float]) -> float:
+    """Return Satterthwaite's degrees of freedom of `jackknife` over groups of these weights; at least 1."""
+    most = max(weights)
+    squares = [(w / most) ** 2 for w in weights] if most else [1.0]
+    return max(1.0, math.fsum(squares) ** 2 / math.fsum(s * s for s in squares) - 1.0)
 
 
 def jackknife(influences: Sequence[float], weights: Sequence[float]) -> float:

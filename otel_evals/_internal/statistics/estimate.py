@@ -12,9 +12,11 @@ pseudo observations get that many times the weight.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from otel_evals._internal.statistics.clusters import Clusters
+from otel_evals._internal.statistics.clusters import Clusters, freedom
 from otel_evals._internal.statistics.student import t_quantile
 from otel_evals._internal.statistics.sums import Sums
 
@@ -26,6 +28,7 @@ FEW_CLUSTERS = 50.0
 """Effective number of clusters below which there is a warning."""
 DOMINANT_SHARE = 0.05
 """Share of all weight above which a single run causes a warning."""
+_BLOCKS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,56 @@ def design_effect(sums: Sums, clusters: Clusters) -> float:
     mean = sums.mean
     spread = sums.spread(mean) if mean is not None else 0.0
     return max(1.0, clusters.spread(mean) / spread) if spread and mean is not None else 1.0
+
+
+def wander(hours: Mapping[int, Sums]) -> float:
+    """Return the factor by which slow changes of the mean inflate the variance of a sum; at least 1.
+
+    If the mean wanders for hours at a time, blocks of hours differ more than their runs explain. The factor
+    is the largest ratio of the variance between blocks to that of their runs, over blocks of 1, 2, 4 ...
+    hours of which there are at least six, if it is beyond chance. One lasting change of the mean, a fall for
+    example, is not wandering and left out. A memory longer than a sixth of the time cannot be seen.
+
+    Args:
+        hours: sums by hour, numbered from any hour.
+    """
+    whole = sum(hours.values(), Sums())
+    spread = whole.spread(whole.mean) if whole.mean is not None else 0.0
+    rests = _around_change(hours)
+    first, found, width = min(hours, default=0), 1.0, 1
+    while spread and (max(hours) - first + 1) // width >= _BLOCKS:
+        weights: dict[int, float] = {}
+        sums: dict[int, float] = {}
+        for hour, rest in rests.items():
+            block = (hour - first) // width
+            weights[block] = weights.get(block, 0.0) + hours[hour].w
+            sums[block] = sums.get(block, 0.0) + rest
+        n, df = len(weights), freedom(list(weights.values())) - 2.0
+        if n >= _BLOCKS and df >= 1.0:
+            ratio = math.fsum(rest * rest for rest in sums.values()) * n / (n - 3) / spread
+            if ratio > 1.0 + 2.0 * math.sqrt(2.0 / df):
+                found = max(found, ratio * (_t(0.95, df) / _t(0.95, math.inf)) ** 2)
+        width *= 2
+    return found
+
+
+def _around_change(hours: Mapping[int, Sums]) -> dict[int, float]:
+    """Return wx - m w by hour, for means m before and after the change that explains most."""
+    order = sorted(hours)
+    pairs = ((hours[hour].w, hours[hour].wx) for hour in order)
+    before = list(accumulate(pairs, lambda one, other: (one[0] + other[0], one[1] + other[1])))
+    w, wx = before[-1] if before else (0.0, 0.0)
+
+    def explained(split: int) -> float:
+        one, other = before[split], (w - before[split][0], wx - before[split][1])
+        return math.fsum(x * x / v for v, x in (one, other) if v > 0.0)
+
+    best = max(range(len(order)), key=explained, default=0)
+    found = {}
+    for place, hour in enumerate(order):
+        v, x = before[best] if place <= best else (w - before[best][0], wx - before[best][1])
+        found[hour] = hours[hour].wx - (x / v if v > 0.0 else 0.0) * hours[hour].w
+    return found
 
 
 def check_confidence(confidence: float) -> None:

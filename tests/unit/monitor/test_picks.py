@@ -113,7 +113,7 @@ def test_a_sample_that_lacks_the_ordinary_runs_has_no_interval(store: ResultsSto
     assert "not representative" in found["warnings"][0]
     assert "not representative" in CliRunner().invoke(app, ["report", store.database.name]).stdout
     with store.database.reading() as connection:
-        _, sentence = summary_of(connection, stored_slices(connection), Window(), (START, START + 60)) or (
+        _, sentence = summary_of(connection, stored_slices(connection), Window()) or (
             "",
             "",
         )
