@@ -65,7 +65,7 @@ class ScoringEngine:
             self.recent,
             self._evaluation_spans(providers),
             logger if config.evaluation_events else None,
-            self._metrics(held_spans) if config.metrics else None,
+            None,
             held_spans,
             [each for each in config.destinations if isinstance(each, EventPreset)],
             proposed=config.semconv == "proposed",
@@ -76,6 +76,8 @@ class ScoringEngine:
         queue = OutcomeTracker if tracked else DurableQueue
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         self.engine = Engine(config, dialects, attacher, new_gatherer=self._new_gatherer, new_store=queue)
+        if config.metrics:
+            attacher.measure_with(self._metrics(held_spans))  # last: a reader may call back at once
 
     def _evaluation_spans(self, providers: Providers) -> EvaluationSpans | None:
         where = self.config.evaluation_spans

@@ -174,7 +174,7 @@ class Ledger:
             name, status, reason, chance = each.rule.name, each.status, each.reason, each.chance
             if each.rule.when is not None and each.asked:
                 self._note_exclusion(run, each)
-            if chance is not None and chance.probability < 1.0:
+            if chance is not None and (chance.probability < 1.0 or each.rule.sample.constant is None):
                 self.picks.note(run, each)
             if status == "sampled":
                 self._count_pending(name, "sampled")

@@ -90,6 +90,16 @@ class Attacher:
                 message = "metrics of rule %s could not be begun"
                 log_error(_logger, message, rule, error=error, level=logging.WARNING)
 
+    def measure_with(self, metrics: Metrics) -> None:
+        """Record evaluations as metrics."""
+        self._metrics = metrics
+        self._choose_ways()
+
+    def release_metrics(self) -> None:
+        """Count everything that waits for a collection."""
+        if self._metrics is not None:
+            self._metrics.estimates.release()
+
     def record_with(self, spans: EvaluationSpans | None) -> None:
         """Replace how evaluation spans are recorded; None disables them."""
         self._spans = spans

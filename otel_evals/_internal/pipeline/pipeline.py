@@ -85,7 +85,7 @@ class Pipeline:
         self._attacher = attacher = Attacher(
             self._evaluation_spans(tracer_provider, evaluation_tracer_provider),
             logger if config.evaluation_events else None,
-            self._metrics(meter) if config.metrics else None,
+            None,
             self._scores if config.span_attributes else None,
             [each for each in config.destinations if isinstance(each, EventPreset)],
             proposed=config.semconv == "proposed",
@@ -104,6 +104,8 @@ class Pipeline:
             close=self.shutdown,
         )
         self.log_records = CaptureLogRecords(self._engine.intake, self.spans.keeps)
+        if config.metrics:
+            attacher.measure_with(self._metrics(meter))  # last: a reader may call back at once
         self._watches = start_watches(config.sections, config.destinations, lambda: logger)
         _all.add(self)
 

@@ -270,6 +270,7 @@ class Steps:
         while more and delivered:  # a gatherer may close only as many runs as the destinations have room for
             more = self._close_due(inf)
             await self._settle(deadline, ending=ending)
+            self._attacher.release_metrics()
             await self.report_picks()
             await self._store.all_sent(deadline - time.monotonic())
             delivered = await self.fan_out.force_flush(max(0.0, deadline - time.monotonic()))
@@ -299,6 +300,7 @@ class Steps:
     def end(self, items: Sequence[IntakeItem]) -> None:
         """Drop and count all unfinished work, with or without an earlier `finish_all`."""
         self._drop_all()
+        self._attacher.release_metrics()
         self._lose(self.gatherer.end(items))
         held = self._split_runs.flush()
         self._lose([] if self._store.keeps else [undecided(run.trace_id) for run in held])
