@@ -175,7 +175,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     number = 0
 
-    def do_POST(self) -> None:  # the base class's name
+    def do_POST(self) -> None:
+        """Answer one request of a model's client."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
         Handler.number += 1
         path = self.path.partition("?")[0]

@@ -1,5 +1,6 @@
-"""The programs of examples/frameworks, each with its real framework: they run, are scored, and print what their
-page of docs/frameworks shows. `python -m tests.interop.test_framework_pages` writes code and output into the pages.
+"""The programs of examples/frameworks, each with its real framework: they run, are scored, and print what
+their page of docs/frameworks shows. `python -m tests.interop.test_framework_pages` writes code and output into
+the pages.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PROGRAMS = {
 }
 HERE = {"openai-agents", "pydantic-ai"}
 """Frameworks that the development environment has."""
-SETTINGS = {"google-adk": {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}}
+SETTINGS = {"google-adk": {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY"}}
 """Environment variables that the page asks for."""
 RUN = re.compile(r"^\S+ · .*\n(?:  .*\n)+", re.M)
 """A run on the console."""
@@ -85,7 +86,8 @@ def output(name: str, folder: Path) -> str:
     del options["gateway"]
     with GatewayProcess(folder, **options) as gateway:
         run(name, folder, OTEL_EXPORTER_OTLP_ENDPOINT=gateway.endpoint)
-        return str(eventually(lambda: len(RUN.findall(text := gateway.log.read_text())) == 2 and settled(text)))
+        eventually(lambda: len(RUN.findall(gateway.log.read_text())) == 2)
+        return settled(gateway.log.read_text())
 
 
 def program_of(name: str) -> str:
