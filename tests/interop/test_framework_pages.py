@@ -1,6 +1,5 @@
 """The programs of examples/frameworks, each with its real framework: they run, are scored, and print what
-their page of docs/frameworks shows. `python -m tests.interop.test_framework_pages` writes code and output into
-the pages.
+their page of docs/frameworks shows. `python -m tests.interop.test_framework_pages` writes both into the pages.
 """
 
 from __future__ import annotations
