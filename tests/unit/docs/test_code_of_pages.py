@@ -16,7 +16,9 @@ from otel_evals._internal.config.loader import build_config
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ELSEWHERE = {
+    "docs/alarm-to-test.md": "as a test, by tests/pipeline/test_tutorials.py",
     "docs/already/": "with their libraries, by tests/interop/test_already.py",
+    "docs/first-judge.md-0": "with a model server, by tests/pipeline/test_tutorials.py",
     "docs/frameworks/": "with their frameworks, by tests/interop/test_framework_pages.py",
     "docs/destinations/README.md": "against a server, by tests/unit/docs/test_destinations_page.py",
     "docs/isolation.md-1": "with a gateway, by tests/pipeline/test_gateway_sidecar.py",
@@ -55,7 +57,7 @@ def test_every_yaml_block_is_a_configuration(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for variable in {each for backend in backends().values() for each in backend.needs}:
-        monkeypatch.setenv(variable, "any" if variable.endswith("PROJECT") else "http://127.0.0.1:9")
+        monkeypatch.setenv(variable, "any" if variable.startswith("WANDB") else "http://127.0.0.1:9")
     (tmp_path / "my_package").mkdir()
     hook = "def take_out_names(text: str) -> str: return text"
     (tmp_path / "my_package" / "redaction.py").write_text(hook)
