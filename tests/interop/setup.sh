@@ -3,8 +3,8 @@
 # each tracing library that otel-evals stands beside, the agent frameworks of examples/frameworks, and chromium,
 # Prometheus, Alertmanager, PostgreSQL and Redis where they are missing and can be installed; then, by components.sh,
 # what stands around the gateway, and by recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop,
-# and the same with -mlflow, -sdks, -components, -already-LIBRARY, -frameworks, -frameworks-crewai and
-# -frameworks-node; nothing is done again while a lock stays.
+# and the same with -mlflow, -sdks, -components, -site, -already-LIBRARY, -frameworks,
+# -frameworks-crewai and -frameworks-node; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
@@ -25,6 +25,7 @@ install() {  # a lock, and the folder of the environment that it is for
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
 install "$root/requirements/interop-sdks.lock" "$interop-sdks"
+install "$root/requirements/docs.lock" "$interop-site"
 for lock in "$root"/requirements/already-*.lock "$root"/requirements/frameworks*.lock; do  # with this project
     name=$(basename "$lock" .lock)
     install "$lock" "$interop-$name"

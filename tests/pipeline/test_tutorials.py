@@ -19,7 +19,7 @@ from tests.interop.test_framework_pages import settled
 from tests.support.servers import clean_environment
 from tests.support.stub_openai import StubOpenAI
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 DOCS = Path(__file__).parents[2] / "docs"
 JUDGE, ALARM = DOCS / "first-judge.md", DOCS / "alarm-to-test.md"
 
@@ -74,9 +74,7 @@ def fail(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("step", [score_two_answers, calibrate])
-def test_the_first_judge_prints_what_the_page_shows(
-    step: Callable[[Path, str], str], tmp_path: Path
-) -> None:
+def test_the_first_judge_prints_what_the_page_shows(step: Callable[[Path, str], str], tmp_path: Path) -> None:
     shown = dict(zip((score_two_answers, calibrate), blocks(JUDGE, "text|console"), strict=True))
     with StubOpenAI(judge) as server:
         assert step(tmp_path, server.url) == shown[step]
