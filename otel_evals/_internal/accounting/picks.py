@@ -48,7 +48,7 @@ class PickLog:
 
         Runs of one trace, and revisions of one conversation, share their randomness and are counted once.
         """
-        chance, sampler = decision.chance, decision.rule.sample
+        chance, sampler = decision.chance, decision.rule.sampling
         if chance is None or not chance.known or sampler.follows or not self._ceiling:
             return
         if run.turns and sampler.floor != sampler.ceiling:

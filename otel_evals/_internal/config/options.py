@@ -158,10 +158,10 @@ class Config:
     def __post_init__(self) -> None:
         seen: dict[tuple[str, str], int] = {}
         for index, rule in enumerate(self.rules):
-            first = seen.setdefault((rule.scorer.id, rule.scope), index)
+            first = seen.setdefault((rule.scorer_id, rule.scope), index)
             if first != index:
                 problem = (
-                    f"{rule.scorer.id!r} is the id of rules[{first}] too; give one of the scorers another id"
+                    f"{rule.scorer_id!r} is the id of rules[{first}] too; give one of the scorers another id"
                 )
                 raise ConfigError(f"rules[{index}].scorer", problem)
         if self.store is not None:
@@ -170,7 +170,7 @@ class Config:
             if isinstance(destination, EventPreset) and not self.evaluation_events:
                 problem = f"{destination.name} reads evaluation events: leave evaluation_events on"
                 raise ConfigError(f"destinations[{index}]", problem)
-        cascade_order([(rule.scorer.id, rule.asked_with, rule.sample) for rule in self.rules])
+        cascade_order([(rule.scorer_id, rule.asked_with, rule.sampling) for rule in self.rules])
 
     @property
     def holds(self) -> bool:
@@ -183,8 +183,8 @@ class Config:
 
         It is 1 with conversation rules: they sample by the conversation's id, which is unknown by then.
         """
-        ceilings = (r.sample.ceiling for r in self.rules)
-        any_trace = any(r.scope == "conversation" and r.sample.ceiling > 0 for r in self.rules)
+        ceilings = (r.sampling.ceiling for r in self.rules)
+        any_trace = any(r.scope == "conversation" and r.sampling.ceiling > 0 for r in self.rules)
         return 1.0 if any_trace else max(ceilings, default=0.0)
 
 

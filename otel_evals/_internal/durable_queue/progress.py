@@ -54,7 +54,7 @@ class FileProgress(Progress):
         Readers keep the newest revision, so revisions ascend with the conversation, in whatever order its
         states are scored. An evaluation that an earlier state has overtaken becomes the next revision.
         """
-        id = evaluation_id(job.run, job.rule.evaluates_as, job.rule.scorer.version)
+        id = evaluation_id(job.run, job.rule.evaluates_as, job.rule.facts.version)
         newest, last = self._newest(id), self._last.get(id, 0)
         job.revision = max(job.target.revision, newest + 1)
         found = self._standing(id, job.run, newest)

@@ -7,7 +7,6 @@ Used on the engine's thread only.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -45,9 +44,7 @@ from otel_evals._internal.scoring.outcome import failure_of, root_cause, to_outc
 from otel_evals._internal.scoring.scorer import Scorer
 from otel_evals._internal.util.calls import abandoned_threads
 from otel_evals._internal.util.cancellation import is_cancelled
-from otel_evals._internal.util.error_log import log_error
 
-_logger = logging.getLogger(__name__)
 _SPANS_DROPPED = attrgetter("span.spans_dropped")
 _AT_ONCE_SECONDS = 0.001
 """How long queued jobs of a scorer that never waits run before other work gets a turn."""
@@ -89,7 +86,6 @@ class Evaluator:
         self._rules = {rule.name: rule for rule in config.rules}
         self._decider = Decider(config.rules)
         self._scopes = sorted({r.scope for r in config.rules if r.scope != "conversation"}, reverse=True)
-        self._warned: set[str] = set()
         self._settled = settled or asyncio.Event()
         self.live: set[Job] = set()
         """Jobs that were submitted and have not ended."""
@@ -116,7 +112,7 @@ class Evaluator:
             return
         target = Target(run, run.root_span_id, due.conversation.revisions[due.asked_with])
         jobs, decided = self._decide(target, run, due.asked_with)
-        self._report(run, decided)
+        self._ledger.decided(run, decided)
         if jobs and due.lost is None:
             self._store.keep(group_of(run.turns), jobs)
         self.submit(jobs, due.lost)
@@ -135,7 +131,7 @@ class Evaluator:
             jobs.append(Job(rule, run, each.sampled, target))
         for target in targets.values():
             for asked_with, decisions in target.decisions.items():
-                self._report(decisions.run, self._decider.resume(decisions, asked_with))
+                self._ledger.decided(decisions.run, self._decider.resume(decisions, asked_with))
                 target.awaited.update(rule.name for rule in decisions.waiting)
         return jobs
 
@@ -207,8 +203,6 @@ class Evaluator:
                 jobs += sampled
                 decisions.append((part, decided))
         self._ledger.accepted(run, decisions)
-        for _, decided in decisions:
-            self._warn(decided)
         return jobs
 
     def _decide(self, target: Target, run: Run, asked_with: str) -> tuple[list[Job], Sequence[Decision]]:
@@ -227,7 +221,7 @@ class Evaluator:
         target, rule = job.target, job.rule
         decisions = target.decisions[rule.asked_with]
         decided = self._decider.follow(decisions, rule.scorer_id, outcome)
-        self._report(job.run, decided)
+        self._ledger.decided(job.run, decided)
         for each in decided:
             if each.status == "not_sampled":
                 target.awaited.discard(each.rule.name)
@@ -235,18 +229,6 @@ class Evaluator:
                 following = _job(each, target, decisions)
                 self._store.add(following)
                 self.submit([following])
-
-    def _report(self, run: Run, decisions: Sequence[Decision]) -> None:
-        self._ledger.decided(run, decisions)
-        self._warn(decisions)
-
-    def _warn(self, decisions: Sequence[Decision]) -> None:
-        """Log a rule's first failure only: a condition that fails once fails a thousand times."""
-        for each in decisions:
-            if each.error is not None and each.rule.name not in self._warned:
-                self._warned.add(each.rule.name)
-                message = "a condition of rule %s failed; further failures are only counted"
-                log_error(_logger, message, each.rule.name, error=each.error, level=logging.WARNING)
 
     # --- one evaluation ---
 
@@ -263,7 +245,7 @@ class Evaluator:
         opened = job.opened = self._attacher.open(
             job.run, job.target.span_id, rule.name, rule.scorer_id, job.started, self._context.copy()
         )
-        if lane.scorer.at_once:
+        if lane.rule.facts.at_once:
             return self._attempted(lane, job, opened.context.run(_score_at_once, lane.scorer, job.run))
         opened.context.run(abandoned_threads.set, lane.threads)
         job.task = asyncio.get_running_loop().create_task(self._attempt(lane, job), context=opened.context)
@@ -339,13 +321,13 @@ class Evaluator:
 
     def _conclude(self, job: Job, outcome: Outcome) -> Evaluation:
         """Return the evaluation of an outcome, without content or secrets that must not leave the process."""
-        scorer, run = job.rule.scorer, job.run
+        facts, run = job.rule.facts, job.run
         evaluation = Evaluation(
-            evaluation_id=evaluation_id(run, job.rule.evaluates_as, scorer.version),
-            scorer_id=scorer.id,
-            scorer_version=scorer.version,
-            direction=scorer.direction,
-            scale=getattr(scorer, "scale", None),
+            evaluation_id=evaluation_id(run, job.rule.evaluates_as, facts.version),
+            scorer_id=facts.id,
+            scorer_version=facts.version,
+            direction=facts.direction,
+            scale=facts.scale,
             trace_id=run.trace_id,
             span_id=job.target.span_id,
             outcome=redacted(outcome) if self._capture_content else without_content(outcome),
@@ -391,7 +373,7 @@ class Evaluator:
             until = time.monotonic() + _AT_ONCE_SECONDS
             while lane.queue and len(lane.running) < lane.rule.concurrency:
                 self._start(lane, lane.queue.popleft())
-                if lane.scorer.at_once and lane.queue and time.monotonic() > until:
+                if lane.rule.facts.at_once and lane.queue and time.monotonic() > until:
                     asyncio.get_running_loop().call_soon(self._fill, lane)
                     break
         finally:

@@ -122,7 +122,7 @@ class Scheduler:
         """Return the rule for its lane: with `isolation="process"`, its scorer becomes an IsolatedScorer."""
         if rule.isolation == "thread":
             return rule
-        isolated = IsolatedScorer(rule.scorer, rule.timeout)
+        isolated = IsolatedScorer(rule.scorer, rule.facts, rule.timeout)
         self._isolated.append(isolated)
         slots = min(rule.concurrency, most_processes())
         return replace(
@@ -179,7 +179,9 @@ class Lane:
         try:
             self.scorer.prepare()
         except BaseException as error:  # logged here: not every exception can cross threads
-            log_error(_logger, "%s failed to prepare", self.scorer.id, error=error, level=logging.WARNING)
+            log_error(
+                _logger, "%s failed to prepare", self.rule.scorer_id, error=error, level=logging.WARNING
+            )
 
     def overdue(self) -> list[Job]:
         """Mark the running jobs whose attempt has timed out, and return those that were not marked yet."""
