@@ -10,8 +10,9 @@ libraries that wrap it. Each access is guarded: a provider with other fields get
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
 
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
@@ -117,6 +119,25 @@ class _LogRecords(LogRecordProcessor):
         """Nothing to free."""
 
 
+class _Unsampled(Sampler):
+    """Counts what a sampler drops because the caller did."""
+
+    def __init__(self, sampler: Sampler, front: Callable[[], Pipeline | None]) -> None:
+        self._sampler = sampler
+        self._front = front
+
+    def should_sample(self, *args: Any, **options: Any) -> SamplingResult:
+        """Return the sampler's own decision."""
+        result = self._sampler.should_sample(*args, **options)
+        if result.decision is Decision.DROP and (front := self._front()) is not None:
+            front.spans.remote["not_sampled_by_caller"] += 1
+        return result
+
+    def get_description(self) -> str:
+        """Describe the sampler itself."""
+        return self._sampler.get_description()
+
+
 class _Adopted:
     """Scoring in one tracer provider of the SDK."""
 
@@ -124,6 +145,7 @@ class _Adopted:
         self.exporters: list[AdoptedExporter] = []
         self.front: Pipeline | None = None
         self.holds = False
+        self._count_unsampled(provider)
         self._composite = getattr(provider, "_active_span_processor", None)
         self._indirect: _Spans | None = None
         if isinstance(getattr(self._composite, "_span_processors", None), tuple):
@@ -141,6 +163,15 @@ class _Adopted:
             self._place(spans, None if before is None else before.spans)
         for exporter in self.exporters:
             exporter.hold_for(front if holds else None)
+
+    def _count_unsampled(self, provider: Any) -> None:
+        """Count the requests that the provider's sampler leaves out because their callers say so."""
+        sampler = getattr(provider, "sampler", None)
+        obeyed = getattr(sampler, "_remote_parent_not_sampled", None)
+        if isinstance(sampler, ParentBased) and obeyed is not None:
+            counting: Any = copy.copy(sampler)  # samplers are shared by providers
+            counting._remote_parent_not_sampled = _Unsampled(obeyed, lambda: self.front)
+            provider.sampler = counting
 
     def others(self) -> list[SpanProcessor]:
         placed = self._indirect or (None if self.front is None else self.front.spans)

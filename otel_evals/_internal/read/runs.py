@@ -18,6 +18,7 @@ from otel_evals._internal.read.model_calls import group_loose
 from otel_evals._internal.read.orphans import adopt
 from otel_evals._internal.read.question import answer_of, find_question, is_data_of
 from otel_evals._internal.read.tree import INVOCATIONS, Tree, guards_in, make_tree, parents_in
+from otel_evals._internal.trust import is_proof
 
 # Called for every run and span, without a Python call each.
 _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
@@ -45,7 +46,9 @@ def find_runs(
     if links:
         parents.update(links)
     ours = {
-        i for i, r in records.items() if r.scope_name == semconv.SCOPE_NAME or r.attributes.get(semconv.MARK)
+        i
+        for i, r in records.items()
+        if r.scope_name == semconv.SCOPE_NAME or (semconv.MARK_PROOF in r.attributes and _is_proven(r))
     }
     tree = make_tree(_read(records, dialects, ours, parents), parents)
     roots, loose = _roots(tree)
@@ -153,6 +156,11 @@ def _read(
     found = read_operations(mine, dialects) or read_operations(with_details(mine), dialects)
     found.sort(key=itemgetter(0, 1, 2))
     return dict(map(itemgetter(2, 3), found))
+
+
+def _is_proven(record: SpanRecord) -> bool:
+    """Return True for a span of an evaluation; anyone may write the mark, nobody else its proof."""
+    return is_proof(record.attributes[semconv.MARK_PROOF], record.trace_id, record.span_id)
 
 
 def _is_inside(span_id: str | None, ours: set[str], parents: Mapping[str, str | None]) -> bool:

@@ -22,8 +22,8 @@ _MAX_REMEMBERED = 1_000
 
 
 DecidingRule = Any
-"""A rule of the configuration: `name`, `scorer_id`, `when`, `sample` and `sampling`; rules of one `asked_with`
-are asked together."""
+"""A rule of the configuration: `name`, `scorer_id`, `when`, `sample` and `sampling`; rules of one
+`asked_with` are asked together."""
 
 
 class Decision(msgspec.Struct, frozen=True):

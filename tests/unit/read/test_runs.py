@@ -9,10 +9,12 @@ import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from otel_evals import semconv
 from otel_evals._internal.read.runs import find_runs, subruns
 from otel_evals._internal.read.split_runs import SplitRuns, is_unfinished, join_split_runs
+from otel_evals._internal.trust import proof_of
 from otel_evals.dialects import Dialects, load_dialects
 from otel_evals.model import Operation, OperationKind, Run, SpanEvent, SpanRecord, Usage
 
@@ -399,10 +401,11 @@ def test_joining_holds_no_more_runs_than_its_window() -> None:
 def test_what_we_made_ourselves_is_never_read() -> None:
     hi = [said("user", "Hi")]
     assert runs_of(span(1, None, "invoke_agent", scope_name=semconv.SCOPE_NAME), chat(2, 1, hi, hi)) == []
-    assert (
-        runs_of(span(1, None, "invoke_agent", otel_evals__internal=True), span(2, 1), chat(3, 2, hi, hi))
-        == []
-    )
+    marked = span(1, None, "invoke_agent", otel_evals__internal=True)
+    assert runs_of(marked, span(2, 1), chat(3, 2, hi, hi)), "anyone can write the mark"
+    for proof, runs in ((proof_of(marked.trace_id, marked.span_id), 0), (proof_of("b" * 32, "f" * 16), 1)):
+        proven = replace(marked, attributes={**marked.attributes, semconv.MARK_PROOF: proof})
+        assert len(runs_of(proven, span(2, 1), chat(3, 2, hi, hi))) == runs
 
 
 def test_a_workflow_in_which_nothing_happens_is_no_run() -> None:
