@@ -7,6 +7,7 @@ is ignored. The signature covers the hour, not the trace, whose id changes if on
 
 from __future__ import annotations
 
+import time
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceState
 
 from otel_evals import semconv
-from otel_evals._internal.trust import is_signature, signature
+from otel_evals._internal.trust import SECONDS, is_signature, signature
 
 Marking = Literal["", "here", "signed", "unsigned"]
 """Origin of a mark: none, this process, a sender with the key, or any sender."""
@@ -55,7 +56,7 @@ class Marks(NamedTuple):
 
 
 def marks() -> Marks:
-    return _marks(signature())
+    return _marks(int(time.time()) // SECONDS)
 
 
 def marked_context() -> Context:
@@ -63,8 +64,8 @@ def marked_context() -> Context:
 
 
 @lru_cache(maxsize=2)
-def _marks(signed: str) -> Marks:
-    return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signed)]))
+def _marks(_hour: int) -> Marks:
+    return Marks(mark(Context()), TraceState([(semconv.MARK_IN_TRACE_STATE, signature())]))
 
 
 def marked_state(state: TraceState | None) -> TraceState:

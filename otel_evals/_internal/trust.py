@@ -16,7 +16,8 @@ from typing import Final, Literal, get_args
 
 TRUST_KEY = "OTEL_EVALS_TRUST_KEY"
 """The environment variable with the key that all services of a deployment share."""
-_SECONDS = 3_600
+SECONDS = 3_600
+"""A signature's lifetime; those of the hours before and after count too."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Channel = Literal[
@@ -117,14 +118,14 @@ def table() -> str:
 
 def signature() -> str:
     """Return the mark's value in baggage and tracestate during this hour."""
-    return _signature_of(int(time.time()) // _SECONDS)
+    return _signature_of(int(time.time()) // SECONDS)
 
 
 def is_signature(value: object) -> bool:
     """Return True for a signature of this hour or an adjacent one: clocks differ and scorers take time."""
     if not isinstance(value, str):
         return False
-    given, hour = value.encode(errors="replace"), int(time.time()) // _SECONDS
+    given, hour = value.encode(errors="replace"), int(time.time()) // SECONDS
     return any(hmac.compare_digest(_signature_of(h).encode(), given) for h in (hour, hour - 1, hour + 1))
 
 

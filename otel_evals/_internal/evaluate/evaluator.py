@@ -29,6 +29,7 @@ from otel_evals._internal.model import (
     Evaluation,
     Loss,
     NotScored,
+    OperationKind,
     Outcome,
     Run,
     ScoredRun,
@@ -110,7 +111,8 @@ class Evaluator:
         if due.conversation.ruled_out:
             self._ledger.decided(run, self._decider.rule_out(due.asked_with))
             return
-        target = Target(run, run.root_span_id, due.conversation.revisions[due.asked_with])
+        revision = due.conversation.revisions[due.asked_with]
+        target = Target(run, run.root_span_id, revision, run.trace_id, run.conversation_id)
         jobs, decided = self._decide(target, run, due.asked_with)
         self._ledger.decided(run, decided)
         if jobs and due.lost is None:
@@ -123,12 +125,18 @@ class Evaluator:
         targets: dict[str, Target] = {}
         for each in resumptions:
             rule, run = self._rules[each.rule], each.run
-            target = targets.setdefault(run.root_span_id, Target(run, run.root_span_id, each.revision))
+            conversation_id = run.conversation_id if run.turns else None
+            made = Target(run, run.root_span_id, each.revision, run.trace_id, conversation_id)
+            target = targets.setdefault(run.root_span_id, made)
             decisions = target.decisions.setdefault(rule.asked_with, RunDecisions(run))
             chance = decisions.sampled[rule.scorer_id] = chance_of(each.sampled, run)
             target.awaited.add(rule.name)
             self._ledger.resumed(run, rule.name, chance)
-            jobs.append(Job(rule, run, each.sampled, target))
+            jobs.append(
+                Job(
+                    rule, run, each.sampled, target, evaluation_id(run, rule.evaluates_as, rule.facts.version)
+                )
+            )
         for target in targets.values():
             for asked_with, decisions in target.decisions.items():
                 self._ledger.decided(decisions.run, self._decider.resume(decisions, asked_with))
@@ -195,10 +203,16 @@ class Evaluator:
         decisions: list[tuple[Run, Sequence[Decision]]] = []
         targets: dict[str, Target] = {}
         for scope in self._scopes:
-            for part in [run] if scope == "run" else subruns(run):
+            parts = [run] if scope == "run" else subruns(run)
+            agents = [*run.of_kind(OperationKind.AGENT)] if scope == "agent" else parts
+            if deeper := len(agents) - len(parts):
+                self._ledger.lost(Loss("span", "agent_too_deep", run.trace_id, deeper))
+            for part in parts:
                 target = targets.get(part.root_span_id)
                 if target is None:
-                    target = targets[part.root_span_id] = Target(part, part.root_span_id)
+                    target = targets[part.root_span_id] = Target(
+                        part, part.root_span_id, trace_id=part.trace_id
+                    )
                 sampled, decided = self._decide(target, part, scope)
                 jobs += sampled
                 decisions.append((part, decided))
@@ -323,12 +337,12 @@ class Evaluator:
         """Return the evaluation of an outcome, without content or secrets that must not leave the process."""
         facts, run = job.rule.facts, job.run
         evaluation = Evaluation(
-            evaluation_id=evaluation_id(run, job.rule.evaluates_as, facts.version),
+            evaluation_id=job.evaluation_id,
             scorer_id=facts.id,
             scorer_version=facts.version,
             direction=facts.direction,
             scale=facts.scale,
-            trace_id=run.trace_id,
+            trace_id=job.target.trace_id,
             span_id=job.target.span_id,
             outcome=redacted(outcome) if self._capture_content else without_content(outcome),
             sampled=job.sampled,
@@ -337,7 +351,7 @@ class Evaluator:
             revision=job.revision or job.target.revision,
             time=time.time_ns(),
             rule=job.rule.name,
-            conversation_id=run.conversation_id if run.turns else None,
+            conversation_id=job.target.conversation_id,
         )
         if self._progress:
             self._progress.ended(evaluation, run)
@@ -350,8 +364,8 @@ class Evaluator:
         target.awaited.discard(job.rule.name)
         if not target.awaited:
             # The spans of a conversation are not held.
-            if self._attacher.scores is not None and not target.run.turns:
-                self._attacher.scores.release(target.run.trace_id, target.span_id)
+            if self._attacher.scores is not None and target.conversation_id is None:
+                self._attacher.scores.release(target.trace_id, target.span_id)
             stored = self._store.deliver(target)
             if self._deliver is not None and target.evaluations and not stored:
                 self._deliver(ScoredRun(run=target.run, evaluations=tuple(target.evaluations)))
@@ -426,7 +440,9 @@ def is_unreadable(run: Run) -> bool:
 
 def _job(decision: Decision, target: Target, decisions: RunDecisions) -> Job:
     rule = decision.rule
-    return Job(rule, decisions.run, decisions.on_record[rule.scorer_id], target)
+    run = decisions.run
+    id = evaluation_id(run, rule.evaluates_as, rule.facts.version)
+    return Job(rule, run, decisions.on_record[rule.scorer_id], target, id)
 
 
 def _score_at_once(scorer: Scorer, run: Run) -> Result:

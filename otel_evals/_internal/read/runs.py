@@ -25,6 +25,8 @@ _LOGS, _OPERATIONS = attrgetter("logs"), attrgetter("operations")
 _PARENT, _SPAN_ID = attrgetter("parent_span_id"), attrgetter("span_id")
 _OPERATION_ID = attrgetter("span.span_id")
 _START = attrgetter("start_time", "root_span_id")
+_DEEPEST_AGENT = 100
+"""Levels of nested agents that are judged separately."""
 _WORK = (OperationKind.AGENT, OperationKind.INFERENCE, OperationKind.TOOL, OperationKind.RETRIEVAL)
 
 
@@ -85,13 +87,23 @@ def find_runs(
 
 
 def subruns(run: Run) -> list[Run]:
-    """Return each agent operation in a run, including the root, as a separate run."""
+    """Return each agent operation in a run, including the root, as a separate run.
+
+    Agents more than 100 levels deep are left out: an operation would be in as many runs as agents contain it.
+    """
     operations = {o.span.span_id: o for o in run.operations}
     below = dict(run.children)
     tree = Tree(operations, parents_in(below), below, guards_in(run.operations))
+    levels: dict[str, int] = {}
+    stack = [(span_id, 0) for span_id in operations if tree.above.get(span_id) is None]
+    while stack:
+        span_id, level = stack.pop()
+        levels[span_id] = level = level + (operations[span_id].kind is OperationKind.AGENT)
+        stack.extend((each, level) for each in below.get(span_id, ()))
     return [
         run if agent.span_id == run.root_span_id else _run(agent, (agent,), tree)
         for agent in run.of_kind(OperationKind.AGENT)
+        if levels.get(agent.span_id, 0) <= _DEEPEST_AGENT
     ]
 
 

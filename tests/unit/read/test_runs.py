@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import random
+import sys
 import time
 from typing import Any
 
@@ -406,6 +407,33 @@ def test_what_we_made_ourselves_is_never_read() -> None:
     for proof, runs in ((proof_of(marked.trace_id, marked.span_id), 0), (proof_of("b" * 32, "f" * 16), 1)):
         proven = replace(marked, attributes={**marked.attributes, semconv.MARK_PROOF: proof})
         assert len(runs_of(proven, span(2, 1), chat(3, 2, hi, hi))) == runs
+
+
+@pytest.mark.parametrize("backwards", [False, True], ids=["in order", "children first"])
+def test_the_work_for_nested_agents_grows_with_their_number(backwards: bool) -> None:
+    """Counted in lines of Python, for twice as many agents; each level is a run of its own."""
+
+    def lines(count: int) -> int:
+        starts = range(count, 0, -1) if backwards else range(count)
+        agents = [span(n + 1, n or None, "invoke_agent", start=start) for n, start in enumerate(starts)]
+        counted = 0
+
+        def trace(frame: Any, event: str, _: Any) -> Any:
+            nonlocal counted
+            counted += event == "line"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            (run,) = find_runs(agents, DIALECTS)
+            parts = subruns(run)
+        finally:
+            sys.settrace(before)
+        assert (len(run.operations), len(parts)) == (count, 100)
+        return counted
+
+    assert lines(1_900) < 2.2 * lines(950)
 
 
 def test_a_workflow_in_which_nothing_happens_is_no_run() -> None:
