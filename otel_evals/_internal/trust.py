@@ -39,6 +39,7 @@ Decision = Literal["ignore", "sample", "weigh", "join", "name", "price", "overwr
 score, write a log line, appear on a terminal or page."""
 
 _ESCAPED: Final = "yes: as text, escaped"
+_QUOTED: Final = "yes: where an error quotes it; commands escape it, your own log handlers may not"
 _NAMES: Final = "yes: agent, model and tool names; metrics keep the first 100 values"
 _CONVERSATION: Final = "yes: a conversation id joins runs of one service and user"
 _ATTRIBUTES: Final = "yes: only rules whose `when` or `sample` reads it"
@@ -56,14 +57,13 @@ _TRUST: Final[Mapping[Channel, Mapping[Decision, str]]] = {
         "sample": _ATTRIBUTES,
         "join": _CONVERSATION,
         "name": _NAMES,
-        "log": _ESCAPED,
+        "log": _QUOTED,
         "render": _ESCAPED,
     },
     "resource attribute": {
         "sample": _ATTRIBUTES,
         "join": "yes: conversations are joined within one `service.name`",
         "name": "yes: the service",
-        "render": _ESCAPED,
     },
     "OTLP body": {
         "ignore": "yes: its own spans, by the scope `otel_evals`, counted; a mark only if signed",
@@ -71,7 +71,7 @@ _TRUST: Final[Mapping[Channel, Mapping[Decision, str]]] = {
         "weigh": _THRESHOLD,
         "join": "yes: trace, span and conversation ids; tokens and loopback limit the senders",
         "name": _NAMES,
-        "log": _ESCAPED,
+        "log": _QUOTED,
         "render": _ESCAPED,
     },
     "Kafka key": {},
@@ -81,7 +81,7 @@ _TRUST: Final[Mapping[Channel, Mapping[Decision, str]]] = {
         "weigh": _THRESHOLD,
         "join": "yes: trace, span and conversation ids",
         "name": _NAMES,
-        "log": _ESCAPED,
+        "log": _QUOTED,
         "render": _ESCAPED,
     },
     "web form": {
@@ -94,7 +94,7 @@ _TRUST: Final[Mapping[Channel, Mapping[Decision, str]]] = {
         "weigh": "yes: by the recorded probability",
         "name": "yes: labels and reasons of up to 256 characters",
         "price": "yes: the finite cost of its own steps",
-        "log": "yes: errors of up to 2,000 characters, escaped",
+        "log": _QUOTED,
         "render": _ESCAPED,
     },
 }

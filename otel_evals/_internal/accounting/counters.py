@@ -16,6 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+OTHER = "_OTHER"
+"""OpenTelemetry's word for values beyond a limit."""
+MOST_NAMES = 100
+"""Number of distinct names in a counter or a metric's attribute: strangers and plug-ins can make up more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleStats:

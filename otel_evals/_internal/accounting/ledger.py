@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from otel_evals._internal.accounting.counters import RuleStats, Stats
+from otel_evals._internal.accounting.counters import MOST_NAMES, OTHER, RuleStats, Stats
 from otel_evals._internal.accounting.picks import PickLog
 from otel_evals._internal.accounting.problem_log import ContentLog, FailureLog
 from otel_evals._internal.model import (
@@ -190,7 +190,8 @@ class Ledger:
                 with self._lock:
                     rule = self._rules[name]
                     rule.eligible += 1
-                    rule.not_sampled[reason] += 1
+                    by = rule.not_sampled
+                    by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
                 if "predicate_failed" in rule.not_sampled:
                     outcome = (
                         NotScored(reason=reason) if each.error is None else _predicate_failed(each.error)
@@ -231,7 +232,8 @@ class Ledger:
                 rule.scored += 1
             else:
                 by: Counter[str] = getattr(rule, status)
-                by[reason or "unknown"] += 1
+                reason = reason or "unknown"
+                by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
         if rule.failed or "predicate_failed" in rule.not_sampled:
             self._note_failure(name, rule, evaluation.outcome, error)
         self.trace_log.ended(name, evaluation, status, reason)
