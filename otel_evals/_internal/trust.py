@@ -38,71 +38,47 @@ Decision = Literal["ignore", "sample", "weigh", "join", "name", "price", "overwr
 """Ignore a run, sample it, weigh it in estimates, join it to another, name it, price its scoring, overwrite a
 score, write a log line, appear on a terminal or page."""
 
-_ESCAPED: Final = "yes: as text, escaped"
-_QUOTED: Final = "yes: where an error quotes it; commands escape it, your own log handlers may not"
-_NAMES: Final = "yes: agent, model and tool names; metrics keep the first 100 values"
-_CONVERSATION: Final = "yes: a conversation id joins runs of one service and user"
-_ATTRIBUTES: Final = "yes: only rules whose `when` or `sample` reads it"
-_THRESHOLD: Final = "yes: a head sampler's probability of at least 2^-20"
-_TRUST: Final[Mapping[Channel, Mapping[Decision, str]]] = {
-    "HTTP header": {},
-    "baggage": {"ignore": "only if signed", "log": "yes: one warning per process, without the value"},
-    "tracestate": {"ignore": "only if signed", "log": "yes: one warning per process, without the value"},
-    "traceparent": {
-        "ignore": "yes: your own sampler may obey its unsampled flag; counted",
-        "join": "yes: requests with one trace id share a trace; each stays a run",
-    },
-    "span attribute": {
-        "ignore": "only if signed",
-        "sample": _ATTRIBUTES,
-        "join": _CONVERSATION,
-        "name": _NAMES,
-        "log": _QUOTED,
-        "render": _ESCAPED,
-    },
-    "resource attribute": {
-        "sample": _ATTRIBUTES,
-        "join": "yes: conversations are joined within one `service.name`",
-        "name": "yes: the service",
-    },
-    "OTLP body": {
-        "ignore": "yes: its own spans, by the scope `otel_evals`, counted; a mark only if signed",
-        "sample": _ATTRIBUTES,
-        "weigh": _THRESHOLD,
-        "join": "yes: trace, span and conversation ids; tokens and loopback limit the senders",
-        "name": _NAMES,
-        "log": _QUOTED,
-        "render": _ESCAPED,
-    },
-    "Kafka key": {},
-    "file": {
-        "ignore": "yes: its own spans, by the scope `otel_evals`; a mark only if signed",
-        "sample": "yes: trace ids; score a file whole if others wrote it",
-        "weigh": _THRESHOLD,
-        "join": "yes: trace, span and conversation ids",
-        "name": _NAMES,
-        "log": _QUOTED,
-        "render": _ESCAPED,
-    },
-    "web form": {
-        "overwrite": "yes: people's labels, with the page's token",
-        "render": _ESCAPED,
-    },
-    "plug-in return value": {
-        "ignore": "yes: a rule's `when`",
-        "sample": "yes: a probability from 0 to 1, which is recorded",
-        "weigh": "yes: by the recorded probability",
-        "name": "yes: labels and reasons of up to 256 characters",
-        "price": "yes: the finite cost of its own steps",
-        "log": _QUOTED,
-        "render": _ESCAPED,
-    },
+_ANSWERS: Final[Mapping[str, str]] = {
+    "-": "cannot",
+    "s": "only if signed",
+    "w": "yes: one warning per process, without the value",
+    "q": "yes: where an error quotes it; commands escape it, your own log handlers may not",
+    "e": "yes: as text, escaped",
+    "u": "yes: your own sampler may obey its unsampled flag; counted",
+    "t": "yes: requests with one trace id share a trace; each stays a run",
+    "r": "yes: only for rules whose `when` or `sample` reads it",
+    "c": "yes: a conversation id joins runs of one service and user",
+    "v": "yes: conversations are joined within one `service.name`",
+    "i": "yes: trace, span and conversation ids; who may send is up to addresses and tokens",
+    "n": "yes: agents, models and tools; metrics keep the first 100 names",
+    "m": "yes: the service",
+    "o": "yes: its own spans, by the scope `otel_evals`; the gateway counts them; a mark only if signed",
+    "h": "yes: a head sampler's probability of at least 2^-20",
+    "f": "yes: trace ids; score a file whole if others wrote it",
+    "l": "yes: people's labels, with the page's token",
+    "x": "yes: a rule's `when`",
+    "p": "yes: a probability from 0 to 1, which is recorded",
+    "b": "yes: labels and reasons of up to 256 characters, the first 100 in counters",
+    "d": "yes: the finite cost of its own steps",
+}
+_TRUST: Final[Mapping[Channel, str]] = {  # one letter for each decision
+    "HTTP header": "---------",
+    "baggage": "s------w-",
+    "tracestate": "s------w-",
+    "traceparent": "u--t-----",
+    "span attribute": "sr-cn--qe",
+    "resource attribute": "-r-vm----",
+    "OTLP body": "orhin--qe",
+    "Kafka key": "---------",
+    "file": "ofhin--qe",
+    "web form": "------l-e",
+    "plug-in return value": "xpp-bd-qe",
 }
 
 
 def answer(channel: Channel, decision: Decision) -> str:
     """Return `cannot`, `only if signed`, or `yes: ` and how it is bounded."""
-    return _TRUST[channel].get(decision, "cannot")
+    return _ANSWERS[_TRUST[channel][get_args(Decision).index(decision)]]
 
 
 def table() -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, SamplingResult
 
 from otel_evals._internal.attach.hold import ScoringSpanExporter
 from otel_evals._internal.attach.providers import unwrapped
@@ -119,25 +119,6 @@ class _LogRecords(LogRecordProcessor):
         """Nothing to free."""
 
 
-class _Unsampled(Sampler):
-    """Counts what a sampler drops because the caller did."""
-
-    def __init__(self, sampler: Sampler, front: Callable[[], Pipeline | None]) -> None:
-        self._sampler = sampler
-        self._front = front
-
-    def should_sample(self, *args: Any, **options: Any) -> SamplingResult:
-        """Return the sampler's own decision."""
-        result = self._sampler.should_sample(*args, **options)
-        if result.decision is Decision.DROP and (front := self._front()) is not None:
-            front.spans.remote["not_sampled_by_caller"] += 1
-        return result
-
-    def get_description(self) -> str:
-        """Describe the sampler itself."""
-        return self._sampler.get_description()
-
-
 class _Adopted:
     """Scoring in one tracer provider of the SDK."""
 
@@ -168,10 +149,19 @@ class _Adopted:
         """Count the requests that the provider's sampler leaves out because their callers say so."""
         sampler = getattr(provider, "sampler", None)
         obeyed = getattr(sampler, "_remote_parent_not_sampled", None)
-        if isinstance(sampler, ParentBased) and obeyed is not None:
-            counting: Any = copy.copy(sampler)  # samplers are shared by providers
-            counting._remote_parent_not_sampled = _Unsampled(obeyed, lambda: self.front)
-            provider.sampler = counting
+        if not isinstance(sampler, ParentBased) or obeyed is None:
+            return
+
+        def decide(*args: Any, **options: Any) -> SamplingResult:
+            result: SamplingResult = obeyed.should_sample(*args, **options)
+            if result.decision is Decision.DROP and self.front is not None:
+                self.front.spans.remote["not_sampled_by_caller"] += 1
+            return result
+
+        counting: Any = copy.copy(sampler)  # samplers are shared by providers
+        counting._remote_parent_not_sampled = copy.copy(obeyed)
+        counting._remote_parent_not_sampled.should_sample = decide
+        provider.sampler = counting
 
     def others(self) -> list[SpanProcessor]:
         placed = self._indirect or (None if self.front is None else self.front.spans)

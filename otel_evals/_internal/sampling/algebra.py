@@ -112,16 +112,20 @@ def facts_of_sampler(sampler: Sampler) -> SamplerFacts:
         ConfigError: one raises or has a wrong type.
     """
     try:
-        found = [getattr(sampler, name) for name in SamplerFacts._fields[:-1]]
-        facts = SamplerFacts(*found, str(sampler))
-        within = 0.0 <= facts.floor <= 1.0 and 0.0 <= facts.ceiling <= 1.0
-        follows = frozenset(str(name) for name in facts.follows)
+        facts = SamplerFacts(
+            float(sampler.ceiling),
+            float(sampler.floor),
+            frozenset(map(str, sampler.follows)),
+            bool(sampler.repeatable),
+            sampler.constant,
+            str(sampler),
+        )
     except BaseException as error:
         problem = f"a {type_name(sampler)} cannot be read ({type_name(error)}): fix its properties"
         raise ConfigError("sample", problem) from None
-    if not within:
+    if not (0.0 <= facts.floor <= 1.0 and 0.0 <= facts.ceiling <= 1.0):
         raise ConfigError("sample", f"{facts.words}: floor and ceiling must be between 0 and 1")
-    return facts._replace(follows=follows)
+    return facts
 
 
 class NamedSampler(Sampler):
