@@ -1,6 +1,6 @@
-"""The decisions that a stranger's values may take part in, and the key that tells strangers from our own.
+"""Trust in values from outside: one answer for each channel and decision, and the deployment's key.
 
-`TRUST` answers for every channel and decision. Marks, proofs and randomness that count are made here.
+Signatures, proofs and keyed randomness are made and checked here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Channel = Literal[
     "web form",
     "plug-in return value",
 ]
-"""A way by which a stranger's value arrives."""
+"""The origin of an untrusted value."""
 Decision = Literal["ignore", "sample", "weigh", "join", "name", "price", "overwrite", "log", "render"]
 """Ignore a run, sample it, weigh it in estimates, join it to another, name it, price its scoring, overwrite a
 score, write a log line, appear on a terminal or page."""

@@ -43,7 +43,7 @@ from otel_evals._internal.scorers.valid_json import valid_json
 from otel_evals._internal.scorers.within_budget import within_budget
 from otel_evals._internal.scoring.panel import Panel, panel, votes
 from otel_evals._internal.scoring.prompt import PromptStep, ScoreReply
-from otel_evals._internal.scoring.scorer import FunctionScorer, Scorer, missing, scorer, to_score
+from otel_evals._internal.scoring.scorer import FunctionScorer, Scorer, ScorerFacts, missing, scorer, to_score
 from otel_evals._internal.scoring.steps import ReasonParams, StepScorer, step_scorer
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Results",
     "ScoreReply",
     "Scorer",
+    "ScorerFacts",
     "StepScorer",
     "answer_relevancy",
     "answer_similarity",

@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from otel_evals import Rule
 from otel_evals.model import Run
 from otel_evals.scorers import answered, scorer
+from otel_evals_gateway._internal.inline import with_attributes
 from tests.pipeline.test_gateway import body, recorded, run_agent
 from tests.support.gateways import GatewayProcess, GatewayThread, eventually
 from tests.support.otlp_receiver import OtlpReceiver
@@ -222,3 +227,15 @@ def test_senders_at_once_lose_nothing(backend: OtlpReceiver, tmp_path: Path) -> 
         arrived = backend.wait_for_spans(120, timeout=30)
     assert len({span.span_id for span in arrived}) == len(backend.spans) == 120
     assert sum(SCORE in span.attributes for span in arrived) == 40
+
+
+def test_a_score_that_the_sender_wrote_is_replaced() -> None:
+    (span,) = [each for each in recorded() if each.name.startswith("invoke_agent")]
+    part = encode_spans([span])
+    forged = part.resource_spans[0].scope_spans[0].spans[0].attributes.add(key="otel_evals.score.answered")
+    forged.value.double_value = 1.0
+    sent = with_attributes(part.SerializeToString(), {"otel_evals.score.answered": 0.0})
+    (found,) = ExportTraceServiceRequest.FromString(sent).resource_spans[0].scope_spans[0].spans
+    scores = [a.value.double_value for a in found.attributes if a.key == "otel_evals.score.answered"]
+    assert scores == [0.0]
+    assert len(found.attributes) == len(span.attributes or {}) + 1

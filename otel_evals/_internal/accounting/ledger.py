@@ -241,8 +241,8 @@ class Ledger:
                 rule.scored += 1
             else:
                 by: Counter[str] = getattr(rule, status)
-                reason = reason or "unknown"
-                by[reason if reason in by or len(by) < MOST_NAMES else OTHER] += 1
+                kind = reason or "unknown"
+                by[kind if kind in by or len(by) < MOST_NAMES else OTHER] += 1
         if rule.failed or "predicate_failed" in rule.not_sampled:
             self._note_failure(name, rule, evaluation.outcome, error)
         self.trace_log.ended(name, evaluation, status, reason)

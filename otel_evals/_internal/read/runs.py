@@ -172,7 +172,7 @@ def _read(
 
 
 def _is_proven(record: SpanRecord) -> bool:
-    """Return True for a span of an evaluation; anyone may write the mark, nobody else its proof."""
+    """Return True for a span of an evaluation. Anyone may write the mark; the proof needs the key."""
     return is_proof(record.attributes[semconv.MARK_PROOF], record.trace_id, record.span_id)
 
 

@@ -103,6 +103,7 @@ class SamplerFacts(NamedTuple):
     repeatable: bool
     constant: Chance | None
     words: str
+    """The sampler as text."""
 
 
 def facts_of_sampler(sampler: Sampler) -> SamplerFacts:

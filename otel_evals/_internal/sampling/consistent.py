@@ -29,7 +29,7 @@ def randomness(trace_id: int, trace_state: str = "") -> int:
 
     With an `ot` entry in its tracestate, the trace follows OpenTelemetry's consistent sampling: the bits are
     `rv`, or else the trace id's last 56 (W3C trace context level 2). Without one they are a hash of the id
-    with the deployment's key: a caller may have chosen the id, and must not choose what is sampled.
+    with the deployment's key: callers may choose the id, but not the sample.
     """
     if trace_state and "ot=" in trace_state:
         entry = _ot_entry(trace_state)
@@ -56,9 +56,9 @@ def credible_state(trace_id: int, trace_state: str, *, trusted: bool = True) -> 
 
 
 def keyed_state(trace_id: int, trace_state: str) -> str:
-    """Return a tracestate of unknown origin with other randomness: its sender must not choose it.
+    """Replace the randomness in a tracestate of unknown origin, so that its sender cannot choose it.
 
-    A credible threshold of a head sampler stays; the keyed bits choose among what it kept.
+    A credible threshold of a head sampler stays; the keyed bits sample the traces that it kept.
     """
     entry = _ot_entry(trace_state) if "ot=" in trace_state else None
     if entry is None:

@@ -85,7 +85,7 @@ def facts_of(scorer: Scorer) -> ScorerFacts:
     for name, kind in _KINDS.items():
         value = found[name]
         if kind is str and issubclass(type(value), str):
-            value = found[name] = plain_text(value)  # of a subclass, perhaps with methods of its own
+            value = found[name] = plain_text(value)  # a subclass of str may override methods
         if not issubclass(type(value), kind) or value == "":
             problem = f"must be a {kind.__name__}, not {plain_text(value, 100)!r}"
             raise ConfigError(f"scorer.{name}", problem)

@@ -84,6 +84,7 @@ def test_every_sampler_is_told() -> None:
         "Chance",
         "Earlier",
         "Sampler",
+        "SamplerFacts",
         "cascade_order",
         "parse",
         "credible_state",

@@ -160,7 +160,7 @@ class Selector:
         return found
 
     def _state(self, trace_id: bytes, state: str) -> str:
-        """Return the tracestate that decides: its sender, unless trusted, cannot choose what is sampled."""
+        """Return the tracestate for sampling; an untrusted sender has no say in its randomness."""
         if "ot=" not in state:
             return state
         return (credible_state if self._trust_remote else keyed_state)(int.from_bytes(trace_id), state)
