@@ -1,7 +1,7 @@
 """Change the code in many places, one at a time, and count the changes that no test finds.
 
-`python3 dev.py mutate` does so for the parts whose errors no user would notice: which runs are sampled, how they
-are counted, when a trace is complete, and what its scores mean. It prints the score of each part and all survivors.
+`python3 dev.py mutate` does so for the parts whose errors users would hardly notice: which runs are sampled,
+how they are counted, when a trace is complete, and the estimates. It prints each part's score and survivors.
 
     --only PART ...       one or more of: sampling, accounting, complete, estimates
     --mutants PATTERN ... only these, by mutmut's names, such as "*t_quantile*"
