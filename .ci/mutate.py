@@ -22,7 +22,14 @@ ROOT = Path(__file__).resolve().parents[1]
 MUTMUT = Path(sys.executable).with_name("mutmut")
 LIBRARY = "otel_evals/_internal"
 PARTS = {
-    "sampling": ([f"{LIBRARY}/sampling"], ["tests/unit/sampling"]),
+    "sampling": (
+        [f"{LIBRARY}/sampling"],
+        [
+            "tests/unit/sampling",
+            "tests/unit/config/test_mistakes.py",
+            "tests/unit/evaluate/test_conversations.py",
+        ],
+    ),
     "accounting": (
         [f"{LIBRARY}/accounting/counters.py", f"{LIBRARY}/accounting/ledger.py"],
         ["tests/unit/accounting"],
@@ -62,6 +69,8 @@ def mutate(part: str, folder: Path, mutants: Sequence[str]) -> None:
     with (folder / "pyproject.toml").open("a") as config:
         config.write(
             f"\n[tool.mutmut]\nsource_paths = {sources}\nalso_copy = {copied}\n"
+            # Counts that machines share are tested with a real Redis: tests/interop/test_shared_limits.py.
+            'do_not_mutate = ["*/shared_counts.py"]\n'
             f"pytest_add_cli_args_test_selection = {tests}\n"
             'pytest_add_cli_args = ["-n", "0", "-p", "no:cacheprovider"]\n'
         )
