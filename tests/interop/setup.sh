@@ -1,9 +1,10 @@
 #!/bin/sh
 # Makes the environments of the interop tests: a real Phoenix, a real MLflow, the SDKs of other backends, one for
-# each tracing library that otel-evals stands beside, and chromium, Prometheus, Alertmanager, PostgreSQL and Redis
-# where they are missing and can be installed; then, by components.sh, what stands around the gateway, and by
-# recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop, and the same with -mlflow, -sdks,
-# -components and -already-LIBRARY; nothing is done again while a lock stays.
+# each tracing library that otel-evals stands beside, the agent frameworks of examples/frameworks, and chromium,
+# Prometheus, Alertmanager, PostgreSQL and Redis where they are missing and can be installed; then, by components.sh,
+# what stands around the gateway, and by recipes.sh a Zipkin. The folders are OTEL_EVALS_INTEROP, or .venv-interop,
+# and the same with -mlflow, -sdks, -components, -site, -already-LIBRARY, -frameworks,
+# -frameworks-crewai and -frameworks-node; nothing is done again while a lock stays.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 interop=${OTEL_EVALS_INTEROP:-$root/.venv-interop}
@@ -24,13 +25,21 @@ install() {  # a lock, and the folder of the environment that it is for
 install "$root/requirements/interop.lock" "$interop"
 install "$root/requirements/interop-mlflow.lock" "$interop-mlflow"
 install "$root/requirements/interop-sdks.lock" "$interop-sdks"
-for page in "$root"/docs/already/*.md; do  # each tracing library, with this project
-    page=$(basename "$page" .md)
-    [ -f "$root/requirements/already-$page.lock" ] || continue
-    install "$root/requirements/already-$page.lock" "$interop-already-$page"
-    (cd / && "$interop-already-$page/bin/python" -c "import otel_evals" 2>/dev/null) ||
-        (cd / && "$uv" pip install --quiet --python "$interop-already-$page/bin/python" --no-deps --editable "$root")
+install "$root/requirements/docs.lock" "$interop-site"
+for lock in "$root"/requirements/already-*.lock "$root"/requirements/frameworks*.lock; do  # with this project
+    name=$(basename "$lock" .lock)
+    install "$lock" "$interop-$name"
+    (cd / && "$interop-$name/bin/python" -c "import otel_evals" 2>/dev/null) ||
+        (cd / && "$uv" pip install --quiet --python "$interop-$name/bin/python" --no-deps --editable "$root")
 done
+modules() {  # the frameworks in JavaScript
+    cmp -s "$root/examples/frameworks/package-lock.json" "$interop-frameworks-node/installed" && return
+    mkdir -p "$interop-frameworks-node"
+    cp "$root"/examples/frameworks/package*.json "$interop-frameworks-node"
+    npm ci --prefix "$interop-frameworks-node" --no-audit --no-fund --silent
+    cp "$root/examples/frameworks/package-lock.json" "$interop-frameworks-node/installed"
+}
+if command -v npm >/dev/null; then modules; else echo "no npm: tests that need it will be skipped" >&2; fi
 # Packages, and the commands that show that they are there.
 programs='chromium|command -v chromium
 prometheus|command -v prometheus

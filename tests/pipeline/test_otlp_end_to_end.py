@@ -89,6 +89,21 @@ def test_one_call_and_an_endpoint_are_enough() -> None:
         assert len(receiver.spans) == 3, "the application's own"
 
 
+def test_proposed_attributes_come_in_addition_when_asked_for() -> None:
+    options = 'hold=5, semconv="proposed", evaluation_spans="same_trace"'
+    with OtlpReceiver() as receiver:
+        run_exporting(ONE_CALL.replace("hold=5", options) + APPLICATION, receiver)
+        (event,) = [e for e in receiver.wait_for_logs(1) if e.event_name == "gen_ai.evaluation.result"]
+        span = next(s for s in receiver.wait_for_spans(4) if s.name == "evaluate grounded_in_tools")
+    assert span.attributes["gen_ai.operation.name"] == "evaluation"
+    for attributes in (event.attributes, span.attributes):
+        assert attributes["gen_ai.evaluation.name"] == "grounded_in_tools"
+        assert attributes["gen_ai.evaluation.evaluator.id"] == "grounded_in_tools"
+        assert attributes["gen_ai.evaluation.evaluator.version"] == attributes["otel_evals.scorer.version"]
+        assert attributes["gen_ai.evaluation.evaluator.type"] == "deterministic"
+        assert list(attributes["gen_ai.evaluation.score.range"]) == [0.0, 1.0]
+
+
 def test_without_code_under_opentelemetry_instrument(tmp_path: Path) -> None:
     """The application knows nothing of scoring; a YAML file and environment variables do it all."""
     config = tmp_path / "otel-evals.yaml"
