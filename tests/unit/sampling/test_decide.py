@@ -260,6 +260,19 @@ def test_the_chance_behind_what_is_on_record_comes_back(rate: float, state: str)
     assert chance_of(Sampled(1.0, "always()"), judged) == Chance(1.0), "never above one"
 
 
+@pytest.mark.parametrize(("state", "recorded"), [("", 0.5), ("a=b", 0.5), ("ot=th:8", None)])
+def test_a_conversation_with_a_trace_from_a_head_sampler_has_no_known_chance(
+    state: str, recorded: float | None
+) -> None:
+    """The sampler may have rejected other turns."""
+    judged = run(turns=(run(), run(trace_state=state)))
+    decider = Decider([rule("a", 0.5)])
+    assert (
+        decider.sampled(Decision(rule("a", 0.5), "sampled", chance=Chance(0.5)), judged).probability
+        == recorded
+    )
+
+
 def test_an_unknown_chance_stays_unknown() -> None:
     judged, decider = run(), Decider([rule("a", sampling.when(lambda run: True))])
     _, (decision,) = decider.decide(judged, "run")
