@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MUTMUT = Path(sys.executable).with_name("mutmut")
 LIBRARY = "otel_evals/_internal"
+ESTIMATES = ("bounds", "clusters", "compare", "correction", "estimate", "student", "sums")
 PARTS = {
     "sampling": (
         [f"{LIBRARY}/sampling"],
@@ -38,7 +39,10 @@ PARTS = {
         [f"{LIBRARY}/gather", "gateway/otel_evals_gateway/_internal/trace_gatherer.py"],
         ["tests/unit/gather", "tests/unit/gateway/test_trace_gatherer.py"],
     ),
-    "estimates": ([f"{LIBRARY}/statistics"], ["tests/unit/statistics"]),
+    "estimates": (
+        [f"{LIBRARY}/statistics/{name}.py" for name in ESTIMATES],
+        [f"tests/unit/statistics/test_{name}.py" for name in ESTIMATES if name != "clusters"],
+    ),
 }
 """Sources and their tests."""
 
