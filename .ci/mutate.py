@@ -1,7 +1,7 @@
 """Change the code in many places, one at a time, and count the changes that no test finds.
 
-`python3 dev.py mutate` does so for the parts whose errors no user would notice: which runs are sampled, how
-they are counted, when a trace is complete, what scores mean. It prints the score of each part and the survivors.
+`python3 dev.py mutate` does so for the parts whose errors users would hardly notice: which runs are sampled,
+how they are counted, when a trace is complete, and the estimates. It prints each part's score and survivors.
 
     --only PART ...       one or more of: sampling, accounting, complete, estimates
     --mutants PATTERN ... only these, by mutmut's names, such as "*t_quantile*"
@@ -21,8 +21,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MUTMUT = Path(sys.executable).with_name("mutmut")
 LIBRARY = "otel_evals/_internal"
+ESTIMATES = ("bounds", "clusters", "compare", "correction", "estimate", "student", "sums")
 PARTS = {
-    "sampling": ([f"{LIBRARY}/sampling"], ["tests/unit/sampling"]),
+    "sampling": (
+        [f"{LIBRARY}/sampling"],
+        [
+            "tests/unit/sampling",
+            "tests/unit/config/test_mistakes.py",
+            "tests/unit/evaluate/test_conversations.py",
+        ],
+    ),
     "accounting": (
         [f"{LIBRARY}/accounting/counters.py", f"{LIBRARY}/accounting/ledger.py"],
         ["tests/unit/accounting"],
@@ -31,7 +39,10 @@ PARTS = {
         [f"{LIBRARY}/gather", "gateway/otel_evals_gateway/_internal/trace_gatherer.py"],
         ["tests/unit/gather", "tests/unit/gateway/test_trace_gatherer.py"],
     ),
-    "estimates": ([f"{LIBRARY}/statistics"], ["tests/unit/statistics"]),
+    "estimates": (
+        [f"{LIBRARY}/statistics/{name}.py" for name in ESTIMATES],
+        [f"tests/unit/statistics/test_{name}.py" for name in ESTIMATES if name != "clusters"],
+    ),
 }
 """Sources and their tests."""
 
@@ -62,6 +73,8 @@ def mutate(part: str, folder: Path, mutants: Sequence[str]) -> None:
     with (folder / "pyproject.toml").open("a") as config:
         config.write(
             f"\n[tool.mutmut]\nsource_paths = {sources}\nalso_copy = {copied}\n"
+            # Counts that machines share are tested with a real Redis: tests/interop/test_shared_limits.py.
+            'do_not_mutate = ["*/shared_counts.py"]\n'
             f"pytest_add_cli_args_test_selection = {tests}\n"
             'pytest_add_cli_args = ["-n", "0", "-p", "no:cacheprovider"]\n'
         )

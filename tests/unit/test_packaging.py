@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -73,6 +75,25 @@ def test_the_wheel_holds_every_source_file_types_marker_and_data_file(wheel: zip
     }
     assert wanted - set(wheel.namelist()) == set()
     assert sum(name.endswith("/py.typed") for name in wheel.namelist()) == len(SOURCES)
+
+
+@pytest.mark.slow
+def test_an_unpacked_sdist_builds_the_same_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    def build(kind: str, source: Path, target: Path) -> Path:
+        command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)]
+        subprocess.run(command, cwd=source, check=True, capture_output=True)
+        return next(target.iterdir())
+
+    shutil.unpack_archive(build("sdist", ROOT, tmp_path / "sdist"), tmp_path / "source", filter="data")
+    again = build("wheel", next((tmp_path / "source").iterdir()), tmp_path / "wheel")
+    assert again.read_bytes() == Path(str(wheel.filename)).read_bytes()
+
+
+def test_all_files_name_one_version() -> None:
+    check_version = runpy.run_path(str(ROOT / ".ci" / "release.py"))["check_version"]
+    check_version(None)
+    with pytest.raises(SystemExit, match="the tag"):
+        check_version("v99.0.0")
 
 
 @pytest.mark.slow

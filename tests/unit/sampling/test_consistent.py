@@ -166,4 +166,5 @@ def test_a_tracestate_is_believed_only_if_the_trace_could_have_been_recorded(
     assert believed in (state, "a=b")
     assert is_sampled(1.0, trace_id, believed), "a run under `always()` is always sampled"
     assert credible_state(trace_id, state, trusted=False) == "a=b"
+    assert credible_state(trace_id, f"{state},c=d", trusted=False) == "a=b,c=d"
     assert probability_of(threshold(1.0, state)) >= 2**-20, "the floor"

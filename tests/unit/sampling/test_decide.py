@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from otel_evals import Rule, sampling
 from otel_evals._internal.sampling.decide import Decider, Decision, chance_of
-from otel_evals.model import Dropped, NotScored, OperationKind, Outcome, Run, Score, ScorerFailure
+from otel_evals.model import Dropped, NotScored, OperationKind, Outcome, Run, Sampled, Score, ScorerFailure
 from otel_evals.sampling import Chance, Sampler
 from otel_evals.scorers import scorer
 
@@ -100,6 +100,7 @@ def test_what_is_ruled_out_has_the_highest_chance_on_record(trace_id: int, rate:
     assert [(d.rule.name, d.status, d.reason, d.chance) for d in decider.rule_out("run")] == [
         (name, "not_sampled", "sampled_out", Chance(rate)) for name in ("a", "b")
     ]
+    assert decider.rule_out("conversation") == []
 
 
 # --- cascades ---
@@ -156,6 +157,7 @@ def test_resuming_has_the_cascades_of_what_is_sampled_wait_anew() -> None:
     assert told(decider.resume(decisions, "run")) == {"b": ("waiting", "")}
     assert told(decider.follow(decisions, "a", LOW)) == {"b": ("sampled", "")}
     assert decider.resume(decisions, "run") == [], "what is sampled is not asked again"
+    assert decider.resume(decisions, "conversation") == []
 
 
 # --- properties ---
@@ -255,6 +257,20 @@ def test_the_chance_behind_what_is_on_record_comes_back(rate: float, state: str)
     head = {"ot=th:0": 1.0, "ot=th:8": 0.5, "ot=th:c": 0.25}[state]
     assert (sampled.probability, sampled.rule) == (rate * head, f"ratio({rate:g})")
     assert chance_of(sampled, judged) == Chance(rate)
+    assert chance_of(Sampled(1.0, "always()"), judged) == Chance(1.0), "never above one"
+
+
+@pytest.mark.parametrize(("state", "recorded"), [("", 0.5), ("a=b", 0.5), ("ot=th:8", None)])
+def test_a_conversation_with_a_trace_from_a_head_sampler_has_no_known_chance(
+    state: str, recorded: float | None
+) -> None:
+    """The sampler may have rejected other turns."""
+    judged = run(turns=(run(), run(trace_state=state)))
+    decider = Decider([rule("a", 0.5)])
+    assert (
+        decider.sampled(Decision(rule("a", 0.5), "sampled", chance=Chance(0.5)), judged).probability
+        == recorded
+    )
 
 
 def test_an_unknown_chance_stays_unknown() -> None:

@@ -16,7 +16,7 @@ from otel_evals import sampling
 from otel_evals._internal.sampling.algebra import SamplerFacts, facts_of_sampler
 from otel_evals._internal.sampling.cascades import cascade_order
 from otel_evals.errors import ConfigError
-from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord, ToolCall
+from otel_evals.model import NotScored, Operation, OperationKind, Outcome, Run, Score, SpanRecord
 from otel_evals.sampling import Chance, Earlier, Sampler
 
 
@@ -337,38 +337,6 @@ def test_unknown_and_circular_cascades_name_the_rule() -> None:
         cascade_order([("a", "run", below("a", 1))])
     chain = [("c", "run", below("b", 1)), ("b", "run", below("a", 1)), ("a", "run", always)]
     assert cascade_order(chain) == [2, 1, 0]
-
-
-# --- conditions on the finished run ---
-
-
-def test_a_tool_that_was_used_picks_the_run() -> None:
-    """By its whole name, or with wildcards."""
-    judged = run(tool_calls=(ToolCall(name="delete_order"),))
-    for name, picked in (("delete_order", 1), ("delete_*", 1), ("delete", 0), ("Delete_order", 0)):
-        assert sampling.used_tool(name).chance(judged).probability == picked
-
-
-def test_an_attribute_on_any_span_or_the_resource_picks_the_run() -> None:
-    """Feedback may stand on any of the run's spans."""
-    spans = [
-        SpanRecord(trace_id="1" * 32, span_id=f"{i:016x}", attributes=attributes)
-        for i, attributes in enumerate([{"a": 1}, {"feedback": "down", "zero": 0}], 1)
-    ]
-    operations = tuple(Operation(span=s, kind=OperationKind.AGENT, dialect="x") for s in spans)
-    judged = run(operations=operations, resource={"service.name": "shop"})
-    conditions = [
-        ("a",),
-        ("feedback",),
-        ("feedback", "down"),
-        ("service.name", "shop"),
-        ("zero", 0),
-        ("zero",),
-    ]
-    for arguments in conditions:
-        assert sampling.attribute(*arguments).chance(judged) == Chance(1.0)
-    for arguments in [("b",), ("feedback", "up"), ("a", None)]:
-        assert sampling.attribute(*arguments).chance(judged) == Chance(0.0)
 
 
 # --- words ---

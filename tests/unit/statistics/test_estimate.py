@@ -155,6 +155,31 @@ def test_an_offset_keeps_the_digits_of_the_variance() -> None:
     assert result.interval.width == pytest.approx(2 * half, rel=1e-6)
 
 
+def test_values_without_a_scale_have_the_variance_of_clusters_where_it_is_larger() -> None:
+    """Twenty conversations of twenty equal scores are twenty observations, not four hundred."""
+    runs = [(f"conversation {i % 20}", float(i % 20), 1.0) for i in range(400)]
+    sums, clusters = sums_of([(x, w) for _, x, w in runs]), Clusters.of_runs(runs)
+    mean, plain = estimate(sums, scaled=False).mean, estimate(sums, scaled=False).interval
+    grouped = estimate(sums, scaled=False, clusters=clusters).interval
+    assert mean is not None
+    assert plain
+    assert grouped
+    half = t_quantile(0.975, clusters.freedom) * math.sqrt(clusters.spread(mean)) / sums.w
+    assert grouped.high - mean == pytest.approx(half)
+    assert grouped.high - mean > 2 * (plain.high - mean)
+    inflated = estimate(sums, scaled=False, inflation=4.0).interval
+    assert inflated
+    assert inflated.high - mean == pytest.approx(2 * (plain.high - mean))
+
+
+@pytest.mark.parametrize(("groups", "known"), [(1, False), (2, True)])
+def test_values_without_a_scale_need_two_groups(groups: int, known: bool) -> None:
+    share = tuple(400.0 / groups if i < groups else 0.0 for i in range(32))
+    clusters = Clusters(tuple(w * i for i, w in enumerate(share)), share)
+    sums = sums_of([(float(i % 2), 1.0) for i in range(400)])
+    assert (estimate(sums, scaled=False, clusters=clusters).interval is not None) == known
+
+
 def test_a_score_on_another_scale_comes_back_in_its_units() -> None:
     result = estimate(sums_of([(score / 5, 1.0) for score in (5, 4, 5, 3)])).in_units(scale=5)
     assert result.mean == pytest.approx(4.25)

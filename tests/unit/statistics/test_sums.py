@@ -143,3 +143,9 @@ def test_many_runs_at_once_have_the_sums_of_one_after_the_other(
     at_once, one_by_one = asdict(Sums.of_runs(runs)), asdict(total(Sums.of(x, w) for x, w in runs))
     for name, number in one_by_one.items():
         assert at_once[name] == (number if number is None else pytest.approx(number, rel=1e-12)), name
+
+
+@given(st.lists(st.none() | WEIGHTS, max_size=20), VALUES)
+def test_tallies_with_a_value_have_the_sums_of_their_runs(weights: list[float | None], x: float) -> None:
+    tally = sum((Tally.of(w) for w in weights), Tally())
+    assert close(tally.valued(x), sums_of([(x, w) for w in weights]))
