@@ -155,7 +155,7 @@ def _step(node: Any, field: str) -> tuple[Any, Any, str] | None:
 
 
 def _size(node: Any, known: dict[int, int]) -> int:
-    """Return the number of values in a node, those of an alias as often as it is used."""
+    """Return the number of values in a node; an alias counts each time that it is used."""
     if id(node) not in known:
         known[id(node)] = 1  # of an alias to a node around it, too
         below = node.value if isinstance(node, yaml.CollectionNode) else ()
