@@ -17,6 +17,8 @@ _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTAL
 _STRING = "tag:yaml.org,2002:str"
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int", "null")}
 
+_MOST_VALUES = 100_000
+
 
 class YamlFile:
     """A configuration file.
@@ -37,6 +39,8 @@ class YamlFile:
         try:
             loader = yaml.SafeLoader(Path(path).read_text(encoding="utf-8"))
             self._root = loader.get_single_node()
+            if _size(self._root, {}) > _MOST_VALUES:
+                raise ConfigError(self.path, f"has more than {_MOST_VALUES} values: use fewer aliases")
             self._substitute(self._root, loader, set())
             self.values = None if self._root is None else loader.construct_document(self._root)
         except OSError as error:
@@ -148,3 +152,13 @@ def _step(node: Any, field: str) -> tuple[Any, Any, str] | None:
         if field.startswith(name) and (not rest or rest[0] in ".["):
             return value, key.start_mark, rest.removeprefix(".")
     return None
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """Return the number of values in a node; an alias counts each time that it is used."""
+    if id(node) not in known:
+        known[id(node)] = 1  # of an alias to a node around it, too
+        below = node.value if isinstance(node, yaml.CollectionNode) else ()
+        pairs = isinstance(node, yaml.MappingNode)
+        known[id(node)] += sum(_size(each[1] if pairs else each, known) for each in below)
+    return known[id(node)]

@@ -67,7 +67,7 @@ def find_runs(
     if loose and not roots and all(o.kind is OperationKind.TOOL for o in loose):
         # A tool without a model inside is no run if the run that asked for it is elsewhere.
         models = (OperationKind.INFERENCE,)
-        loose = [o for o in loose if _contains(o, models, tree) or not _is_asked_elsewhere(o)]
+        loose = [o for o in loose if not _is_asked_elsewhere(o, tree) or _contains(o, models, tree)]
     if not roots and loose and all(o.kind is OperationKind.TOOL and o.span.kind != "SERVER" for o in loose):
         # No model asked for these tools: a framework records its prompts as functions.
         roots, loose = _roots(tree, (*INVOCATIONS, OperationKind.INFERENCE))
@@ -220,12 +220,14 @@ def _serves_another_trace(operation: Operation) -> bool:
     return any(trace_id != span.trace_id for trace_id, _ in span.links)
 
 
-def _is_asked_elsewhere(operation: Operation) -> bool:
-    """Return True for a tool's server, or for a call with an id that has lost its parent, as in streams."""
+def _is_asked_elsewhere(operation: Operation, tree: Tree) -> bool:
+    """Return True for a tool's server, or for a lone call with an id that lost its parent, as in streams."""
     if operation.span.kind in ("SERVER", "CONSUMER"):
         return True
+    if operation.span.parent_span_id is not None or operation.span_id in tree.below:
+        return False
     call = operation.tool_call
-    return operation.span.parent_span_id is None and call is not None and call.id is not None
+    return call is not None and call.id is not None
 
 
 def _does_something(root: Operation, tree: Tree) -> bool:

@@ -31,6 +31,7 @@ FIELDS = {
 _IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
 _GZIP = 31
 """zlib's window bits for a gzip header."""
+_MOST_MEMBERS = 100
 _SPAN, _BLOCK, _EVENT, _KEY_VALUE = 176, 64, 96, 56
 _DECODED_BYTES: dict[str, dict[int, int]] = {
     "traces": {
@@ -131,6 +132,8 @@ def _inflated(body: bytes, window: int, most: int) -> bytes:
         if not inflater.eof:
             raise zlib.error("ends early")
         parts.append(part)
+        if len(parts) > _MOST_MEMBERS:  # each copies the rest of the body
+            raise zlib.error("too many members")
         body = inflater.unused_data
     return b"".join(parts)
 

@@ -6,12 +6,12 @@ import ast
 import re
 from typing import Any
 
+from otel_evals_instrumentation._internal.readers.values import STRING, is_quickly_parsed
 from otel_evals_instrumentation._internal.readers.vocabulary import words
 
 _LONGEST = 100_000
-_STRING = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
-_TOKENS = re.compile(_STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*(?:<[^<>'\"]*>[^<>'\"]*)*>")
-_PIECES = re.compile(_STRING + r"|[\[\](){}]| (?=[A-Za-z_]+=)")
+_TOKENS = re.compile(STRING + r"|<[\w.]+: ('[^'<>]*')>|<[^<>'\"]*(?:<[^<>'\"]*>[^<>'\"]*)*>")
+_PIECES = re.compile(STRING + r"|[\[\](){}]| (?=[A-Za-z_]+=)")
 _SOURCE = re.compile(r"(?:id='[^']*' )?source=['\"]")
 _OF_MESSAGES = frozenset(
     words(
@@ -31,7 +31,7 @@ def read_repr(text: str) -> Any:
 
     Objects become mappings of their fields, and enum members their values. An unreadable field is None.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST or not is_quickly_parsed(text):
         return None
     try:
         tree = ast.parse(_TOKENS.sub(_plain, text), mode="eval")

@@ -34,6 +34,12 @@ _REPR = re.compile(
 )
 _CUT_OFF = re.compile(r"\s*(?:\.\.\.)?\s*\[TRUNCATED\b[^\]\n]*\]$")
 """Mark at the end of a truncated value, with its length."""
+STRING = r"""'(?:\\(?s:.)|[^'\\])*+(?:'|\Z)|"(?:\\(?s:.)|[^"\\])*+(?:"|\Z)"""
+"""A string in Python's code; one that is not closed reaches to the end, which keeps the search linear."""
+_STRINGS = re.compile(STRING.replace(r"\Z", r"(\Z)"))
+_MOST_CODE = 6_000
+"""Characters outside of strings that Python's parser reads within 20 ms: it keeps the interpreter's lock."""
+_PER_STRING = 6
 MASKS = frozenset("_[<(*rR \t\n")
 """First characters of masks."""
 
@@ -124,9 +130,20 @@ def _scan(text: str) -> tuple[list[str], bool, bool, int]:
     return closers, in_string, escape_at == len(text) - 1, cut
 
 
+def is_quickly_parsed(text: str) -> bool:
+    """Return True for a text of up to 200,000 characters with little code outside of its strings."""
+    code = last = 0
+    for string in _STRINGS.finditer(text) if len(text) <= 200_000 else ():
+        code += string.start() - last + _PER_STRING
+        last = string.end()
+        if code > _MOST_CODE or string.lastindex:  # a string that is not closed is no code
+            return False
+    return code + len(text) - last <= _MOST_CODE
+
+
 def literal(value: Any) -> Any:
     """Decode a Python literal such as `{'city': 'Paris'}`; return other values unchanged."""
-    if not isinstance(value, str) or value[:1] not in ("{", "[", "(") or len(value) > 200_000:
+    if not isinstance(value, str) or value[:1] not in ("{", "[", "(") or not is_quickly_parsed(value):
         return value
     try:
         return ast.literal_eval(value)
